@@ -20,7 +20,7 @@ _MOST_DIGITS = 15
 
 
 def span_of_meta(meta: Meta) -> Span:
-    """The place of a rule in the text; empty for a rule without words."""
+    """The span of a rule in the text; empty for a rule without words."""
     return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
@@ -99,7 +99,7 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.Descriptor(tuple(c.value for c in columns), span=span_of_meta(meta))
 
     def table_argument(self, meta: Meta, source: Token | exp.Table, partition: Any, order: Any) -> n.TableArgument:
-        """A query in parentheses may stand without TABLE, as in Flink; it prints with it."""
+        """A table argument. A query in parentheses may lack TABLE, as in Flink; it is printed with it."""
         table = source if isinstance(source, exp.Table) else exp.Subquery(this=source.value)
         return n.TableArgument(table, partition or (), order or (), span=span_of_meta(meta))
 
@@ -110,7 +110,7 @@ class ClauseBuilder(Transformer[Token, Any]):
         return table
 
     def partition_by(self, meta: Meta, keys: Token) -> tuple[exp.Expression, ...]:
-        """Without parentheses around a single key, which may stand around all of them."""
+        """The keys of PARTITION BY, without parentheses around them."""
         return tuple(key.unnest() for key in keys.value)
 
     order_by = partition_by

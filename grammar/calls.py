@@ -137,10 +137,10 @@ class PathInto(exp.Expression, exp.Condition):
 
 
 class JsonParser(StrictParser):
-    """What stands between the parentheses of a JSON function."""
+    """Parses the arguments of a JSON function, which are inside its parentheses."""
 
     def json_call(self, name: str) -> Any:
-        """Behind the opening parenthesis."""
+        """Parse the call from after its opening parenthesis."""
         start = self._tokens[self._index - 2]
         operands = self._pairs() if name in OF_PAIRS else self._values()
         if name == "JSON_ARRAYAGG" and operands:
@@ -306,14 +306,14 @@ class JsonParser(StrictParser):
 
 
 def member(name: str) -> str:
-    """The step of a path to a member, in brackets where its name is no word."""
+    """The step of a JSON path to a member, in brackets where its name is not a word."""
     if name.isidentifier():
         return f".{name}"
     return f'["{name}"]' if "'" in name else f"['{name}']"
 
 
 def steps_behind_colon(path: str) -> str:
-    """The path as it stands after a colon: ``item.sku``, `` `a b`[0] ``."""
+    """The path as it is written after a colon: ``item.sku``, `` `a b`[0] ``."""
     text = path.removeprefix("$")
     if text.startswith("."):
         return text[1:]
@@ -323,7 +323,7 @@ def steps_behind_colon(path: str) -> str:
 
 
 def json_call_text(call: JsonCall, sql: Any) -> str:
-    """What stands between the parentheses; ``sql`` prints an expression."""
+    """The text of a JSON call's arguments; ``sql`` prints an expression."""
     operands = [sql(e) for e in call.expressions]
     if call.name in OF_PAIRS:
         pairs = zip(operands[::2], operands[1::2], strict=True)

@@ -29,7 +29,7 @@ Word = tuple[str, Token]
 
 
 class Source(Protocol):
-    """What the driver needs of the parser: its tokens, and SQL at the place where it stands."""
+    """The parser as the grammar's driver uses it: its tokens, and SQL at the current position."""
 
     ID_VAR_TOKENS: ClassVar[set[TokenType]]
     expected: tuple[int, list[str]]
@@ -71,7 +71,7 @@ def words(token: Token) -> list[Word]:
 
 
 def parse(source: Source, start: str) -> Tree[Any]:
-    """The tree of the longest text at the source's place that ``start`` derives; the source stands after it."""
+    """Parse the longest text at the current position that ``start`` derives; the source then is after it."""
     automaton = language.tables(start)
     cursor = language.lark_parser().parse_interactive(start=start)
     stack: States = (automaton.start,)
@@ -97,13 +97,13 @@ def parse(source: Source, start: str) -> Tree[Any]:
 
 
 def next_words(source: Source) -> list[Word]:
-    """The words of the token at which the parser stands; none at the end."""
+    """The words of the current token; empty at the end."""
     token = _current(source)
     return words(token) if token is not None else []
 
 
 def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]) -> str | None:
-    """The terminal that the next word is read as; None where none fits."""
+    """The terminal as which the next word is read; None where none fits."""
     if not pending:
         return None
     word, whole = pending[0], len(pending) == len(words(pending[0][1]))

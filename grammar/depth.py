@@ -32,7 +32,7 @@ _BYTES_OF_A_FRAME = 2048  # a call through C takes a quarter of that in a releas
 
 
 class TooDeep(RecursionError):
-    """A large stack is not enough either."""
+    """Raised where even a large stack is too small."""
 
 
 class _Here(threading.local):
@@ -46,9 +46,9 @@ _here = _Here()
 
 
 def on_deep_stack(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, which has no effects before it ends, with as much room for recursion as there is.
+    """The function, run with the largest possible stack; it must have no effects before it ends.
 
-    :raises ParseError: SS107 where that is not enough.
+    :raises ParseError: SS107 where that is too small.
     """
 
     @wraps(function)
@@ -62,9 +62,9 @@ def on_deep_stack(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def run_on_deep_stack(run: Callable[[], T]) -> T:
-    """What ``run`` returns, which may be called twice.
+    """The result of ``run``, which may be called twice.
 
-    :raises TooDeep: where a large stack is not enough.
+    :raises TooDeep: where a large stack is too small.
     """
     if _here.roomy:
         try:

@@ -35,7 +35,9 @@ _TYPES_OF_SPARK = frozenset(
 
 
 def member_sql(generator: SparkGenerator, column: exp.ColumnDef) -> str | None:
-    """The member of a struct; None for other columns. sqlglot looks through the type of each for what columns have."""
+    """The SQL of a struct's member; None for other columns. sqlglot would search every type for the properties of
+    columns.
+    """
     says_more = any(value for key, value in column.args.items() if key not in ("this", "kind"))
     if says_more or not isinstance(column.parent, exp.DataType):
         return None
@@ -48,7 +50,9 @@ def _sign(sign: str, operand: str) -> str:
 
 
 class SqlStreamGenerator(SparkGenerator):
-    """Canonical places: window among the keys or after them, firing clauses after HAVING, EMIT last."""
+    """Prints the dialect's clauses at their canonical places: window among the keys or after them, firing clauses
+    after HAVING, EMIT last.
+    """
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[Any]] = set()
     SUPPORTS_TEMPORAL_PRECISION = True
@@ -80,7 +84,7 @@ class SqlStreamGenerator(SparkGenerator):
     def indent(
         self, sql: str, level: int = 0, pad: int | None = None, skip_first: bool = False, skip_last: bool = False
     ) -> str:
-        """As sqlglot's, which goes through the lines one by one at each level that they are inside of."""
+        """The indented text. sqlglot's own method processes each line once per level of nesting."""
         if not self.pretty or not sql:
             return sql
         space = " " * (level * self._indent + (self.pad if pad is None else pad))
@@ -93,7 +97,7 @@ class SqlStreamGenerator(SparkGenerator):
         return member_sql(self, expression) or super().columndef_sql(expression, sep)
 
     def node(self, node: Node) -> str:
-        """The text of a node. What it holds is copied, because sqlglot's generators change what they print."""
+        """The text of a node. Its expressions are copied, because sqlglot's generators change what they print."""
         return node.text(lambda e: self.sql(e.copy()))
 
     def carrier(self, carrier: Carrier) -> str:
@@ -110,11 +114,11 @@ class SqlStreamGenerator(SparkGenerator):
         return "".join(self.clause(c) for c in (clauses.trigger, clauses.evict, clauses.late_data))
 
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
-        """Spark's writes some as other functions."""
+        """The text of CAST, which Spark's generator would write as other functions for some types."""
         return Generator.cast_sql(self, expression, safe_prefix)
 
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
-        """A function of a database is named with it."""
+        """The text of a call, with the database of the function if it has one."""
         name = expression.name
         written = quote_dotted(name) if "." in name else self.sql(expression, "this")
         return self.func(written, *expression.expressions, normalize="." not in name)
@@ -179,7 +183,7 @@ class SqlStreamGenerator(SparkGenerator):
         return super().values_sql(expression, values_as_table) + self.table_clauses(expression)
 
     def datatype_sql(self, expression: exp.DataType) -> str:
-        """With NOT NULL inside of ``ARRAY<…>`` and ``MAP<…>``."""
+        """The text of a type, with NOT NULL inside of ``ARRAY<…>`` and ``MAP<…>``."""
         required = expression.args.get("nullable") is False and isinstance(expression.parent, exp.DataType)
         return super().datatype_sql(expression) + (" NOT NULL" if required else "")
 
@@ -191,7 +195,7 @@ class SqlStreamGenerator(SparkGenerator):
 
 
 class WithTimeGenerator(SparkGenerator):
-    """For Spark 4 itself, which has the type TIME."""
+    """Prints SQL for Spark 4, which has the type TIME."""
 
     TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"  # SEED would be the alias of the table
 
@@ -239,6 +243,6 @@ class SqlStream(Spark):
 
 
 class SparkWithTime(Spark):
-    """What Spark 4 reads."""
+    """The dialect that Spark 4 reads, with the type TIME."""
 
     Generator = WithTimeGenerator

@@ -25,7 +25,7 @@ _ONE_EACH = "Write a WHEN for each value."
 
 
 class CaseParser(StrictParser):
-    """``CASE day WHEN 6, 7 THEN …``, of the standard and of Flink, is ``WHEN 6 THEN … WHEN 7 THEN …``."""
+    """Parses ``CASE day WHEN 6, 7 THEN …``, of the standard and of Flink, as ``WHEN 6 THEN … WHEN 7 THEN …``."""
 
     def _parse_case(self) -> Any:
         if self._match(TokenType.DOT, advance=False):  # a table of this name
@@ -72,7 +72,7 @@ def _each(values: list[exp.Expr], result: exp.Expr, when: Token) -> Iterator[tup
 
 
 def name_arguments(outermost: exp.Lambda) -> None:
-    """Makes arguments of what names those of the lambdas around it, looking at each node once."""
+    """Turn columns with the names of a lambda's arguments into these, visiting each node once."""
     arguments: Counter[str] = Counter()
     waiting: list[tuple[exp.Expr, bool]] = [(outermost, True)]
     while waiting:
@@ -169,7 +169,7 @@ def _of_database(node: Any) -> Any:
 
 
 class ExpressionParser(CaseParser, JsonParser):
-    """Keeps calls as written, refuses what sqlglot would overlook, and raises only ``SyntaxFailure``."""
+    """Preserves calls as written, refuses what sqlglot would ignore, and raises only ``SyntaxFailure``."""
 
     _in_lambda = False
     ADD_JOIN_ON_TRUE = False
@@ -211,7 +211,7 @@ class ExpressionParser(CaseParser, JsonParser):
     }
 
     def raise_error(self, message: str, token: Any = None) -> None:
-        """sqlglot's own complaints, as ours."""
+        """Raise sqlglot's own error as a ``SyntaxFailure``."""
         raise missing(message, token or self._curr or None, self._prev or None)
 
     # --- places ---
@@ -241,7 +241,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return self._marked(lambda: read(alias=alias))
 
     def lambda_of(self, names: list[Any]) -> Any:
-        """The function after its names, which are looked for once all lambdas inside of each other are read."""
+        """Parse a lambda after its argument names, which are replaced once all nested lambdas are read."""
         inside, self._in_lambda = self._in_lambda, True
         try:
             function = self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=names))
@@ -252,7 +252,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return function
 
     def named_argument(self, names: list[Any]) -> Any:
-        """``name => value``, after the arrow; a text, or several names, is none."""
+        """Parse ``name => value`` after the arrow; an error for a string or several names."""
         if self._tokens[self._index - 2].token_type in _NO_NAMES or not isinstance(names[0], exp.Identifier):
             raise unexpected(self._prev, None, ["RPAR"])
         value = self._parse_disjunction() or self._parse_select()
@@ -357,7 +357,7 @@ class ExpressionParser(CaseParser, JsonParser):
         return False
 
     def rounding(self, name: str) -> exp.Expression:
-        """``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)`` have the unit after the time."""
+        """Parse ``FLOOR(ts TO HOUR)`` and ``CEIL(ts TO HOUR)``, with the unit after the time."""
         if not self._inside_call("TO"):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())
         time = self._parse_disjunction()
@@ -372,9 +372,10 @@ class ExpressionParser(CaseParser, JsonParser):
         raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))
 
     def listagg(self) -> exp.Expression:
-        """``LISTAGG([DISTINCT] x [, separator] [ORDER BY y])``; without a separator it is a comma, as in Flink.
+        """Parse ``LISTAGG([DISTINCT] x [, separator] [ORDER BY y])``; the default separator is a comma, as in
+        Flink.
 
-        The order stands around the separator, as it is printed.
+        The ORDER BY node is around the separator, as it is printed.
         """
         distinct = self._match(TokenType.DISTINCT)
         values = self._parse_csv(self._parse_disjunction)

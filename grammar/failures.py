@@ -30,18 +30,18 @@ _LENGTH = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 def unit_of(word: str) -> str | None:
-    """The unit of time that a word means: ``minutes`` and ``min`` are MINUTE; None for other words."""
+    """The unit of time for a word: ``minutes`` and ``min`` are MINUTE; None for other words."""
     spellings = (word.upper(), word.upper().removesuffix("S"))
     return next((_SPELLED[spelling] for spelling in spellings if spelling in _SPELLED), None)
 
 
 def interval_text(number: str, unit: str) -> str:
-    """``INTERVAL '5' MINUTE``."""
+    """The text of an interval: ``INTERVAL '5' MINUTE``."""
     return f"INTERVAL '{number}' {unit}"
 
 
 def interval_meant(text: str) -> str | None:
-    """The interval that a text such as ``5 minutes`` means."""
+    """The interval for a text such as ``5 minutes``; None for others."""
     match = _LENGTH.fullmatch(text)
     unit = unit_of(match[2]) if match else None
     return interval_text(match[1], unit) if match and unit else None
@@ -53,7 +53,7 @@ _SHOWN = 8
 
 
 class SyntaxFailure(SqlglotParseError):
-    """A ``Diagnostic`` on its way through sqlglot, whose backtracking catches only its own errors."""
+    """Carries a ``Diagnostic`` through sqlglot, whose backtracking catches only its own errors."""
 
     def __init__(self, diagnostic: Diagnostic, terminals: Iterable[str] = ()) -> None:
         super().__init__(diagnostic.message, [{}])  # sqlglot adds to the first of its errors
@@ -72,7 +72,7 @@ def token_span(token: Token) -> Span:
 
 
 def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[str]) -> SyntaxFailure:
-    """``token`` (None: the end of the statement) is none of ``terminals``."""
+    """The error that ``token`` (None: the end of the statement) is none of ``terminals``."""
     wanted = tuple(terminals)
     hint = expectation(wanted)
     if meant := bare_interval(previous, token):
@@ -86,7 +86,7 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
 
 
 def too_deep(tokens: list[Token]) -> SyntaxFailure:
-    """More levels of parentheses than the stack holds."""
+    """The error SS107 of a statement with more levels of parentheses than the stack allows."""
     return failure(TOO_DEEP, token_span(tokens[0]), NESTING, USE_VIEWS)
 
 
@@ -95,9 +95,9 @@ _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "
 
 
 def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> SyntaxFailure:
-    """The token at ``index`` continues nothing; ``terminals`` would have.
+    """The error that the token at ``index`` continues no clause; ``terminals`` would have been valid.
 
-    The word before it may be a misspelt keyword, or have opened a clause.
+    The previous word may be a misspelt keyword, or have opened a clause.
     """
     token = tokens[index]
     if meant := bare_interval(tokens[index - 1] if index else None, token):
@@ -109,7 +109,7 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
 
 
 def bare_interval(number: Token | None, unit: Token | None) -> SyntaxFailure | None:
-    """``5 minutes``, which lacks INTERVAL and quotes; None where the tokens are something else."""
+    """The error for ``5 minutes``, which lacks INTERVAL and quotes; None where the tokens are something else."""
     if number is None or unit is None or number.token_type != TokenType.NUMBER:
         return None
     meant = unit_of(unit.text)
@@ -132,13 +132,13 @@ def _begun(word: str) -> str | None:
 
 
 def misspelt(word: str) -> str | None:
-    """The clause that the upper-case word may have been meant to open."""
+    """The clause whose keyword the upper-case word misspells; None without a similar one."""
     close = difflib.get_close_matches(word, _CLAUSE_WORDS, 1, 0.7)
     return f"Did you mean {close[0]} instead of {word}?" if close and close[0] != word else None
 
 
 def expectation(terminals: Iterable[str], lead: str = "Expected") -> str | None:
-    """``Expected "A", "B" or a name.``"""
+    """The hint ``Expected "A", "B" or a name.``"""
     words = sorted({readable(t) for t in terminals if t != END}, key=_keywords_first)
     if not words:
         return None
@@ -157,7 +157,7 @@ _EXPECTING = re.compile(r"Expect(?:ing|ed):? (.+)")
 
 
 def missing(message: str, token: Token | None, previous: Token | None) -> SyntaxFailure:
-    """A complaint of sqlglot's at ``token``, in our words."""
+    """The error for a complaint of sqlglot's at ``token``."""
     if _REQUIRED.match(message):
         return unexpected(token, previous, ["CONDITION"])
     failure = unexpected(token, previous, [])
@@ -274,7 +274,7 @@ def _in_a_call(tokens: list[Token], diagnostic: Diagnostic) -> Diagnostic | None
 
 
 def token_error(text: str, error: TokenError) -> SqlStreamError:
-    """An error of the tokenizer at the quote or comment that is never closed."""
+    """The error of the tokenizer for a quote or comment that is not closed."""
     start, opening = _unfinished(text)
     if opening is None:
         message = re.split(r"[\n.]", str(error))[0]

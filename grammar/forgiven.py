@@ -32,7 +32,7 @@ _SAMPLE_FIRST = "Write FROM (SELECT * FROM t TABLESAMPLE (n PERCENT)) PIVOT (…
 
 
 class ForgivenParser(SparkParser):
-    """Spark's parser, which refuses what sqlglot reads and then forgets."""
+    """Spark's parser, which refuses clauses that sqlglot reads and then ignores."""
 
     COLON_PLACEHOLDER_TOKENS: ClassVar[set[TokenType]] = SparkParser.COLON_PLACEHOLDER_TOKENS - {TokenType.IDENTIFIER}
 
@@ -236,7 +236,7 @@ class ForgivenParser(SparkParser):
         return offset
 
     def parse_set_operation(self, this: Any, *args: Any, **kwargs: Any) -> Any:
-        """Behind the words of a join, such as FULL OUTER UNION, it is BigQuery's."""
+        """Parse a set operation, unless join words such as FULL OUTER precede UNION, which is BigQuery's syntax."""
         if self._curr.token_type not in self.SET_OPERATIONS:
             return None
         return super().parse_set_operation(this, *args, **kwargs)

@@ -41,7 +41,7 @@ StandIns = Mapping[str, str]
 
 
 def with_stand_ins(text: str, mistakes: Callable[[str], list[Diagnostic]], run: Callable[[str], str]) -> str:
-    """What ``run`` makes of the text, with its placeholders as they were."""
+    """The result of ``run`` on the text, with ``${name}`` placeholders replaced before and restored after."""
     names = list(dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(text)))
     if not names:
         return run(text)
@@ -114,8 +114,8 @@ _WINDOW = 200
 def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs of indices of equal words, both ascending.
 
-    ``difflib`` finds the longest common runs, in quadratic time; so it sees a window at a time, which moves on after
-    what is equal anyway. Texts of up to a window are aligned as a whole.
+    ``difflib`` finds the longest common runs, in quadratic time; so it compares a window at a time, which moves on
+    after equal words. Texts of up to a window are aligned as a whole.
     """
     if max(len(one), len(two)) <= _WINDOW:
         return _matched(one, two)
@@ -152,9 +152,11 @@ _NO_SPACE_BEHIND, _NO_SPACE_BEFORE = "([.", ",;)].("
 
 @dataclass(frozen=True)
 class Comment:
-    """``text`` is as written. ``gap`` is the index of the word after it, which is the number of words where there is
-    none. ``below``: a line break stands between it and the word before it; ``beside``: none between it and the next
-    word; ``spaced``: an empty line follows."""
+    """A comment of a script. ``text`` is as written.
+
+    ``gap`` is the index of the word after it, or the number of words at the end. ``below``: a line break separates
+    it from the previous word; ``beside``: none separates it from the next word; ``spaced``: an empty line follows.
+    """
 
     text: str
     gap: int
@@ -164,7 +166,7 @@ class Comment:
 
     @property
     def to_the_end(self) -> bool:
-        """Everything after it on its line belongs to it."""
+        """True for a comment that extends to the end of its line."""
         return self.text.startswith("--")
 
 
@@ -211,7 +213,7 @@ def _no_hint(comment: str) -> str:
 
 
 def woven(printed: str, words: Sequence[Token], written: Sequence[Token], comments: Sequence[Comment]) -> str:
-    """The printed text, which consists of ``words``, with the comments of the ``written`` one."""
+    """The ``printed`` text, which consists of ``words``, with the comments of the ``written`` text inserted."""
     if not comments:
         return printed
     slots = _Slots(printed, words)
@@ -347,10 +349,10 @@ def pretty(statement: n.Node) -> str:
 def format_script(text: str) -> str:
     """The script with each clause on a line; formatting it again changes nothing.
 
-    Comments stay beside the words that they stand beside. ``${name}`` may stand for a name, a number or a string.
+    Comments remain next to the same words. ``${name}`` may stand for a name, a number or a string.
 
-    :raises ParseError: where a statement does not parse; SS108 where the layout would mean something else, or lose a
-        comment.
+    :raises ParseError: where a statement does not parse; SS108 where the layout would change the meaning, or lose a
+    comment.
     """
     return with_stand_ins(text, _mistakes, _formatted)
 

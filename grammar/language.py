@@ -46,7 +46,7 @@ class _NoLexer(Lexer):
 
 @cache
 def lark_parser() -> Lark:
-    """The package may be in an archive, which has no files to open."""
+    """The parser of the grammar, loaded so that the package may be in an archive without files to open."""
     return Lark(
         resources.files("sqlstream.grammar").joinpath(GRAMMAR_FILE.name).read_text(encoding="utf-8"),
         parser="lalr",
@@ -59,7 +59,7 @@ def lark_parser() -> Lark:
 
 @cache
 def keywords() -> dict[str, str]:
-    """Terminal by its text, for keywords and punctuation: ``{"TRIGGER": "TRIGGER", "(": "LPAR", …}``."""
+    """The terminals by their text, for keywords and punctuation: ``{"TRIGGER": "TRIGGER", "(": "LPAR", …}``."""
     return {t.pattern.value: t.name for t in lark_parser().terminals}
 
 
@@ -69,13 +69,13 @@ def _spellings() -> dict[str, str]:
 
 
 def readable(terminal: str) -> str:
-    """The terminal in words of an error message."""
+    """The name of the terminal in error messages."""
     return READABLE.get(terminal) or f'"{_spellings()[terminal]}"'
 
 
 @dataclass(frozen=True)
 class Tables:
-    """LALR automaton of one start rule: what it accepts, without values and callbacks."""
+    """The LALR automaton of one start rule, without values and callbacks."""
 
     states: dict[int, dict[str, tuple[Any, Any]]]
     start: int
@@ -98,7 +98,7 @@ class Tables:
                 return tuple(reduced)
 
     def accepted(self, stack: States) -> list[str]:
-        """The terminals that may come next, END among them."""
+        """The terminals that may follow, END among them."""
         terminals = (t for t in self.states[stack[-1]] if t.isupper() or t == END)
         return [t for t in terminals if self.after(stack, t) is not None]
 
@@ -112,7 +112,9 @@ def tables(start: str) -> Tables:
 
 @cache
 def openings(start: str) -> dict[str, frozenset[str]]:
-    """First keyword of the rule to the terminals that may follow it: two tokens tell a clause from an alias."""
+    """The first keywords of the rule, each with the terminals that may follow it: two tokens distinguish a clause
+    from an alias.
+    """
     automaton = tables(start)
     first = automaton.accepted((automaton.start,))
     stacks = {t: automaton.after((automaton.start,), t) for t in first if t in _spellings()}

@@ -30,7 +30,7 @@ _BEHIND_GROUP = frozenset({"having", "qualify", "windows"})
 
 
 def rank_of(key: str, last: int) -> int:
-    """Where the modifier or clause belongs; ``last`` is the rank of the one before it, which must not be higher."""
+    """The position of the modifier or clause; ``last`` is the rank of the previous one, which must not be higher."""
     if key in _BEHIND_GROUP:
         return max(last, _RANKS["group"]) if last < _RANKS["order"] else _RANKS["group"]
     return _RANKS.get(key, last)

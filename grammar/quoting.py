@@ -17,12 +17,12 @@ def quote_name(name: str) -> str:
 
 
 def quote_dotted(name: str) -> str:
-    """A dotted name with each of its parts quoted where it needs to be."""
+    """A dotted name with its parts quoted where necessary."""
     return ".".join(quote_name(name_part) for name_part in name.split("."))
 
 
 def quote_string(text: str) -> str:
-    """A string literal as Spark reads it."""
+    """The text as a string literal of Spark."""
     return exp.Literal.string(text).sql(dialect="sqlstream")
 
 

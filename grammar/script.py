@@ -29,7 +29,7 @@ _KEY = re.compile(r"[\w.#-]+")
 
 
 def quoted_settings(text: str, tokens: list[Token]) -> list[Token]:
-    """The tokens of a statement, in which a key or value of SET or RESET that is written without quotes is a text."""
+    """The tokens of a statement, with unquoted keys and values of SET and RESET as strings."""
     if len(tokens) < 2 or tokens[0].text.upper() not in _STATEMENTS:
         return tokens
     signs = [index for index, token in enumerate(tokens) if token.token_type == TokenType.EQ]
@@ -84,7 +84,7 @@ def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[Sql
 
 @dataclass(frozen=True)
 class Written:
-    """What stands in a script up to a semicolon: a statement, or the error of one that does not parse."""
+    """The part of a script up to a semicolon: a statement, or the error of one that does not parse."""
 
     span: Span
     statement: Statement | None = None
@@ -92,7 +92,7 @@ class Written:
 
 
 def parse_each(text: str) -> Iterator[Written]:
-    """The statements of a script one by one; a script that is no sequence of words is one error."""
+    """The statements of a script one by one; a script that cannot be tokenized is one error."""
     try:
         pieces = list(split(tokenize(text)))
     except SqlStreamError as error:
@@ -130,7 +130,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def split(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens of each statement, without semicolons; those inside EXECUTE STATEMENT SET … END stay."""
+    """The tokens of each statement, without semicolons; those inside EXECUTE STATEMENT SET … END are not split."""
     statement: list[Token] = []
     for token in tokens:
         if token.token_type != TokenType.SEMICOLON or _inside_statement_set(statement):
@@ -152,7 +152,7 @@ def _inside_statement_set(tokens: list[Token]) -> bool:
 
 
 def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> T:
-    """What ``read`` makes of exactly these tokens of ``text``.
+    """The result of ``read`` for exactly these tokens of ``text``.
 
     :raises SqlStreamError: the mistake, with the text attached.
     """
@@ -178,7 +178,7 @@ def _read(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) 
 
 
 def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:
-    """A parser that stands at the first of the tokens, whose places point into ``text``."""
+    """A parser at the first of the tokens, whose positions point into ``text``."""
     parser = SqlStreamParser(dialect=_dialect())
     parser.stand_at(text, tokens)
     return parser
@@ -235,7 +235,7 @@ _QUOTES = ("'", '"', "`")
 
 @dataclass(frozen=True)
 class Piece:
-    """``text`` begins at ``start`` of the whole."""
+    """A piece of a text: a word, white space or a comment; ``text`` begins at ``start`` of the whole."""
 
     text: str
     start: int
@@ -246,12 +246,12 @@ class Piece:
 
     @property
     def is_blank(self) -> bool:
-        """White space or a comment."""
+        """True for white space or a comment."""
         return self.text.isspace() or self.text.startswith(("--", "/*"))
 
     @property
     def is_open(self) -> bool:
-        """A comment, a string or a quoted name that is not closed."""
+        """True for a comment, a string or a quoted name that is not closed."""
         if self.text.startswith("--"):
             return not self.text.endswith("\n")
         if self.text.startswith("/*"):

@@ -21,24 +21,24 @@ def mark(expression: exp.Expr, start: int, end: int) -> None:
 
 
 def mark_as(expression: exp.Expr, written: exp.Expr) -> None:
-    """Record that the expression stands where ``written`` does, in whose place it was made."""
+    """Record for an expression the span of ``written``, which it replaces."""
     span = span_of(written)
     if span is not None:
         mark(expression, span.start, span.end)
 
 
 def mark_double_quoted(text: exp.Expr) -> None:
-    """Record that a text stands in ``"…"``, which other systems read as the name of a column."""
+    """Record that a string was written as ``"…"``, which other systems read as the name of a column."""
     text.meta[_DOUBLE_QUOTED] = True
 
 
 def is_double_quoted(text: exp.Expr) -> bool:
-    """True of a text that was written in ``"…"``."""
+    """True for a string that was written as ``"…"``."""
     return bool(text.meta.get(_DOUBLE_QUOTED))
 
 
 def is_marked(expression: exp.Expr) -> bool:
-    """True where the expression itself has a place, not only what is inside of it."""
+    """True where the expression itself has a span, not only its parts."""
     return _WHOLE in expression.meta or "start" in expression.meta
 
 

@@ -125,7 +125,7 @@ def _without_plus(self: StrictParser) -> Any:
 
 
 class StrictParser(ForgivenParser):
-    """Parses what Spark would parse, and refuses other systems' syntax that sqlglot takes."""
+    """Parses Spark's syntax, and refuses that of other systems, which sqlglot accepts."""
 
     ASSIGNMENT: ClassVar[dict[TokenType, Any]] = {}
     FACTOR: ClassVar[dict[TokenType, Any]] = {
@@ -163,7 +163,7 @@ class StrictParser(ForgivenParser):
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(_MODIFIERS)
 
     def stand_at(self, text: str, tokens: list[Token]) -> None:
-        """Begin at the first of the tokens, whose places point into ``text``."""
+        """Begin at the first of the tokens, whose positions point into ``text``."""
         self.reset()
         self.sql = text
         self._tokens = _without_suffixes(tokens)

@@ -19,7 +19,7 @@ ARG = "stream"
 
 
 class Carrier(exp.Expression):
-    """``this`` is a node; ``alias`` that of MATCH_RECOGNIZE."""
+    """Holds a node of this dialect, ``this``, in a tree of sqlglot; ``alias`` is that of MATCH_RECOGNIZE."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False}
 
@@ -31,7 +31,7 @@ def clauses_of(query: exp.Expr) -> StreamClauses:
 
 
 def table_clauses_of(table: exp.Expr) -> TableClauses:
-    """What stands after a table, subquery, table function or LATERAL. Empty where nothing does."""
+    """The clauses after a table, subquery, table function or LATERAL; empty without any."""
     clauses = _carried(table.args.get(ARG))
     return clauses if isinstance(clauses, TableClauses) else TableClauses()
 
@@ -49,7 +49,7 @@ def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
 
 
 def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
-    """Put one more clause on a tree under construction."""
+    """Add a clause to a tree under construction."""
     present = _carried(owner.args.get(ARG))
     clauses = present if isinstance(present, kind) else kind(span=node.span)
     changes: dict[str, Any] = {field: node, "span": clauses.span.to(node.span)}
@@ -109,7 +109,7 @@ def balanced(kind: type[exp.Connector], operands: Sequence[exp.Expr]) -> exp.Exp
 
 
 def rebalanced(chain: exp.Expr | None) -> exp.Expr | None:
-    """The chain of AND or OR that was read from left to right, as a balanced tree; anything else as it is."""
+    """A chain of AND or OR, read from left to right, as a balanced tree; other expressions unchanged."""
     if not isinstance(chain, exp.And | exp.Or):
         return chain
     kind, operands = type(chain), list[exp.Expr]()

@@ -26,9 +26,10 @@ _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 @dataclass(frozen=True)
 class CallParts:
-    """A call without its wrappers. ``values`` are its arguments, without DISTINCT and ORDER BY.
+    """The parts of an aggregate call, without FILTER, WITHIN GROUP and NULL treatment. ``values`` are its arguments
+    without DISTINCT and ORDER BY.
 
-    ``nulls`` is IgnoreNulls or RespectNulls where the call says it.
+    ``nulls`` is IgnoreNulls or RespectNulls where the call has one.
     """
 
     call: exp.Expression
@@ -39,12 +40,12 @@ class CallParts:
     nulls: type[exp.Expression] | None
 
     def ignoring_nulls(self, ignored: bool) -> CallParts:
-        """The parts with IGNORE NULLS, if ``ignored``."""
+        """The parts with IGNORE NULLS, if ``ignored``; else unchanged."""
         return replace(self, nulls=exp.IgnoreNulls) if ignored else self
 
 
 def values_read_by(item: Item) -> Iterator[exp.Expression]:
-    """The values that an aggregate's kernel reads of each row: arguments, condition, ORDER BY.
+    """The values of each row that an aggregate's kernel reads: arguments, condition, ORDER BY.
 
     UnsupportedError SS395 for arguments that must be constants.
     """
@@ -60,7 +61,7 @@ def values_read_by(item: Item) -> Iterator[exp.Expression]:
 
 
 def call_parts(expression: exp.Expression) -> CallParts:
-    """The parts of a call that may stand in FILTER, WITHIN GROUP and IGNORE NULLS."""
+    """The parts of a call that may be inside FILTER, WITHIN GROUP and IGNORE NULLS."""
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
     nulls: type[exp.Expression] | None = None
@@ -132,7 +133,7 @@ def _constant(called: str, expression: exp.Expression) -> object:
 
 
 def kernel_arguments(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
-    """The arguments as the kernel reads them."""
+    """The arguments in the form that the kernel reads."""
     if called in ("listagg", "string_agg") and not binary:
         return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
     if called == "approx_count_distinct":
@@ -156,7 +157,7 @@ def sees_order(expression: exp.Expression) -> bool:
 
 
 def sees_ties(expression: exp.Expression) -> bool:
-    """True where the result of an aggregate call depends on the order in which rows arrived that tie or repeat."""
+    """True where the result of an aggregate call depends on the arrival order of rows with ties or equal values."""
     return bool(_arrivals(expression) & {Arrival.TIES, Arrival.SKETCHES})
 
 

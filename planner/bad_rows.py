@@ -37,7 +37,7 @@ class BadAction(Enum):
 
 @dataclass(frozen=True)
 class OnError:
-    """``table`` gets the dead letters."""
+    """The option ``on-error`` of a source: the action for bad rows, and ``table`` for dead letters."""
 
     action: BadAction = BadAction.FAIL
     table: Table | None = None
@@ -61,7 +61,7 @@ hold."""
 
 
 def parse_on_error(text: str) -> tuple[BadAction, str | None]:
-    """The action and the name of the table; ValueError for what is none."""
+    """The action of a text for ``on-error``, and the name of the table; ValueError for an invalid text."""
     action, colon, table = text.strip().partition(":")
     bad_action = BadAction(action.strip().lower())
     if (bad_action is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
@@ -70,7 +70,7 @@ def parse_on_error(text: str) -> tuple[BadAction, str | None]:
 
 
 def action_of(table: Table) -> tuple[BadAction, str | None]:
-    """What a valid table says: ``on-error``, else Flink's ``ignore-parse-errors`` of its format."""
+    """The action for bad rows: the option ``on-error``, else Flink's ``ignore-parse-errors`` of the format."""
     stated = table.option(ON_ERROR)
     if stated is not None:
         return parse_on_error(stated)
@@ -90,7 +90,7 @@ def required_columns(table: Table) -> tuple[Column, ...]:
 
 
 def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
-    """``columns`` of the table and those that tell whether a row is bad, or what it was."""
+    """The ``columns`` of the table, and those that decide whether a row is bad, or that a dead letter contains."""
     required = required_columns(table) if on_error.tolerates else ()
     if required and on_error.table is not None:
         required = table.physical_columns
@@ -98,7 +98,7 @@ def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -
 
 
 def unfit_columns(table: Table) -> Iterator[str]:
-    """Why a table cannot get dead letters, in messages."""
+    """The reason why a table cannot receive dead letters, for messages; None if it can."""
     for column in table.physical_columns:
         kinds, _ = DEAD_LETTER_COLUMNS.get(column.name.lower(), ((), ""))
         if not kinds:
@@ -118,6 +118,6 @@ FORMATS = ("json", "orc", "parquet")
 
 
 def missing_are_null(table: Table) -> bool:
-    """True where the table says that columns which its files lack are NULL, and no mistake."""
+    """True where the table's options declare that columns missing in its files are NULL."""
     stated = table.option(f"{(table.option('format') or '').strip().lower()}.missing-columns") or ""
     return stated.strip().lower() == "null"

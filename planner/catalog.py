@@ -95,9 +95,12 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``. ``streamed``:
-    its connector reads it and does not look up rows in it. ``distributed``: it declares how rows are distributed to
-    buckets. ``materialized``: its rows are those of a view's query, which the job of the view alone writes."""
+    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``.
+
+    ``streamed``: its connector reads it as a stream instead of by lookups. ``distributed``: it declares how rows are
+    distributed to buckets. ``materialized``: it stores the rows of a materialized view, to which only the view's job
+    writes.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -123,8 +126,10 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script. Its names
-    mean what they do in the catalog and database of ``namespace``; None: in the current ones."""
+    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script.
+
+    Its names are resolved in the catalog and database of ``namespace``; None: in the current ones.
+    """
 
     name: str
     query: exp.Expression
@@ -134,7 +139,7 @@ class View:
 
 
 class Catalog(Protocol):
-    """What the binder asks. Names compare without regard to case."""
+    """The catalog interface of the binder. Names are compared without regard to case."""
 
     def relation(self, name: str) -> Table | View | None: ...
 
@@ -145,12 +150,11 @@ class Catalog(Protocol):
     def function_names(self) -> list[str]: ...
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """The catalog as the names in a view see it."""
+        """The catalog in which the names of a view are resolved."""
         ...
 
     def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
-        """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
-        has looked up there."""
+        """The result of ``answer`` for a view and its catalog, cached until an object that it looked up changes."""
         ...
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

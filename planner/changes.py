@@ -20,7 +20,7 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 def rejected_kinds(node: Node) -> Iterator[tuple[int, Kinds]]:
-    """The inputs of a node, as ports, that have kinds of rows which it does not take."""
+    """The inputs of a node, as ports, that emit kinds of rows which the node does not accept."""
     for port, below in enumerate(node.inputs):
         kinds = below.changelog_mode - node.accepted_kinds(port)
         if kinds:
@@ -28,7 +28,7 @@ def rejected_kinds(node: Node) -> Iterator[tuple[int, Kinds]]:
 
 
 def producer_of(node: Node, kinds: Kinds) -> Node:
-    """The operator or table, at or below ``node``, that makes rows of these kinds, of which ``node`` has some."""
+    """The operator or table, at or below ``node``, that first emits rows of one of these kinds."""
     for below in node.inputs:
         if below.changelog_mode & kinds:
             return producer_of(below, kinds)
@@ -36,7 +36,9 @@ def producer_of(node: Node, kinds: Kinds) -> Node:
 
 
 def with_final_rows(node: NodeT) -> NodeT:
-    """The node, over inputs that emit each row once it is final, where it wants inserts only and they can."""
+    """The node, with inputs replaced by ones that emit each row once it is final, where it prefers inserts and that is
+    possible.
+    """
     inputs = list(node.inputs)
     changing = (port for port, below in enumerate(inputs) if below.changelog_mode != APPEND_ONLY)
     for port in changing if node.prefers_inserts else [port for port, _ in rejected_kinds(node)]:
@@ -59,7 +61,9 @@ def drops_update_before(node: Node, above: bool) -> bool:
 
 @dataclass(frozen=True)
 class Changes:
-    """A node and those below it, each with the ``kinds`` of the rows that it emits. ``drops``: -U is dropped here."""
+    """The changelog of a node and of those below it: the ``kinds`` of rows that each emits. ``drops``: -U is dropped
+    directly above.
+    """
 
     node: Node
     kinds: Kinds
@@ -67,7 +71,7 @@ class Changes:
     inputs: tuple[Changes, ...] = ()
 
     def walk(self) -> Iterator[Changes]:
-        """This one and all below it, in the order of ``Node.walk``."""
+        """This node's changes and those of all nodes below, in the order of ``Node.walk``."""
         waiting = [self]
         while waiting:
             changes = waiting.pop()
@@ -76,7 +80,7 @@ class Changes:
 
     @property
     def text(self) -> str:
-        """``append``, ``upsert by k: I,UA,D``, ``retract: I,UB,UA,D``."""
+        """The changelog in words: ``append``, ``upsert by k: I,UA,D``, ``retract: I,UB,UA,D``."""
         if self.kinds == APPEND_ONLY:
             return "append"
         kinds = changelog_text(self.kinds)
@@ -88,7 +92,7 @@ class Changes:
 
 
 def changes_of(node: Node, above: bool = False) -> Changes:
-    """The nodes of a plan with what their rows are, as the physical plan runs them."""
+    """The changelogs of the nodes of a plan, as the physical plan runs them."""
     inputs = tuple(changes_of(below, node.reads_update_before(above, port)) for port, below in enumerate(node.inputs))
     drops = drops_update_before(node, above)
     own = not inputs or node.keeps_state or node.changes_row_kinds
@@ -97,7 +101,7 @@ def changes_of(node: Node, above: bool = False) -> Changes:
 
 
 def changelog_texts(changes: Changes) -> Iterator[str]:
-    """What happens to changes at a node, in a few words."""
+    """What happens to changes at a node, in a few words for EXPLAIN."""
     if changes.drops:
         yield "-U dropped"
     node = changes.node
@@ -111,5 +115,7 @@ def changelog_texts(changes: Changes) -> Iterator[str]:
 
 
 def is_upsert(table: Table) -> bool:
-    """True where, by its options, the changes of a table lack -U, so that they need its PRIMARY KEY."""
+    """True where the changelog of a table, by its options, lacks -U, so that the PRIMARY KEY identifies
+    updated rows.
+    """
     return RowKind.UPDATE_AFTER in table.changelog and RowKind.UPDATE_BEFORE not in table.changelog

@@ -39,16 +39,20 @@ NO_ALIAS = AFTER_RELATIONS | {
 
 @dataclass(frozen=True)
 class Derived:
-    """``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
-    columns. ``items``: what stands in FROM of the query around the cursor, by alias, as a text. ``tables``: those that
-    calls in FROM name."""
+    """The queries around the cursor.
+
+    ``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
+    columns. ``items``: the sources in FROM by alias, as texts. ``tables``: the tables that calls in FROM name.
+    """
 
     ctes: Mapping[str, str]
     items: Mapping[str, str]
     tables: tuple[str, ...]
 
     def columns(self, alias: str, source: str, catalog: Catalog) -> list[tuple[str, DataType]]:
-        """The columns of what FROM calls ``alias``; ``source`` is the name that stands there. None of what is wrong."""
+        """The columns of the source that FROM calls ``alias``; ``source`` is its name there. Empty for a source with
+        mistakes.
+        """
         item = self.items.get(alias, quote_name(source) if source in self.ctes else None)
         if item is None:
             return []
@@ -60,7 +64,7 @@ class Derived:
 
 
 def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
-    """What the query around word number ``at`` can read in addition to tables and views."""
+    """The queries that the query around word number ``at`` can read, besides tables and views."""
     texts = [word.text for word in words]
     items, tables = dict[str, str](), list[str]()
     for first, last in _items(texts, query_begin(texts, at)):
@@ -77,7 +81,7 @@ def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
 
 
 def query_begin(texts: Sequence[str], at: int) -> int:
-    """The first word of the innermost query around word ``at``."""
+    """The index of the first word of the innermost query around word ``at``."""
     depth = 0
     for i in range(at - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(texts[i], 0)
@@ -143,7 +147,7 @@ def _ctes(text: str, words: Sequence[Piece], texts: Sequence[str], at: int) -> I
 
 
 class SuggestionKind(Enum):
-    """What kind of thing is suggested."""
+    """The kind of a suggestion."""
 
     COLUMN = "column"
     TABLE = "table"
@@ -157,7 +161,9 @@ class SuggestionKind(Enum):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """``text`` stands for what lies between ``start`` and the cursor. ``detail``: a type, a kind, a default."""
+    """A suggestion: ``text`` replaces the text between ``start`` and the cursor. ``detail``: a type, a kind,
+    a default.
+    """
 
     text: str
     kind: SuggestionKind
@@ -167,7 +173,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Known:
-    """A key that a product knows: ``values`` are the words that it takes, where it takes words."""
+    """A known key of options or settings: ``values`` are the words it accepts, if it accepts words."""
 
     values: tuple[str, ...] = ()
     detail: str = ""
@@ -181,7 +187,7 @@ Candidate = tuple[str, SuggestionKind, str]
 
 
 class Vocabulary(Protocol):
-    """What there is to choose from."""
+    """The names from which suggestions are made."""
 
     @property
     def catalog(self) -> Catalog:
@@ -210,7 +216,9 @@ _OF_RELATIONS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", 
 
 
 def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
-    """Suggestions for the place ``at`` in ``text``, the likeliest first; none inside comments and finished words."""
+    """Suggestions for the position ``at`` in ``text``, the most likely first; none inside comments and
+    finished words.
+    """
     before = _statement(pieces(text[:at]))
     last = before[-1] if before else Piece("", at)
     if last.is_open and last.is_blank:
@@ -347,8 +355,9 @@ def _functions(catalog: Catalog) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class Scope:
-    """``sources``: tables and views by alias, which FROM holds around the cursor. ``ctes``: names of WITH. ``derived``:
-    what else FROM holds."""
+    """The sources of the query around the cursor. ``sources``: tables and views by alias. ``ctes``: names of WITH.
+    ``derived``: other queries in FROM.
+    """
 
     sources: Mapping[str, str]
     ctes: tuple[str, ...]
@@ -357,7 +366,9 @@ class Scope:
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """That of the query which holds the word number ``at``, after the cursor too. The words are of ``text``."""
+        """The scope of the query that contains word number ``at``, including what follows the cursor. The words are of
+        ``text``.
+        """
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)
                      if b.upper() == "AS" and c == "(")  # fmt: skip

@@ -22,7 +22,7 @@ _VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.v
 
 
 def as_expression(expression: exp.Expr) -> exp.Expression:
-    """sqlglot annotates operands with a mixin of its nodes; each is an Expression."""
+    """The argument, typed as an Expression: sqlglot annotates operands with a mixin of its nodes."""
     assert isinstance(expression, exp.Expression)
     return expression
 
@@ -33,14 +33,15 @@ def columns_of(expression: exp.Expr) -> set[str]:
 
 
 def own_expressions(select: exp.Select) -> Iterator[exp.Expr]:
-    """What stands in the SELECT but not in a query inside it, which binds by itself: walked with every query around it,
-    nested queries would take a time that is quadratic in their depth.
+    """The nodes of the SELECT without those of queries inside it, which are bound separately.
+
+    Walking them with every outer query would take time quadratic in the depth of nesting.
     """
     return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
 
 
 def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A copy of the node whose children are what ``change`` makes of its own; types are copied.
+    """A copy of the node whose children are replaced by ``change`` of them; types are copied.
 
     All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
     """
@@ -59,7 +60,7 @@ def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]
 
 
 def with_args(node: N, **args: object) -> N:
-    """A copy with other ``args``, which shares all others with the node: whoever reads it must not change them."""
+    """A copy with other ``args``. It shares all other arguments with the node, so they must not be changed."""
     copy = type(node)()
     if node._meta is not None:
         copy._meta = dict(node._meta)
@@ -70,7 +71,7 @@ def with_args(node: N, **args: object) -> N:
 
 
 def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A copy in which ``rule`` has replaced expressions, outer ones first; what it returns is not looked into."""
+    """A copy in which ``rule`` has replaced expressions, outer ones first; replacements are not visited again."""
 
     def change(node: exp.Expr) -> exp.Expr:
         changed = rule(node)
@@ -80,12 +81,12 @@ def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp
 
 
 def parenthesized(value: exp.Expression) -> exp.Expression:
-    """The expression in place of a field: in parentheses unless it is a name or a call."""
+    """The expression in parentheses unless it is a name or a call, to replace a field."""
     return exp.Paren(this=value) if isinstance(value, (exp.Binary, exp.Unary, exp.Between, exp.In)) else value
 
 
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
-    """A copy with fields replaced by expressions, which get parentheses where they are no names or calls."""
+    """A copy with fields replaced by expressions, in parentheses where necessary."""
 
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
@@ -111,14 +112,14 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
-    """AND of one or more conditions, as the parser makes it of them."""
+    """The AND of one or more conditions, nested as the parser does."""
     if len(conditions) == 1:
         return conditions[0]
     return as_expression(balanced(exp.And, [_operand(c) for c in conditions]))
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
-    """Two conjunctions as one, whose operands are not looked at: see ``with_balanced_condition``."""
+    """Two conjunctions as one, without visiting their operands: see ``with_balanced_condition``."""
     return exp.And(this=_operand(left), expression=_operand(right))
 
 
@@ -127,29 +128,31 @@ def _operand(condition: exp.Expr) -> exp.Expr:
 
 
 def has_subquery(expression: exp.Expr) -> bool:
-    """True also of VALUES, which IN takes for a subquery, and of a query itself."""
+    """True for expressions that contain a query or VALUES, which IN parses as a subquery, and for queries
+    themselves.
+    """
     return expression.find(exp.Query, exp.Values) is not None
 
 
 def subquery_of_in(node: exp.In) -> exp.Expr | None:
-    """The subquery of IN, as a part of which the parser lists VALUES; None where it compares with values alone."""
+    """The subquery of IN, also if it is VALUES, which the parser puts into the list; None for lists of values."""
     listed = node.expressions
     return listed[0] if len(listed) == 1 and isinstance(listed[0], exp.Values) else node.args.get("query")
 
 
 def is_repeatable(expression: exp.Expr) -> bool:
-    """True where evaluating twice gives the same and runs no code of the user."""
+    """True where evaluating the expression twice gives the same result and runs no code of the user."""
     return all(map(is_repeatable_alone, expression.walk()))
 
 
 def is_repeatable_alone(node: exp.Expr) -> bool:
-    """``is_repeatable`` without what is inside the expression."""
+    """Whether the topmost node alone is repeatable as in ``is_repeatable``."""
     name = spark_name(node) if isinstance(node, exp.Func) else None
     return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and kind_of(node.name) is None)
 
 
 def is_volatile(expression: exp.Expr) -> bool:
-    """Whether a part of the expression gives another result at every call."""
+    """Whether a part of the expression may return another result at each call."""
     return any(isinstance(node, exp.Func) and spark_name(node) in _VOLATILE for node in expression.walk())
 
 
@@ -159,7 +162,7 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
 def sql(expression: exp.Expr) -> str:
-    """SQL with backticks only where a name needs them."""
+    """The SQL text of an expression, with backticks only where a name needs them."""
     if isinstance(expression, exp.Column) and len(expression.parts) == 1:  # most of a plan, the same few over and over
         return _field(expression.name)
     return _spelled(expression.copy())
@@ -260,5 +263,5 @@ def _integer(node: exp.Expr) -> int | None:
 
 
 def is_boolean(node: exp.Expr, value: bool) -> bool:
-    """True for the literal TRUE or FALSE that is this ``value``."""
+    """True for the literal TRUE or FALSE that equals ``value``."""
     return isinstance(node, exp.Boolean) and node.this is value

@@ -33,7 +33,7 @@ class UniqueNames:
         self._used = {name.casefold() for name in used}
 
     def unique(self, wish: str) -> str:
-        """``wish``, or a name made of it that is not used yet."""
+        """The name ``wish``, or a name derived from it that is not used yet."""
         name, count = wish, 0
         while name.casefold() in self._used:
             count += 1
@@ -43,7 +43,7 @@ class UniqueNames:
 
 
 def field_name(shown: str, expression: exp.Expr) -> str:
-    """A readable wish for the field of an expression that users see under the name ``shown``."""
+    """A readable name for the field of an expression whose column is shown as ``shown``."""
     if _PLAIN.fullmatch(shown):
         return shown
     inner = expression.this if isinstance(expression, exp.Filter) else expression
@@ -107,7 +107,7 @@ class Item:
 
     @property
     def text(self) -> str:
-        """``v + 1 AS w``."""
+        """The item as SQL: ``v + 1 AS w``."""
         text = sql(self.expression)
         return text if text == self.name else f"{text} AS {self.name}"
 
@@ -137,7 +137,7 @@ def traced(expression: exp.Expr, provenance: Provenance) -> str:
 
 @contextmanager
 def qualified_by_tables() -> Iterator[None]:
-    """Within the block, provenance qualifies columns by their tables. Fingerprints of checkpoints do not."""
+    """A context in which provenance qualifies columns by their tables; fingerprints of checkpoints do not."""
     token = _with_tables.set(True)
     try:
         yield

@@ -29,17 +29,17 @@ class BaseTrigger:
 
     @property
     def first_firing_text(self) -> str:
-        """When the trigger first fires: ``with the 10th row of a window``."""
+        """When the trigger first fires, in words: ``with the 10th row of a window``."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class SimpleTrigger(BaseTrigger):
-    """Base of triggers that are not made of others."""
+    """Base of triggers that are not combinations of others."""
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
-        """What the trigger computes of each row."""
+        """The expressions that the trigger computes for each row."""
         return ()
 
     @property
@@ -107,11 +107,10 @@ Pulse = EveryRows | EveryInterval | When
 
 @dataclass(frozen=True)
 class AfterWatermark(SimpleTrigger):
-    """``delay_ms`` after the end of the window, that of the input for a global window.
+    """Fires ``delay_ms`` after the end of the window; for a global window at the end of the input.
 
-    ``late`` None: a late row within ALLOW fires at once.
-
-    The delay is at most ``LateData.allow_ms``: rows that arrive during it belong to the first firing.
+    ``late`` None: a late row within ALLOW fires at once. The delay is at most ``LateData.allow_ms``: rows that arrive
+    during it belong to the first firing.
     """
 
     early: Pulse | None = None
@@ -193,7 +192,7 @@ class OnBarrier(SimpleTrigger):
 
 @dataclass(frozen=True)
 class Never(SimpleTrigger):
-    """Does not fire."""
+    """Never fires."""
 
     first_firing_text = "never"
 
@@ -202,7 +201,7 @@ class Never(SimpleTrigger):
 
 @dataclass(frozen=True)
 class EachBatch(SimpleTrigger):
-    """EMIT CHANGES: once per micro-batch for each window that the batch touched."""
+    """EMIT CHANGES: fires once per micro-batch for each window to which the batch added rows."""
 
     first_firing_text = "with each micro-batch"
 
@@ -218,13 +217,13 @@ class PythonCall:
 
     @property
     def text(self) -> str:
-        """``mine(1, 'a')``."""
+        """The call as SQL: ``mine(1, 'a')``."""
         return f"{self.function}({', '.join(map(sql, self.arguments))})"
 
 
 @dataclass(frozen=True)
 class UserTrigger(SimpleTrigger):
-    """A Python class decides, also by the clock."""
+    """A trigger whose firings a user's Python class decides, also by the clock."""
 
     call: PythonCall
 
@@ -241,7 +240,7 @@ class UserTrigger(SimpleTrigger):
 
 @dataclass(frozen=True)
 class Purging(BaseTrigger):
-    """The window's state is cleared when ``inner`` fires."""
+    """Clears the window's state whenever ``inner`` fires."""
 
     inner: Trigger
 
@@ -289,7 +288,9 @@ Trigger = (
 
 
 def simple_triggers(trigger: Trigger | None) -> Iterator[SimpleTrigger]:
-    """What a trigger is made of: no combinators, and after AFTER WATERMARK its early and late pulses."""
+    """The simple triggers in a trigger: without combinators, and for AFTER WATERMARK with its early and late
+    triggers.
+    """
     waiting = [trigger]
     while waiting:
         match waiting.pop():
@@ -351,7 +352,7 @@ class KeepInterval(BaseEvictor):
 
 @dataclass(frozen=True)
 class EvictDelta(BaseEvictor):
-    """A row leaves when the last row's value minus its own reaches the threshold."""
+    """Removes a row when the last row's value minus its own reaches the threshold."""
 
     value: exp.Expression
     threshold: exp.Expression
@@ -364,7 +365,7 @@ class EvictDelta(BaseEvictor):
 
 @dataclass(frozen=True)
 class UserEvictor(BaseEvictor):
-    """A Python class decides which rows leave."""
+    """An evictor whose removals a user's Python class decides."""
 
     call: PythonCall
 
@@ -375,14 +376,14 @@ class UserEvictor(BaseEvictor):
 
 @dataclass(frozen=True)
 class Eviction:
-    """Rows leave a window before, or ``after``, it is aggregated."""
+    """EVICT: removes rows from a window before, or ``after``, it is aggregated."""
 
     evictor: KeepRows | KeepInterval | EvictDelta | UserEvictor
     after: bool = False
 
     @property
     def text(self) -> str:
-        """The clause EVICT."""
+        """The clause EVICT as SQL."""
         return f"EVICT {'AFTER' if self.after else 'BEFORE'} {self.evictor.text}"
 
 
@@ -403,7 +404,8 @@ class LateAction(Enum):
 
 @dataclass(frozen=True)
 class LateData:
-    """``table`` gets the late rows of TO: ``values`` has an expression for each of its physical columns, in order.
+    """The clause LATE DATA. ``table`` receives the late rows of TO: ``values`` has an expression for each of its
+    physical columns, in order.
 
     They read the fields of the window node's input and its ``columns.start`` and ``columns.end``.
     """
@@ -415,7 +417,7 @@ class LateData:
 
     @property
     def text(self) -> str:
-        """The clause LATE DATA."""
+        """The clause LATE DATA as SQL."""
         allow = f" ALLOW {readable(self.allow_ms)}" if self.allow_ms else ""
         to = f" {self.table.name}" if self.action is LateAction.TO and self.table else ""
         return f"LATE DATA{allow} {self.action.value}{to}"
@@ -426,7 +428,9 @@ class LateData:
 
 @dataclass(frozen=True)
 class Firing:
-    """``trigger`` None is the default of the window: AFTER WATERMARK, AFTER PROCESSING TIME, or what a count needs."""
+    """When a window fires. ``trigger`` None is the window's default: AFTER WATERMARK, AFTER PROCESSING TIME, or every n
+    rows for counts.
+    """
 
     trigger: Trigger | None = None
     accumulation: Accumulation = Accumulation.ACCUMULATING
@@ -435,7 +439,9 @@ class Firing:
 
     @property
     def is_default(self) -> bool:
-        """True for one result per window, when it closes, and late rows dropped: all that the native engine can do."""
+        """True for one result per window, when it closes, with late rows dropped, which is all that the native engine
+        supports.
+        """
         return self == DEFAULT_FIRING
 
     @property
@@ -450,7 +456,7 @@ class Firing:
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
-        """What triggers, evictors and late data compute of each row."""
+        """The expressions that triggers, evictors and late data compute for each row."""
         triggers = [e for trigger in simple_triggers(self.trigger) for e in trigger.expressions]
         evictor = self.eviction.evictor if self.eviction is not None else None
         evicting = (evictor.value, evictor.threshold) if isinstance(evictor, EvictDelta) else ()
@@ -463,7 +469,7 @@ class Firing:
 
     @property
     def texts(self) -> list[str]:
-        """The clauses in the words of the dialect, without those that are the default."""
+        """The clauses as SQL, without those that are the default."""
         texts: list[str] = []
         if self.trigger is not None or self.accumulation is not Accumulation.ACCUMULATING:
             trigger = self.trigger.text if self.trigger is not None else "AFTER WATERMARK"
@@ -476,7 +482,7 @@ class Firing:
 
     @property
     def fires_again(self) -> bool:
-        """True where a window may give several results."""
+        """True where a window may emit several results."""
         return self.late.allow_ms > self._delay_ms or self.trigger not in (
             None,
             AfterProcessingTime(),

@@ -23,7 +23,7 @@ _UNITS_IN_TEXT = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 10
 
 
 def readable(milliseconds: int) -> str:
-    """``90000`` is ``1 min 30 s``, ``-28800000`` is ``-8 h``."""
+    """A duration in words: ``90000`` is ``1 min 30 s``, ``-28800000`` is ``-8 h``."""
     if milliseconds == 0:
         return "0 ms"
     rest, parts = abs(milliseconds), []
@@ -44,7 +44,7 @@ def as_interval(milliseconds: int) -> str:
 
 
 def ordinal(count: int) -> str:
-    """``1st``, ``12th``."""
+    """The ordinal of a number: ``1st``, ``12th``."""
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
 
@@ -79,7 +79,9 @@ EXAMPLE = "Write an interval such as INTERVAL '5' SECOND."
 
 
 class NotAnInterval(Exception):
-    """Why an expression is not a constant interval of whole milliseconds: ``reason`` and a ``hint`` sentence."""
+    """Raised for an expression that is not a constant interval of whole milliseconds, with a ``reason`` and a ``hint``
+    sentence.
+    """
 
     def __init__(self, reason: str, hint: str = EXAMPLE) -> None:
         super().__init__(reason)
@@ -88,7 +90,7 @@ class NotAnInterval(Exception):
 
 
 def interval_ms(expression: exp.Expr, what: str, span: Span | None) -> int:
-    """Milliseconds of a constant interval; BindError SS212 that names ``what`` it was for."""
+    """The milliseconds of a constant interval; BindError SS212, which names ``what`` the interval is for."""
     try:
         return whole_ms(fold(expression))
     except NotAnInterval as error:
@@ -96,7 +98,7 @@ def interval_ms(expression: exp.Expr, what: str, span: Span | None) -> int:
 
 
 def text_ms(text: str) -> int:
-    """Milliseconds of ``'5 minutes'`` or ``'1 hour 30 minutes'``; NotAnInterval."""
+    """The milliseconds of a text such as ``'5 minutes'`` or ``'1 hour 30 minutes'``. NotAnInterval for other texts."""
     return whole_ms(_several_units(text))
 
 
@@ -110,7 +112,7 @@ def whole_ms(milliseconds: Fraction) -> int:
 
 
 def fold(node: exp.Expr) -> Fraction:
-    """Exact milliseconds of a constant interval; NotAnInterval."""
+    """The exact milliseconds of a constant interval. NotAnInterval for other expressions."""
     match node:
         case exp.Interval():
             return _literal(node)
@@ -245,7 +247,9 @@ _SPARK_LENGTHS = {
 
 
 def for_spark(interval: exp.Interval) -> exp.Interval:
-    """The interval as Spark can read it: in seconds where the unit or a fraction is not Spark's. NotAnInterval."""
+    """The interval in a form that Spark reads: in seconds where it does not support the unit or a fraction.
+    NotAnInterval.
+    """
     unit = interval.args.get("unit")
     if unit is None or not isinstance(interval.this, exp.Literal):
         return interval.copy()

@@ -116,7 +116,9 @@ class _Compiler(ABC):
 
 @dataclass(frozen=True)
 class PairCondition:
-    """``columns``: the expressions over the left (0) and the right (1) side that ``condition`` reads, by name."""
+    """A compiled condition on pairs of rows. ``columns``: the expressions over the left (0) and the right (1) side that
+    ``condition`` reads, by name.
+    """
 
     condition: Expression
     columns: tuple[tuple[tuple[str, exp.Expression], ...], tuple[tuple[str, exp.Expression], ...]]
@@ -128,10 +130,11 @@ def pair_condition(
     right: Schema,
     function: Callable[[str], Function | None] = lambda _: None,
 ) -> PairCondition:
-    """Compiles a condition over the fields of both sides of a join. ``function`` finds functions of the catalog.
+    """Compile a condition over the fields of both sides of a join. ``function`` returns functions of the catalog by
+    name.
 
-    BindError SS291 for an operand that mixes both sides, SS292 for functions of Python and such as differ at every
-    call, SS293 for types that kernels do not compare.
+    BindError SS291 for an operand that mixes both sides, SS292 for functions of Python and volatile ones, SS293 for
+    types that kernels do not compare.
     """
     compiler = _PairCompiler(left, right, function)
     compiled = compiler.condition(condition)
@@ -220,7 +223,7 @@ def _not_compared(kinds: Sequence[DataType], node: exp.Expr) -> BindError:
 
 
 class Reads(Enum):
-    """What an operand is of."""
+    """The source of an operand of MATCH_RECOGNIZE."""
 
     ROW = "row"
     ROWS = "rows"
@@ -231,12 +234,13 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class MatchOperand:
-    """What a condition or a measure reads of the rows of a match, by the name of ``item``, whose expression is over the
-    fields of the input.
+    """A value that a condition or a measure reads from the rows of a match, by the name of ``item``, whose expression
+    is over the input's fields.
 
     ``variable`` None: of all rows. A value of a ROW is in the last or first row of the variable, or ``offset`` of its
     rows away from there, and ``shift`` rows after that; with ``current`` in the row that is about to be mapped.
-    ``absent``: the value where there is no such row, NULL if None. ``running``: what comes after a row does not count.
+    ``absent``: the value where there is no such row, NULL if None. ``running``: rows after the current one do not
+    count.
     """
 
     item: Item
@@ -296,7 +300,9 @@ def match_conditions(
     operands: Sequence[MatchOperand],
     function: Callable[[str], Function | None] = lambda _: None,
 ) -> MatchConditions:
-    """Compiles the conditions of DEFINE. BindError SS686 for what kernels do not compute of several rows."""
+    """Compile the conditions of DEFINE. BindError SS686 for expressions over several rows that kernels do not
+    support.
+    """
     compiler = _MatchCompiler(operands, function)
     conditions = tuple((d.variable, compiler.condition(d.condition)) for d in definitions)
     return MatchConditions(conditions, tuple(compiler.operands.values()))

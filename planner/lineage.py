@@ -15,7 +15,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 
 @dataclass(frozen=True)
 class Lineage:
-    """A column with what it is made of, and the columns of tables in that."""
+    """The lineage of a column: the expression that computes it, and the table columns in it."""
 
     column: str
     sources: tuple[str, ...]
@@ -23,7 +23,7 @@ class Lineage:
 
 
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
-    """Of each column of a query, or of each column that an INSERT writes."""
+    """The lineage of each column of a query, or of each column that an INSERT writes."""
     with qualified_by_tables():
         names = plan.column_provenance
     columns = columns_read(plan)
@@ -33,7 +33,7 @@ def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
 
 
 def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
-    """Table and column by their names with a dot, of all that the plan reads or asks."""
+    """The columns, as ``table.column``, that the plan reads or looks up."""
     reads = [read for node in plan.walk() if (read := node.table_read) is not None]
     return {f"{table.name}.{column.name}": (table.name, column.name) for table, _ in reads for column in table.columns}
 

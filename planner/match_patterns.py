@@ -12,7 +12,7 @@ MOST_PLACES = 1000
 
 
 class TooManyPlaces(Exception):
-    """The pattern has more than MOST_PLACES."""
+    """Raised for a pattern with more than MOST_PLACES places."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class _Step:
 
 
 def automaton_of(pattern: n.Pattern) -> Automaton:
-    """TooManyPlaces."""
+    """The automaton of a MATCH_RECOGNIZE pattern. Raises TooManyPlaces for one that is too large."""
     built = _Built()
     end = _Step([])
     begin = built.step(pattern, end)

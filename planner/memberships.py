@@ -13,8 +13,11 @@ from itertools import product
 
 @dataclass(frozen=True)
 class UnknownCase:
-    """One way in which IN is NULL, by positions of the row: the operand's values at ``own`` are NULL, and the subquery
-    has a row with NULL at ``theirs`` that is equal at all other positions, ``equal``."""
+    """A case in which IN is NULL, by positions of the row.
+
+    The operand's values at ``own`` are NULL, and the subquery has a row with NULL at ``theirs`` that is equal at
+    all other positions, ``equal``.
+    """
 
     equal: tuple[int, ...]
     own: tuple[int, ...]
@@ -27,8 +30,10 @@ class UnknownCase:
 
 
 def unknown_cases(own: Sequence[bool], theirs: Sequence[bool]) -> list[UnknownCase]:
-    """All ways in which IN is NULL. ``own`` and ``theirs`` say for each position whether the value before IN, and that
-    of the subquery, may be NULL. Empty where IN is always TRUE or FALSE."""
+    """All cases in which IN is NULL; empty where IN is always TRUE or FALSE.
+
+    ``own`` and ``theirs`` say for each position whether the value before IN, and that of the subquery, may be NULL.
+    """
     choices = [
         ("equal", *(("own",) if o else ()), *(("theirs",) if t else ())) for o, t in zip(own, theirs, strict=True)
     ]

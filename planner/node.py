@@ -32,7 +32,7 @@ Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 
 def cached_per_node(answer: Answer) -> Answer:
-    """``answer``, a function of one frozen node, computed once for each node and kept in its ``__dict__``.
+    """Cache ``answer``, a function of one frozen node, in the ``__dict__`` of each node.
 
     ``functools.cached_property`` holds a lock per class up to Python 3.11. Properties of nodes compute each other in
     any order, so two threads that plan could wait for each other's locks.
@@ -80,7 +80,7 @@ class Node:
             waiting.extend(reversed(node.inputs))
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The node over other inputs; itself where they are the same objects."""
+        """The node over other inputs; the node itself where ``inputs`` are the objects it has."""
         if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):  # equality compares whole plans
             return self
         return self.replace_inputs(inputs)
@@ -135,13 +135,13 @@ class Node:
 
     @property
     def column_provenance(self) -> Provenance:
-        """What each field of the schema is computed from; by default fields have the provenance of the input's."""
+        """What each field of the schema is computed from; by default the fields are those of the input."""
         below = {name: text for child in self.inputs for name, text in child.column_provenance.items()}
         return {f.name: f.name for f in self.schema} | below
 
     @property
     def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
-        """The table that the node reads or looks up, and the columns it needs of it."""
+        """The table that the node reads or looks up, and the columns that it reads of it."""
         return None
 
     @property
@@ -160,7 +160,7 @@ class Node:
 
     @property
     def changes_row_kinds(self) -> bool:
-        """True for nodes without state that do not pass the kinds of rows on unchanged."""
+        """True for nodes without state that change the kinds of rows."""
         return False
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
@@ -172,22 +172,22 @@ class Node:
 
     @property
     def why_inserts_only(self) -> str | None:
-        """Why the node accepts inserts only, as the end of a sentence; None where there is no more to say."""
+        """The reason why the node accepts inserts only, as the end of a sentence; None where there is none to give."""
         return None
 
     @property
     def consumer_name(self) -> str:
-        """What messages call the node where they say which kinds of rows it accepts."""
+        """The name of the node in messages about the kinds of rows that it accepts."""
         return type(self).__name__
 
     @property
     def producer_name(self) -> str:
-        """What messages call the node where they say that it emits updates or deletes."""
+        """The name of the node in messages about updates or deletes that it emits."""
         return type(self).__name__
 
     @property
     def append_only_hint(self) -> str | None:
-        """What the user can write so that the node emits inserts only; None where nothing helps."""
+        """What the user can change so that the node emits inserts only; None where no change would do."""
         return None
 
     def append_only_variant(self) -> Node | None:
@@ -213,31 +213,36 @@ class Node:
         return any(names <= key for key in self.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where the node, or one above it (``above``), needs -U of its input and complete rows in -D.
+        """True where -U and complete rows in -D are required at the input ``port``; ``above``: operators above require
+        them.
 
-        By default nodes without state need what those above need, and those with state need it.
+        By default nodes without state require what those above require, and those with state require both.
         """
         return above or self.keeps_state
 
     def without_update_before(self) -> Node:
-        """What can replace the node where nobody above needs -U or complete rows in -D; by default itself."""
+        """The node that replaces this one where no operator above needs -U or complete rows in -D; by default
+        itself.
+        """
         return self
 
     # --- state and clocks -------------------------------------------------------------------------------------
 
     @property
     def keeps_state(self) -> bool:
-        """True for operators that a kernel runs, such as windows that fire, joins and lookups that defer rows."""
+        """True for stateful operators, which a kernel runs: windows that fire, joins, lookups that defer rows and
+        others.
+        """
         return False
 
     def state_descriptions(self) -> Iterator[StateDescription]:
-        """What the operator stores, and what bounds it; by default its state is never freed."""
+        """What the operator stores, and what limits its size; by default its state grows without limit."""
         if self.keeps_state:
             yield StateDescription("its state", None)
 
     @property
     def state_title(self) -> tuple[str, str]:
-        """The kind of operator in a checkpoint's fingerprint, and what messages call it."""
+        """The kind of the operator in a checkpoint's fingerprint, and its name in messages."""
         return type(self).__name__, type(self).__name__
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
@@ -254,16 +259,16 @@ class Node:
 
     @property
     def rows_fact(self) -> str:
-        """The fact about state that stores whole rows of this node: their columns by position."""
+        """The fact for state that stores whole rows of this node: their columns by position."""
         return fields_fact(self.schema, self.column_provenance)
 
     @property
     def shapes_state_above(self) -> bool:
-        """True for nodes without state on whose facts the state of operators that read its windows depends."""
+        """True for nodes without state that decide the state of operators above which read their windows."""
         return False
 
     def reads_windows(self, above: bool) -> bool:
-        """True where the node, or one ``above`` it, reads the window columns of its input."""
+        """True where the window columns of the input are read, by this node or by one ``above``."""
         return above
 
     @property
@@ -273,13 +278,14 @@ class Node:
 
     @property
     def awaited_domains(self) -> frozenset[TimeDomain]:
-        """The domains of time whose watermark the node waits for."""
+        """The time domains whose watermark the node waits for."""
         return frozenset()
 
     @property
     def uses_processing_time(self) -> bool:
         """True where the node may act by the clock of processing time, or waits for an end of input that only this
-        clock can report."""
+        clock can report.
+        """
         return False
 
     @property
@@ -298,7 +304,7 @@ class Node:
 
     @property
     def why_rows_stored(self) -> str | None:
-        """Why the state of windows stores rows; None where it stores accumulators, or nothing."""
+        """The reason why the state of windows holds rows; None where it holds accumulators, or nothing."""
         return None
 
     @property
@@ -308,7 +314,7 @@ class Node:
 
     @property
     def waits_for(self) -> WaitsFor | None:
-        """What rows in the operator's state may wait for other than time; None where they wait for time only."""
+        """What besides time the rows in the operator's state may wait for; None where they wait for time only."""
         return None
 
     # --- rules ------------------------------------------------------------------------------------------------
@@ -318,61 +324,65 @@ class Node:
         return self
 
     def pruned(self, required: FieldNames) -> Node:
-        """The node with at least the ``required`` fields, over pruned inputs."""
+        """The node reduced to the ``required`` fields, and those it must emit anyway, over pruned inputs."""
         raise AssertionError(f"no pruning for {type(self).__name__}")
 
     @property
     def removed_if_unread(self) -> bool:
-        """True for operators that only add fields to the rows: ``pruned`` gives their input where no such field is
-        required."""
+        """True for operators that only add fields: where none of these is required, ``pruned`` removes the operator."""
         return False
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True where a condition that reads these fields may be evaluated below the node."""
+        """True where a condition that reads the fields ``read`` may be evaluated below the node."""
         return False
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """The node with the conditions below it, each of which passes it; ``push`` filters an input by conditions."""
+        """The node with ``conditions``, which all pass it, moved below; ``push`` filters an input by conditions."""
         raise AssertionError(f"no condition passes {type(self).__name__}")
 
     def with_lookup_filters(self, accepts: Accepts) -> Node:
-        """A lookup with the conditions that its source accepts; other nodes unchanged."""
+        """A lookup with the conditions that its source applies itself; other nodes unchanged."""
         return self
 
     def with_windows_fused(self) -> Node:
-        """An aggregate that assigns the windows of a table function below it; other nodes unchanged."""
+        """For an aggregate over a window table function, one node that assigns the windows too; other nodes
+        unchanged.
+        """
         return self
 
     def with_distinct_rows_closed(self) -> Node:
-        """An aggregate in windows of event time over distinct rows that are forgotten when its windows have closed;
-        other nodes unchanged."""
+        """An aggregate in event-time windows over distinct rows, whose state now expires when the windows close; other
+        nodes unchanged.
+        """
         return self
 
     def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
-        """The node whose distinct rows are forgotten ``after_ms`` after their ``time``; others unchanged.
+        """Distinct rows whose state expires ``after_ms`` after their ``time``; other nodes unchanged.
 
-        UNSAFE below what stores or joins rows.
+        UNSAFE below operators that store or join rows.
         """
         return self
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
-        """The fields of the inputs whose watermark this node or one above needs; ``needed`` are those of this node."""
+        """The input fields whose watermark this node or one above needs; ``needed`` are such fields of this node."""
         return needed
 
     def without_unused_time(self, needed: FieldNames) -> Node:
-        """The node, over rebuilt inputs, without time attributes that are not ``needed`` or are none any more."""
+        """The node over rebuilt inputs, where only ``needed`` fields that still have a watermark remain time
+        attributes.
+        """
         return self
 
     # --- the physical plan ------------------------------------------------------------------------------------
 
     @property
     def needs_columnar(self) -> bool:
-        """True for nodes without state that Catalyst does not compute, such as windows on the clock of a time zone."""
+        """True for nodes without state that Catalyst cannot compute, such as windows on the clock of a time zone."""
         return False
 
     @property
     def columnar_only_clause(self) -> str | None:
-        """The clause that needs the columnar engine; None where Spark's own operators run an operator with state."""
+        """The clause that needs the columnar engine, for messages; None for stateful operators that Spark has too."""
         return type(self).__name__.upper()
 
     @property
@@ -387,12 +397,12 @@ class Node:
 
     @property
     def asked_together(self) -> tuple[Node, ...]:
-        """For a lookup without state, the lookups asked at the same time, from the lowest up to it; else empty."""
+        """For a lookup without state, the lookups requested at the same time, from the lowest up to it; else empty."""
         return ()
 
     @property
     def port_count(self) -> int:
-        """The ports of the operator's kernel: its inputs, where each has an exchange of its own."""
+        """The number of ports of the operator's kernel: its inputs, each with an exchange of its own."""
         return 1
 
     @property
@@ -401,7 +411,7 @@ class Node:
         return ()
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that the operator reads from an input unchanged; None where it computes something of them."""
+        """The fields that the operator reads from an input unchanged; None where it computes expressions of them."""
         return None
 
     @property
@@ -411,18 +421,19 @@ class Node:
 
     @property
     def queries_external_source(self) -> bool:
-        """True for operators with state that send requests to a source outside of the plan, which are counted."""
+        """True for stateful operators that send requests to an external source, which are counted."""
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:
-        """The operator with state below that this one can be chained to, or why it needs an exchange of its own.
+        """The stateful operator below that this one can be chained to, or the reason why it needs an exchange of its
+        own.
 
         ``rows_wait``: rows of the query may wait in state.
         """
         return "only windows with aggregates run in the call of another operator"
 
     def watermark_field(self, port: int = 0) -> str | None:
-        """The time field whose greatest value the exchange of an input may report as watermark; None: it may not."""
+        """The time field whose maximum the exchange of an input may report as watermark; None where it may not."""
         return None
 
     @property
@@ -433,13 +444,13 @@ class Node:
 
     @property
     def operator_held_back_ms(self) -> int:
-        """How far the watermark that this operator sees is behind the query's."""
+        """By how many milliseconds the watermark that this operator sees is held back from the query's."""
         return max((child.watermark_held_back_ms for child in self.inputs), default=0)
 
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """How far rows of this node may be behind the query's watermark and still be on time.
+        """By how many milliseconds rows of this node may be older than the query's watermark and still be on time.
 
         Operators above see a watermark that is held back by as much.
         """
@@ -452,7 +463,7 @@ class Node:
         raise TypeError(f"no description for {type(self).__name__}")
 
     def remarks(self) -> Iterator[Remark]:
-        """Sentences of EXPLAIN ADVICE about the node."""
+        """Remarks about the node for EXPLAIN ADVICE, as sentences."""
         return iter(())
 
     @property
@@ -462,7 +473,7 @@ class Node:
 
     @property
     def kernel_text(self) -> str:
-        """The kernel of an operator with state, in the words that follow "kernel"."""
+        """The kernel of a stateful operator, in the words that follow "kernel" in EXPLAIN."""
         raise TypeError(f"no description of the kernel of {type(self).__name__}")
 
     @property
@@ -488,8 +499,9 @@ PushFilters = Callable[[Node, Conditions], Node]
 
 @dataclass(frozen=True)
 class Link:
-    """The operator that another one is chained to. ``fields`` are what the upper operator reads of its input, with the
-    names that they have ``below``."""
+    """The operator that another one is chained to. ``fields`` are the fields that the upper operator reads of its
+    input, with their names in ``below``.
+    """
 
     below: Node
     fields: tuple[tuple[str, str], ...]
@@ -513,7 +525,7 @@ class Unary(Node):
         return replace(self, input=inputs[0])
 
     def pruned(self, required: FieldNames) -> Node:
-        """Roots need all fields of their input."""
+        """The node over its input pruned to the fields that the node needs: a root needs all."""
         return replace(self, input=self.input.pruned(self.input.field_names))
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
@@ -521,7 +533,7 @@ class Unary(Node):
 
 
 def bottom_up(node: Node, rule: LocalRule) -> Node:
-    """``rule`` applied to every node, inputs first."""
+    """The plan with ``rule`` applied to every node, inputs first."""
     return rule(node.with_inputs(tuple(bottom_up(child, rule) for child in node.inputs)))
 
 

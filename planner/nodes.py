@@ -21,9 +21,9 @@ from sqlstream.types import TIMESTAMP
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Physical and metadata columns of a table, pruned to ``columns``, filtered by the pushed ``predicates``.
+    """Reads the physical and metadata ``columns`` of a table, filtered by the pushed ``predicates``.
 
-    ``on_error`` says what happens to its bad rows, which no predicate sees.
+    ``on_error`` says what happens to its bad rows, which no predicate filters.
     """
 
     table: Table
@@ -96,10 +96,10 @@ class Scan(Node):
 class AssignTime(Unary):
     """Makes ``column`` the time attribute of ``domain`` and its watermark ``max(column) - delay_ms``.
 
-    For PROCESSING and INGESTION the column is added to the schema (the clock at the batch, at the source) and
-    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) unite with the rows here.
-    ``follows`` is a field of the input whose greatest value is the watermark instead; it ends here.
-    ``sub_millisecond``: its times are not declared to be whole milliseconds, which ``TIMESTAMP(3)`` does.
+    For PROCESSING and INGESTION the column is added to the schema (the clock at the micro-batch, or at the source) and
+    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) are united with the rows here.
+    ``follows`` is an input field whose maximum is the watermark instead; it is not emitted. ``sub_millisecond``: the
+    times may be finer than milliseconds, unlike those of ``TIMESTAMP(3)``.
     """
 
     column: str
@@ -169,13 +169,16 @@ class AssignTime(Unary):
         return replace(self, input=self.input.pruned(required - {self.column}))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE for event and ingestion time: the watermark follows all rows, so a filtered row still advances it."""
+        """True for conditions that do not read a processing time.
+
+        UNSAFE for event and ingestion time: all rows advance the watermark, also those that a filter would drop.
+        """
         return self.domain is TimeDomain.PROCESSING and self.column not in read
 
 
 @dataclass(frozen=True)
 class Project(Unary):
-    """For each row the values of the ``items``."""
+    """Computes the ``items`` for each row."""
 
     items: tuple[Item, ...]
 
@@ -190,7 +193,9 @@ class Project(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """A column may have several names above; casts of whole numbers to wider ones, or to texts, are as good."""
+        """The input's upsert keys under all names of their columns; a column cast to a wider type, or to text, serves
+        as well.
+        """
         names: dict[str, list[str]] = {}
         types = {f.name: f.type.name for f in self.input.schema}
         for item in self.items:
@@ -261,7 +266,7 @@ class Project(Unary):
         return frozenset(e.name for e in read if isinstance(e, exp.Column))
 
     def without_unused_time(self, needed: FieldNames) -> Node:
-        """Columns are time attributes, and not null, only as far as those below still are."""
+        """The projection whose columns are time attributes, and not null, only where the input's still are."""
         below = {f.name: f for f in self.input.schema}
 
         def marked(item: Item) -> Item:
@@ -281,7 +286,7 @@ class Project(Unary):
 
 @dataclass(frozen=True)
 class Filter(Unary):
-    """The rows for which the ``condition`` is true."""
+    """Emits the rows for which the ``condition`` is true."""
 
     condition: exp.Expression
 
@@ -295,7 +300,10 @@ class Filter(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """Of a row that no longer meets the condition after an update only -U passes. Keys do not change in updates."""
+        """True unless the condition reads an upsert key only.
+
+        Of a row that no longer meets the condition after an update only -U passes. An update does not change keys.
+        """
         return above or not self.input.is_in_upsert_key(columns_of(self.condition))
 
     def describe(self) -> str:
@@ -409,7 +417,7 @@ class Correlate(Unary):
         return None if below is None else self.with_inputs((below,))
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """An updated row may give other rows, and another number of them, than the row before."""
+        """True: an updated row may have other results, and another number of them, than before."""
         return True
 
     def describe(self) -> str:
@@ -445,7 +453,10 @@ class Correlate(Unary):
         return replace(self, input=self.input.pruned((required - outputs) | columns_of(self.function)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE with outer on the new fields; on the others a condition drops the same rows before as after."""
+        """True for conditions that do not read the added fields.
+
+        UNSAFE on these with ``outer``, where they may be NULL.
+        """
         return not read & {f.name for f in self.outputs}
 
 
@@ -454,7 +465,7 @@ class Correlate(Unary):
 
 @dataclass(frozen=True)
 class Output(Unary):
-    """The root of a query: ``names`` are what the user sees, duplicates allowed, one per field of the input.
+    """The root of a query: ``names`` are the user's names of the input's fields, in order; they may repeat.
 
     ``functions`` says what happens to rows for which a scalar function raises an exception.
     """
@@ -468,7 +479,7 @@ class Output(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """Callers apply the changes to rows, not to keys."""
+        """True: the callers of a query apply changes to whole rows, not to keys."""
         return True
 
     def describe(self) -> str:
@@ -491,8 +502,8 @@ class Output(Unary):
 class Insert(Unary):
     """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast.
 
-    ``functions`` as in Output. ``takes``: the kinds of rows that the connector wants; without -U it knows rows by the
-    PRIMARY KEY.
+    ``functions`` as in Output. ``takes``: the kinds of rows that the connector accepts; without -U it identifies rows
+    by the PRIMARY KEY.
     """
 
     table: Table
@@ -500,7 +511,9 @@ class Insert(Unary):
     takes: frozenset[RowKind] = frozenset(RowKind)
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A sink that upserts deletes by -U, where that is no part of a pair for its key."""
+        """The kinds that the connector accepts, and -U for sinks that upsert: a -U without a +U of its key becomes a
+        delete.
+        """
         return self.takes | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in self.takes else self.takes
 
     @property
@@ -513,7 +526,7 @@ class Insert(Unary):
 
     @property
     def upserts_by_primary_key(self) -> bool:
-        """True where each change of the input is about the row with the PRIMARY KEY of the table."""
+        """True where each change of the input concerns the row with the same PRIMARY KEY in the table."""
         columns = (c.name for c in self.table.physical_columns)
         fields = {column: f.name for column, f in zip(columns, self.input.schema, strict=True)}
         key = frozenset(fields[name] for name in self.table.primary_key)
@@ -534,7 +547,7 @@ class Insert(Unary):
 class StatementSet(Node):
     """The root of EXECUTE STATEMENT SET: inserts that run as one query, whose micro-batch is one epoch of all tables.
 
-    Several inserts may write to one table. Its schema is empty: rows go to tables, each with columns of its own.
+    Several inserts may write to one table. The schema is empty, as each table has columns of its own.
     """
 
     inserts: tuple[Insert, ...]
@@ -549,7 +562,7 @@ class StatementSet(Node):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of the inserts, each once, in the order in which they are named first."""
+        """The tables of the inserts, each once, in the order in which the statement names them first."""
         return tuple({insert.table.name: insert.table for insert in self.inserts}.values())
 
     def describe(self) -> str:
@@ -558,7 +571,7 @@ class StatementSet(Node):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """Of each table; where they differ, that of which least is known."""
+        """The arrival order common to all inserts: the weakest of theirs."""
         orders = {insert.arrival_order for insert in self.inserts}
         if ArrivalOrder.ANSWERS in orders:
             return ArrivalOrder.ANSWERS
@@ -600,7 +613,9 @@ def _widens(source: str, target: str) -> bool:
 
 
 def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
-    """The node at or below ``node`` that is no projection, and what it calls the field; None for a computed one."""
+    """The first node at or below ``node`` that is not a projection, and its name for the field; None for a computed
+    field.
+    """
     while isinstance(node, Project):
         expression = next(item.expression for item in node.items if item.name == name)
         if not isinstance(expression, exp.Column):
@@ -610,7 +625,7 @@ def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
 
 
 def extended(node: Node, items: Iterable[Item]) -> Project:
-    """All fields of a node and some more."""
+    """A projection to all fields of a node and the additional ``items``."""
     return Project(node, (*(field.as_item for field in node.schema), *items))
 
 

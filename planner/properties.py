@@ -27,7 +27,7 @@ _KIND_NAMES = (
 
 
 def changelog_text(kinds: Kinds) -> str:
-    """``I,UB,UA,D``, as the option ``changelog-mode`` spells it."""
+    """The kinds of rows as the option ``changelog-mode`` spells them: ``I,UB,UA,D``."""
     return ",".join(name for kind, name in _KIND_NAMES if kind in kinds)
 
 
@@ -67,7 +67,7 @@ UNBOUNDED_STATE_HINT = "SET 'table.exec.state.ttl', write the hint STATE_TTL, or
 
 @dataclass(frozen=True)
 class StateDescription:
-    """``what`` an operator stores, and ``until`` when; None where only the number of keys or rows bounds it."""
+    """A description of state: ``what`` an operator stores, and ``until`` when; None where it is never freed."""
 
     what: str
     until: str | None
@@ -79,7 +79,7 @@ def expiry_text(ttl_ms: int, since: str) -> str | None:
 
 
 class WaitsFor(Enum):
-    """Why rows wait in state, other than for time; the watermark is held for them meanwhile."""
+    """The reason why rows wait in state, other than time; the watermark is held for them meanwhile."""
 
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""
@@ -101,7 +101,7 @@ class FieldsRead:
 
 
 class Topic(IntEnum):
-    """What a remark about a node is about, most important first."""
+    """The topic of a remark about a node, most important first."""
 
     LATENCY = 0
     KEPT_ROWS = 1

@@ -26,8 +26,9 @@ Values = Callable[[exp.Expr], list[exp.Expr] | None]
 
 
 def row_values(expression: exp.Expr, width: int | None = None) -> list[exp.Expr] | None:
-    """The fields of a row that is written as one; None for any other expression, and for a row that is compared with
-    something of another ``width``, such as one column of rows."""
+    """The fields of a row constructor; None for any other expression, and for a row that is compared with a value
+    of another ``width``.
+    """
     row = expression.unnest()
     if not (isinstance(row, exp.Tuple) or (isinstance(row, exp.Anonymous) and row.name.upper() == "STRUCT")):
         return None
@@ -39,8 +40,9 @@ def row_values(expression: exp.Expr, width: int | None = None) -> list[exp.Expr]
 
 
 def field_by_field(node: exp.Expr, values: Values = row_values) -> exp.Expr | None:
-    """A comparison of rows, IN with a list of rows, or BETWEEN rows, as comparisons of their fields; None for any other
-    expression."""
+    """A comparison of rows, IN with a list of rows, or BETWEEN rows, as comparisons of their fields; None for
+    others.
+    """
     match node:
         case exp.In(expressions=[_, *_] as listed):
             pairs = [_pair(node.this, one, values) for one in listed]
@@ -88,8 +90,9 @@ Shape = tuple[tuple[str, "Shape | None"], ...]
 
 
 def with_equal_rows(node: exp.Expr, types: Types) -> exp.Expr:
-    """CASE, IF, COALESCE or ARRAY whose rows have the names of the first one's fields, so that Spark finds the common
-    type of each field; any other expression itself."""
+    """CASE, IF, COALESCE or ARRAY with the first row's field names in all rows, so that Spark finds common types;
+    others unchanged.
+    """
     branches = list(_branches(node))
     shapes = [shape for shape in (shape_of(branch, types) for branch in branches) if shape is not None]
     if len(shapes) < 2 or len({len(shape) for shape in shapes}) > 1:
@@ -112,7 +115,7 @@ def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
 
 
 def shaped(value: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
-    """The row with the names of ``shape``; the value itself where it has them, or is no row."""
+    """The row with the field names of ``shape``; unchanged where it has them, or is not a row."""
     own = shape_of(value, types)
     if own is None or own == shape or len(own) != len(shape):
         return value
@@ -146,7 +149,7 @@ def _branches(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def shape_of(value: exp.Expr, types: Types) -> Shape | None:
-    """The names of the fields of a row; None for any other value, and where only Spark knows them."""
+    """The field names of a row; None for any other value, and where only Spark knows them."""
     fields = row_values(value)
     if fields is None:
         branches = () if isinstance(value, exp.Array) else _branches(value)

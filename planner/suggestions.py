@@ -11,7 +11,9 @@ _AS_NEAR = 0.1
 
 
 def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None) -> str | None:
-    """``Did you mean "price"?``, or a list of what is ``valid`` (a plural noun) when nothing is near, or None."""
+    """The hint ``Did you mean "price"?``, or a list of what is ``valid`` (a plural noun) when no name is similar;
+    else None.
+    """
     spellings = list({c.casefold(): c for c in candidates}.values())
     near = _near(name, spellings, _NEAR)
     if near:
@@ -24,13 +26,15 @@ def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None)
 
 
 def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
-    """``Did you mean "upper"?`` where a name is very near: among hundreds of names some is always near."""
+    """The hint ``Did you mean "upper"?`` for a very similar name only, as among hundreds of names some are always
+    similar.
+    """
     near = _near(name, list(candidates), _GOOD)
     return _question(near) if near else None
 
 
 def with_list(name: str, candidates: Iterable[str], what: str) -> str:
-    """A good suggestion alone; else the near ones, then everything that is valid."""
+    """The hint with one good suggestion; else with similar names, then everything that is valid."""
     names = sorted(candidates)
     good = one_of_many(name, names)
     return good or " ".join(filter(None, (did_you_mean(name, names), f"{what}: {', '.join(names) or 'none'}.")))
@@ -50,5 +54,5 @@ def _question(near: list[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 column``, ``2,000 columns``."""
+    """A number with its noun: ``1 column``, ``2,000 columns``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

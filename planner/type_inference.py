@@ -25,10 +25,10 @@ _TIME = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 class Types:
-    """Types of the expressions over one schema; ``function`` finds functions of the catalog.
+    """The types of expressions over one schema; ``function`` returns functions of the catalog.
 
-    The type of each expression object is computed once, because the checks ask for it at every operand. So an
-    expression must not be changed in place after its type, or that of an expression around it, was asked for.
+    The type of each expression object is computed once, because the checks need it at every operand. So an
+    expression must not be changed in place afterwards.
     """
 
     def __init__(self, schema: Schema, function: Callable[[str], Function | None] = lambda _: None) -> None:
@@ -312,7 +312,7 @@ def call_arguments(call: exp.Expr) -> list[exp.Expr]:
 
 
 def cast(value: exp.Expression, kind: DataType) -> exp.Expression:
-    """``CAST(value AS kind)``."""
+    """The expression ``CAST(value AS kind)``."""
     return exp.Cast(this=value, to=kind.to_sqlglot())
 
 

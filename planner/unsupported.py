@@ -13,7 +13,9 @@ from sqlstream.errors import Diagnostic, Span, UnsupportedError
 
 @dataclass(frozen=True)
 class Unsupported:
-    """``what`` is the plural subject of the message, ``hint`` the sentence that says what to write instead."""
+    """A clause that is not supported. ``what`` is the plural subject of the message, ``hint`` the sentence that
+    says what to write instead.
+    """
 
     code: str
     what: str

@@ -18,7 +18,7 @@ from sqlstream.types import TIMESTAMP
 
 @dataclass(frozen=True)
 class RowCount:
-    """A size or slide that counts rows of a key, where others are milliseconds."""
+    """A window's size or slide in rows of a key, where others are in milliseconds."""
 
     count: int
 
@@ -31,21 +31,21 @@ CLOSES_AT_ONCE = 1
 
 @dataclass(frozen=True)
 class BaseWindow:
-    """Base of all windows: what they are for SQL, EXPLAIN and the rules."""
+    """Base of all windows: their SQL, EXPLAIN's texts, and the properties for rules."""
 
     @property
     def sql_name(self) -> str:
-        """``HOP``, ``COUNT WINDOW``: how SQL names windows of this kind."""
+        """The SQL name of the window kind: ``HOP``, ``COUNT WINDOW``."""
         return type(self).__name__.upper()
 
     @property
     def text(self) -> str:
-        """``HOP slide 5 s size 10 s offset 1 s``."""
+        """The window in words for EXPLAIN: ``HOP slide 5 s size 10 s offset 1 s``."""
         raise NotImplementedError
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
-        """What the window computes of each row."""
+        """The expressions that the window computes for each row."""
         return ()
 
     @property
@@ -54,13 +54,13 @@ class BaseWindow:
         return set().union(*map(columns_of, self.expressions))
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """The window over other names of the same fields."""
+        """The window with its fields renamed."""
         return self
 
     def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
-        """The domain of window_time; None where it says nothing about completeness, so that no window is built on it.
+        """The time domain of window_time; None where no window can be built on it.
 
-        ``domain``: that of the time the window is assigned by.
+        ``domain``: that of the time by which the window is assigned.
         """
         return domain
 
@@ -70,20 +70,23 @@ class BaseWindow:
 
     @property
     def columnar_only_clause(self) -> str | None:
-        """What of the window Spark's own operators cannot do; None where they can do all."""
+        """The property of the window that Spark's own operators do not support; None where they support it."""
         return self.sql_name
 
     def wait_text(self, delay_ms: int) -> str:
         """How long a row waits for its first result, as the end of a sentence; empty if unknown.
 
-        ``delay_ms``: how far the watermark lags.
+        ``delay_ms``: the delay of the watermark.
         """
         return ""
 
 
 @dataclass(frozen=True)
 class Tumble(BaseWindow):
-    """``zone`` of this and the next two: windows start on that time zone's wall clock; None for UTC."""
+    """Windows of ``size_ms`` that do not overlap.
+
+    ``zone`` of this and the next two: windows start on that time zone's wall clock; None for UTC.
+    """
 
     size_ms: int
     offset_ms: int = 0
@@ -145,10 +148,11 @@ class Cumulate(BaseWindow):
 
 @dataclass(frozen=True)
 class Session(BaseWindow):
-    """Rows of a key less than a gap apart, or touching; a gap per row is an expression of BIGINT milliseconds.
+    """Sessions: rows of a key less than a gap apart, or touching; a gap per row is an expression of BIGINT
+    milliseconds.
 
-    ``start_when``: the session begins with the first row that meets it, rows before belong to none. ``end_when``: a
-    row that meets it is the last of its session. Both are BOOLEAN expressions over the input.
+    ``start_when``: the session begins with the first row that meets it, earlier rows belong to none. ``end_when``:
+    a row that meets it is the last of its session. Both are BOOLEAN expressions over the input.
     """
 
     gap_ms: int | exp.Expression
@@ -206,9 +210,9 @@ class Session(BaseWindow):
 
 @dataclass(frozen=True)
 class CountWindow(BaseWindow):
-    """The last ``size`` rows of a key, every ``slide`` rows; equal where it tumbles.
+    """Windows of the last ``size`` rows of a key, every ``slide`` rows; tumbling if these are equal.
 
-    The first firing comes after ``slide`` rows, with ``full_only`` after ``size`` rows.
+    The first firing is after ``slide`` rows, with ``full_only`` after ``size`` rows.
     """
 
     size: int
@@ -231,7 +235,7 @@ class CountWindow(BaseWindow):
 
     @property
     def rows_text(self) -> str:
-        """When results come, as a sentence."""
+        """When results are emitted, as a sentence."""
         if self.full_only:
             return f"results come with the {ordinal(self.size)} row of a key and every {self.slide} rows then"
         return f"results come with every {ordinal(self.slide)} row of a key"
@@ -239,9 +243,9 @@ class CountWindow(BaseWindow):
 
 @dataclass(frozen=True)
 class RowMeasured(BaseWindow):
-    """One measure in rows, the other in time.
+    """Windows with one measure in rows, the other in time.
 
-    Size in rows: the last rows before each multiple of ``slide``, moved by ``offset_ms``. Slide in rows: at every
+    Size in rows: the last rows before each multiple of ``slide``, shifted by ``offset_ms``. Slide in rows: at every
     ``slide``-th row of a key, the rows in (time - size, time] of that row.
     """
 
@@ -262,7 +266,7 @@ class RowMeasured(BaseWindow):
 
     @property
     def rows_text(self) -> str:
-        """When results come, as a sentence."""
+        """When results are emitted, as a sentence."""
         if isinstance(self.slide, RowCount):
             return f"results come with every {ordinal(self.slide.count)} row of a key"
         return f"results come every {readable(self.slide)}"

@@ -32,7 +32,7 @@ _VALUES = frozenset({
 
 
 def with_arguments(text: str, arguments: Arguments) -> str:
-    """The script with values in place of its parameters. SS345, SS377, SS378."""
+    """The script with its parameters replaced by values. SS345, SS377, SS378."""
     if isinstance(arguments, Mapping):
         return _with_named(text, arguments)
     marks = [Span(token.start, token.end + 1) for token in _marks(tokenize(text))]
@@ -47,13 +47,14 @@ def with_arguments(text: str, arguments: Arguments) -> str:
 
 
 def named_parameters(text: str) -> list[tuple[str, Span]]:
-    """``:name`` in the text, in its order."""
+    """The named parameters ``:name`` in the order of the text."""
     return list(_names(tokenize(text)))
 
 
 def parameters_of(text: str) -> list[tuple[str, Span, str]]:
-    """All parameters in the order of the text: the name, which is the number of a ``?``, its place, and the word before
-    it in upper case."""
+    """All parameters in the order of the text: the name (the number of a ``?``), its span, and the preceding word
+    in upper case.
+    """
     tokens = tokenize(text)
     words = {after.start: before.text.upper() for before, after in pairwise(tokens)}
     marks = [(str(i), Span(token.start, token.end + 1)) for i, token in enumerate(_marks(tokens), 1)]
@@ -73,12 +74,12 @@ def _with_named(text: str, arguments: Mapping[str, object]) -> str:
 
 
 def with_values(text: str, literals: Mapping[str, str]) -> str:
-    """The text with these literals for its named parameters; others stay."""
+    """The text with its named parameters replaced by literals; those without a literal remain."""
     return _replaced(text, [(span, literals[name]) for name, span in named_parameters(text) if name in literals])
 
 
 def literal(value: object) -> str:
-    """The literal that stands for a Python value. SS378 where there is none."""
+    """The SQL literal for a Python value. SS378 where there is none."""
     for kind, spelled in _LITERALS.items():
         if isinstance(value, kind):
             return spelled(value)
@@ -87,7 +88,7 @@ def literal(value: object) -> str:
 
 
 def literal_of_text(text: str) -> str:
-    """That of a value on the command line: a number, TRUE, FALSE or NULL, and else a text."""
+    """The SQL literal for a value on the command line: a number, TRUE, FALSE or NULL, else a string."""
     if text.upper() in ("TRUE", "FALSE", "NULL"):
         return text.upper()
     try:

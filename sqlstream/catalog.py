@@ -46,14 +46,14 @@ def _key(kind: Kind, path: Path) -> _Key:
 
 
 def full_name(path: Path) -> str:
-    """How messages and plans call an object: plain in the default database, else with all parts."""
+    """The name of an object in messages and plans: only its last part in the default database, else all parts."""
     catalog, database, name = path
     return name if (catalog.casefold(), database.casefold()) == DEFAULT else f"{catalog}.{database}.{name}"
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A catalog of the session. ``options`` are those of CREATE CATALOG, as written."""
+    """A mounted catalog of the session. ``options`` are those of CREATE CATALOG, as written."""
 
     name: str
     store: Store
@@ -99,7 +99,7 @@ class Catalog:
     """Starts Spark, for catalogs that show its tables."""
 
     def copy(self) -> Catalog:
-        """Catalogs that change on their own, to try statements out; nothing outside of this process changes."""
+        """An independent copy, to try statements out; nothing outside of this process changes."""
         mounts = {key: replace(mount, store=mount.store.copy()) for key, mount in self._mounts.items()}
         return Catalog(
             self.current, self.variables, mounts, dict(self._temporary), dict(self._system), dict(self._lent),
@@ -107,17 +107,19 @@ class Catalog:
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """The same catalogs, as names in a view see them that was created there."""
+        """The same catalogs with ``namespace`` as the current database, for names in a view created there."""
         if namespace is None or namespace == self.current:
             return self
         return replace(self, current=namespace, _inside_view=True)
 
     def as_queries(self) -> Catalog:
-        """A copy in which materialized views are their queries, as plain views are."""
+        """A copy in which materialized views are read as plain views, from their queries."""
         return replace(self.copy(), _as_queries=True, _declared={}, _answers={})
 
     def with_queries(self, path: Path, target: Table) -> Catalog:
-        """The same with the table ``target`` under ``path``: what the job of that view sees."""
+        """A copy in which materialized views are read from their queries, and ``path`` is the table ``target``, for
+        the job of that view.
+        """
         seen = self.as_queries()
         seen._temporary[_key("relation", path)] = Bound(target, spelled=path[2])
         return seen
@@ -125,7 +127,7 @@ class Catalog:
     # --- what names mean ---
 
     def path(self, name: Name) -> Path:
-        """The catalog, database and object that are named. BindError SS225 where there is no such one of the former."""
+        """The catalog, database and object of a name. BindError SS225 for an unknown catalog or database."""
         if len(name.parts) > 3:
             message, hint = f'name "{name}" has more than three parts', "Write catalog.database.name."
             raise BindError(NO_CONTAINER, message, name.span, hint=hint)
@@ -133,7 +135,7 @@ class Catalog:
         return catalog, database, name.parts[-1]
 
     def namespace(self, name: Name) -> tuple[str, str]:
-        """The catalog and database that a name of at most two parts means."""
+        """The catalog and database that a name of at most two parts refers to."""
         parts = name.parts
         mount = self.mount(parts[0], name) if len(parts) > 1 else self._mounts[self.current[0].casefold()]
         wanted = parts[-1] if parts else self.current[1]
@@ -161,7 +163,7 @@ class Catalog:
         return mount
 
     def name_of(self, name: Name) -> str:
-        """How what is named is called in messages and plans."""
+        """The full name, in messages and plans, of the object that ``name`` refers to."""
         return full_name(self.path(name))
 
     def _paths(self, name: str) -> Iterator[Path]:
@@ -207,12 +209,12 @@ class Catalog:
         return self._lent.get(name.casefold())
 
     def item(self, kind: Kind, path: Path) -> Item | None:
-        """What is there under the path, temporary objects first."""
+        """The object under the path, temporary ones first; None without one."""
         entry = self.entry(kind, path)
         return self._bound(kind, path, entry) if entry is not None else None
 
     def entry(self, kind: Kind, path: Path) -> Entry | None:
-        """What is stored under a path: the temporary definition, else that of the mounted catalog."""
+        """The stored definition under a path: the temporary one, else that of the mounted catalog; None without one."""
         temporary = self._temporary.get(_key(kind, path))
         mount = self._mounts.get(path[0].casefold())
         if temporary is not None or mount is None:
@@ -250,7 +252,7 @@ class Catalog:
                 return function
 
     def relation_names(self) -> list[str]:
-        """The names of all tables and views, as far as they need no qualification."""
+        """The names of all tables and views that can be named without qualification."""
         return self.names("relation")
 
     def function_names(self) -> list[str]:
@@ -269,7 +271,7 @@ class Catalog:
         return kind, catalog.casefold(), database.casefold()
 
     def relations(self, namespace: tuple[str, str] | None = None) -> list[Table | View]:
-        """All tables and views of a database. What is wrong with any of their definitions, all at once."""
+        """All tables and views of a database. SqlStreamError with the mistakes of all their definitions."""
         items = self._items("relation", namespace)
         return [item for item in items if isinstance(item, Table | View)]
 
@@ -302,12 +304,16 @@ class Catalog:
         return sorted({f.name: f for f in (*own, *self._system.values())}.values(), key=lambda f: f.name)
 
     def implementation(self, function: Function) -> object:
-        """The Python object behind a function that was registered as an object; None: import its target."""
+        """The Python object of a function that was registered as an object; None for functions to import by their
+        target.
+        """
         return self._implementations.get((function.name.casefold(), function.target))
 
     def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
-        """What ``answer`` makes of a view, with a catalog for its names: computed once until something changes that it
-        has looked up there, be it in this session or in files that others write."""
+        """The result of ``answer`` for a view and its catalog.
+
+        It is cached until an object that was looked up changes, in this session or in files that others write.
+        """
         key = view.name.casefold(), settings
         given = self._answers.get(key)
         if given is None or given.view is not view or not self._still(given.looked_up):
@@ -333,14 +339,14 @@ class Catalog:
         return now is item or (isinstance(now, Table) and now == item)  # foreign catalogs make theirs anew
 
     def required(self, name: Name) -> Table | View:
-        """The table or view called ``name``."""
+        """The table or view called ``name``; BindError SS202 without one."""
         item = self.item("relation", self.path(name))
         if not isinstance(item, Table | View):
             raise self._missing("table or view", name, self.relation_names())
         return item
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table:
-        """The table as it would be declared with these options in place of its own."""
+        """The table as if declared with ``options`` in place of its own."""
         return declared_with(table, options, span, self)
 
     def is_temporary(self, kind: Kind, path: Path) -> bool:
@@ -359,8 +365,7 @@ class Catalog:
         temporary: bool = False,
         stored: Stored | None = None,
     ) -> bool:
-        """Adds a table or a view, with its definition where it has one; ``replace`` takes the place of one of the same
-        kind."""
+        """Add a table or a view, with its definition if given; ``replace`` replaces one of the same kind."""
         return self._add("relation", name, relation, if_not_exists, replace, temporary, stored)
 
     def create_function(
@@ -411,7 +416,7 @@ class Catalog:
         return mount.store
 
     def register(self, function: Function, implementation: object) -> None:
-        """Adds a function that is there in all databases, or replaces the one of that name."""
+        """Add a function that exists in all databases, or replace the one of that name."""
         self._system[function.name.casefold()] = function
         self._implement(function, implementation)
 
@@ -422,8 +427,9 @@ class Catalog:
             self._implementations[key] = implementation
 
     def drop(self, kind: str, name: Name, *, if_exists: bool = False, temporary: bool = False) -> Item | None:
-        """Removes the TABLE, VIEW or FUNCTION and returns it, as far as its definition can be read; None where there is
-        none and ``if_exists``."""
+        """Remove the TABLE, VIEW or FUNCTION and return it, if its definition can be read; None where it does not
+        exist and ``if_exists``.
+        """
         space: Kind = "function" if kind == "FUNCTION" else "relation"
         system = self._system.get(name.parts[-1].casefold()) if space == "function" and len(name.parts) == 1 else None
         if system is not None:
@@ -480,7 +486,7 @@ class Catalog:
             raise self._missing(kind.lower(), name, names)
 
     def put(self, kind: Kind, path: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """Takes the place of what is there under the path."""
+        """Replace the object under the path by ``item``."""
         bound = Bound(item, stored, path[2])
         if self.is_temporary(kind, path):
             self._temporary[_key(kind, path)] = bound
@@ -488,7 +494,9 @@ class Catalog:
             self._changeable(path[0], name).put(path[1], kind, bound)
 
     def rename(self, kind: Kind, path: Path, new: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """What is there gets another name, and maybe another database. BindError SS224 where that is taken."""
+        """Rename the object under ``path``, possibly into another database. BindError SS224 where the new name is
+        taken.
+        """
         existing = self.entry(kind, new)
         if existing is not None and _key(kind, new) != _key(kind, path):
             raise _exists(existing, kind_of(existing), name)
@@ -522,13 +530,13 @@ class Catalog:
         return True
 
     def replace_catalog(self, mount: Mount) -> None:
-        """Mount a catalog in place of the one with its name."""
+        """Replace the mounted catalog of that name."""
         store = mount.store.copy() if self._trial else mount.store
         self._mounts[mount.name.casefold()] = replace(mount, store=store)
         self._declared.clear()
 
     def drop_catalog(self, name: Name, *, if_exists: bool = False) -> bool:
-        """Forgets a catalog; what it keeps outside of the session stays there."""
+        """Unmount a catalog; what it stores outside of the session remains."""
         if name.parts[-1].casefold() not in self._mounts and if_exists:
             return False
         mount = self.mount(name.parts[-1], name)
@@ -552,7 +560,7 @@ class Catalog:
         self.current = self.namespace(name)
 
     def database(self, name: Name) -> Database:
-        """The database that is named. BindError SS225."""
+        """The database with that name. BindError SS225 for an unknown one."""
         catalog, database = self.namespace(name)
         store = self.mount(catalog, name).store
         return next(d for d in store.databases() if d.name.casefold() == database.casefold())
@@ -575,7 +583,7 @@ class Catalog:
         self._changeable(self.namespace(name)[0], name).put_database(database)
 
     def drop_database(self, name: Name, *, if_exists: bool = False, cascade: bool = False) -> list[Item]:
-        """Removes the database and returns what was in it."""
+        """Remove the database and return its objects."""
         try:
             catalog, database = self.namespace(name)
         except BindError:
@@ -622,7 +630,7 @@ def _called(item: Item, path: Path) -> Item:
 
 
 def kind_of(item: Item | Entry) -> str:
-    """The word for what it is, in lower case."""
+    """The kind of an object as a word in lower case."""
     match item:
         case (
             Bound(stored=Stored(statement=nodes.CreateMaterializedView() as statement))
@@ -643,7 +651,7 @@ def _exists(existing: Entry, wanted: str, name: Name) -> BindError:
 
 
 def definition_of_view(entry: Entry | None) -> tuple[nodes.CreateMaterializedView, str] | None:
-    """The definition of a materialized view, and the text that its places are in; None for all else."""
+    """The definition of a materialized view, and the text that its spans point into; None for other entries."""
     stored = entry.stored if isinstance(entry, Bound) else entry
     if stored is None or not isinstance(stored.statement, nodes.CreateMaterializedView):
         return None

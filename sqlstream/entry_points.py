@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @cache
 def registered(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by name, as they are when they are first asked for."""
+    """The entry points of a group by name, cached at the first call."""
     from importlib.metadata import entry_points  # imports email and zipfile: start-up does without
 
     return {point.name: point for point in entry_points(group=group)}
@@ -25,7 +25,7 @@ class NotLoaded(Exception):
 
 
 def instance_of(point: EntryPoint) -> object:
-    """An instance of the class that the entry point names. NotLoaded if it cannot be made."""
+    """An instance of the class that the entry point names. NotLoaded where it cannot be created."""
     try:
         return point.load()()
     except Exception as error:

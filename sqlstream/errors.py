@@ -21,7 +21,7 @@ _LONGEST = 60
 
 
 def shortened(text: str) -> str:
-    """The text as messages show it: of a long one the beginning and the end."""
+    """The text for messages: of a long one only the beginning and the end."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-5:]}"
 
 
@@ -29,9 +29,9 @@ _repeating: set[str] = set()
 
 
 def repeating(code: str) -> str:
-    """The code, declared as one of errors that the same rows, checkpoint or query bring about again.
+    """Declare that the errors of a code occur again with the same rows, checkpoint or query; returns the code.
 
-    It is declared by code because many errors leave Spark's workers as text, which is all that arrives of them.
+    Errors are identified by code because many leave Spark's workers as plain text.
     """
     _repeating.add(code)
     return code
@@ -53,8 +53,8 @@ class Span:
 class Diagnostic:
     """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into.
 
-    ``source`` may hold secrets, so it is shown by ``render`` alone, and the texts do not repeat any. A ``warning`` is
-    about what is allowed, and hardly meant.
+    ``source`` may hold secrets, so only ``render`` shows it, and the other texts do not repeat any. A ``warning``
+    is about something allowed that is probably a mistake.
     """
 
     code: str
@@ -73,7 +73,7 @@ class Diagnostic:
             object.__setattr__(self, "hint", self.hint and hidden(self.hint))
 
     def render(self) -> str:
-        """The message as users read it: message, line with carets, detail, hint."""
+        """The message as text: message, line with carets, detail, hint."""
         lines = [f"{'WARNING ' if self.warning else ''}{self.code}: {_visible(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += _excerpt(shown_script(self.source), self.span)
@@ -106,7 +106,7 @@ def _visible(text: str) -> str:
 
 
 class SqlStreamError(Exception):
-    """Base of everything that sqlstream raises on purpose. ``diagnostics`` is never empty."""
+    """Base of all errors that sqlstream raises deliberately. ``diagnostics`` is never empty."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SqlStreamError(Exception):
 
     @classmethod
     def of(cls, diagnostics: Iterable[Diagnostic]) -> SqlStreamError:
-        """The error of the class that the first diagnostic's code stands for, carrying all of them."""
+        """The error with these diagnostics, of the class for the first one's code."""
         given = tuple(diagnostics)
         first = given[0]
         kind = next((c for c in _CLASSES if first.code.startswith(c.prefix)), SqlStreamError)
@@ -143,9 +143,11 @@ class SqlStreamError(Exception):
 
     @property
     def repeats(self) -> bool:
-        """True where another attempt of the same job meets the error again: where it is of rows, of a checkpoint, of
-        the query or of its options. Those of Spark, of lookups and of Python functions may lie in the world outside,
-        which may be better by then."""
+        """True where another attempt of the same job would fail again: for errors of rows, of a checkpoint, of the
+        query or its options.
+
+        Errors of Spark, of lookups and of Python functions may have external causes that are temporary.
+        """
         return not self.code.startswith(ExecutionError.prefix) or self.code in _repeating
 
     def with_source(self, source: str) -> SqlStreamError:
@@ -154,7 +156,7 @@ class SqlStreamError(Exception):
         return self
 
     def with_texts(self, change: Callable[[str], str]) -> SqlStreamError:
-        """An error of the same code whose message, detail and hint are changed, without what caused it."""
+        """An error of the same code with message, detail and hint changed, and without its cause."""
         return SqlStreamError.of(
             replace(d, message=change(d.message), detail=d.detail and change(d.detail), hint=d.hint and change(d.hint))
             for d in self.diagnostics
@@ -172,35 +174,35 @@ def _rebuild(kind: type[SqlStreamError], diagnostics: tuple[Diagnostic, ...]) ->
 
 
 class SqlStreamWarning(UserWarning):
-    """What Python's ``warnings`` show of a diagnostic that is a warning."""
+    """The Python warning for a diagnostic that is a warning."""
 
 
 class ParseError(SqlStreamError):
-    """SS1xx: the text is not a statement of the dialect."""
+    """The text is not a statement of the dialect (SS1xx)."""
 
     prefix = "SS1"
 
 
 class BindError(SqlStreamError):
-    """SS2xx, SS64x: names, types and legality; SS60x: those of queries over finished data."""
+    """Names, types or clauses are wrong (SS2xx, SS64x), or those of queries over finished data (SS60x)."""
 
     prefix = ("SS2", "SS60", "SS64")
 
 
 class UnsupportedError(SqlStreamError):
-    """SS3xx: a part of the dialect, or of Flink's, that is not executed; the hint says what to write instead."""
+    """A part of the dialect, or of Flink's, is not supported (SS3xx); the hint says what to write instead."""
 
     prefix = "SS3"
 
 
 class ExecutionError(SqlStreamError):
-    """SS4xx: a job failed while it ran; SS61x: so did a query over finished data."""
+    """A job (SS4xx) or a query over finished data (SS61x) failed while it ran."""
 
     prefix = ("SS4", "SS61")
 
 
 class ConnectorError(SqlStreamError):
-    """SS5xx: options and outside systems."""
+    """Options or external systems cause an error (SS5xx)."""
 
     prefix = "SS5"
 

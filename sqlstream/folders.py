@@ -23,9 +23,9 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class JobName:
-    """How a job is called: ``now``, so that SQL needs no quotes, and ``before`` by versions that wrote hyphens.
+    """The name of a job: ``now``, which SQL need not quote, and ``before``, the name in versions that used hyphens.
 
-    Two underscores stand before a number, as ``insert_into_t_2`` is the first job that writes to ``t_2``.
+    Two underscores precede a number, as ``insert_into_t_2`` is the first job that writes to ``t_2``.
     """
 
     now: str
@@ -33,12 +33,12 @@ class JobName:
 
 
 def insert_name(table: str) -> JobName:
-    """Of a job that writes into a table."""
+    """The name of a job that writes into a table."""
     return _name_of("insert", "into", table)
 
 
 def set_name(tables: Iterable[str]) -> JobName:
-    """Of the job of a statement set."""
+    """The name of the job of a statement set."""
     return _name_of("statement", "set", *tables)
 
 
@@ -56,22 +56,23 @@ class Folders:
 
     @property
     def root(self) -> Path:
-        """The folder of the session, which is made when it is first asked for and removed with the session."""
+        """The folder of the session, which is created at the first call and removed with the session."""
         if self._root is None:
             self._root = temporary_folder("sqlstream-")
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 
     def job_name(self, wanted: JobName) -> JobName:
-        """The name, with a number where the session has used it before."""
+        """The name of a job, with a number appended where the session has used it before."""
         self._names[wanted.now] += 1
         count = self._names[wanted.now]
         return wanted if count == 1 else JobName(f"{wanted.now}__{count}", f"{wanted.before}-{count}")
 
     def checkpoint(self, settings: Settings, job: str) -> str:
-        """Where the job keeps its checkpoint; in the scratch folder, unless a setting says where.
+        """The path of the job's checkpoint: by the settings, else in the scratch folder.
 
-        ExecutionError SS415 for a name that is not that of one folder, ConnectorError SS586 for one that is too long.
+        ExecutionError SS415 for a name that is not that of one folder, ConnectorError SS586 for one that is too
+        long.
         """
         parent = settings["execution.checkpointing.dir"]
         if parent and not is_segment(job):
@@ -85,11 +86,11 @@ class Folders:
         return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
 
     def scratch_checkpoint(self) -> str:
-        """A new path for the checkpoint of a job that nobody continues."""
+        """A new path for the checkpoint of a job that will not be continued."""
         return str(self.root / "checkpoints" / str(next(self._numbers)))
 
     def remove(self) -> None:
-        """Remove the folder of the session with all that is in it."""
+        """Remove the folder of the session with its contents."""
         if self._root is not None:
             self._finalizer()
             self._root = None

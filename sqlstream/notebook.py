@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What ``%load_ext`` calls."""
+    """Register the magics; IPython calls this for ``%load_ext``."""
     shell.register_magics(SqlStreamMagics)
 
 
 class LiveTable:
-    """What a cell shows of a query: the last rows, and a line about it below."""
+    """The display of a query in a cell: the last rows, and a line about it below."""
 
     def __init__(self, columns: tuple[str, ...], rows: list[tuple[Any, ...]], about: str) -> None:
         self.columns = columns
@@ -53,7 +53,7 @@ class LiveTable:
 
 
 class LivePlot:
-    """What a cell shows of a query with --plot: a chart as a picture, or as text where there is no browser."""
+    """The display of a query with --plot in a cell: a chart as a picture, or as text without a browser."""
 
     def __init__(self, chart: Chart, about: str) -> None:
         self._html = f"{svg_of(chart)}<p>{html.escape(about)}</p>"
@@ -68,7 +68,7 @@ class LivePlot:
 
 @magics_class
 class SqlStreamMagics(Magics):
-    """``%%sqlstream``."""
+    """The magics of IPython: ``%%sqlstream``."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)

@@ -69,7 +69,7 @@ class Option:
         return self.key == key or self.word(key) is not None
 
     def word(self, key: str) -> str | None:
-        """What ``#`` stands for in ``key``; None where the key is another one."""
+        """The word for ``#`` in ``key``; None where the key does not match the option."""
         if not self.is_pattern:
             return None
         head, tail = self.key.split("#")
@@ -87,7 +87,7 @@ def _number(text: str, low: int, high: int) -> int:
 
 
 def integer(low: int = 0, high: int = 2**63 - 1) -> OptionKind:
-    """An integer between ``low`` and ``high``, both included."""
+    """The kind of integers between ``low`` and ``high``, both included."""
     accepted = f"a whole number, {low} or more" if high == 2**63 - 1 else f"a whole number from {low} to {high}"
     return OptionKind("integer", accepted, lambda text: _number(text, low, high))
 
@@ -163,7 +163,7 @@ def duration_ms(text: str) -> int:
 
 
 def one_of(*values: str, planned: Iterable[str] = ()) -> OptionKind:
-    """One of a few words, without regard to case; the value is the word as listed."""
+    """The kind of a few words, without regard to case; the value is the word as listed."""
     by_name = {v.lower(): v for v in values}
     listed = ", ".join(f"'{v}'" for v in values)
     return OptionKind(
@@ -185,13 +185,13 @@ DURATION = OptionKind("duration", "a duration such as '500 ms', '10 s', '1 min',
 
 
 def find(options: Iterable[Option], key: str) -> Option | None:
-    """The option that ``key`` spells: an exact one before a pattern."""
+    """The option for a key; one with exactly this key precedes patterns. None without one."""
     fitting = [o for o in options if o.matches(key)]
     return min(fitting, key=lambda o: o.is_pattern, default=None)
 
 
 def hint_of(word: str, valid: Iterable[str], what: str) -> str:
-    """A good suggestion, or the list of all that is valid."""
+    """The hint with one good suggestion, or the list of all valid words."""
     return with_list(word, valid, what)
 
 

@@ -22,8 +22,10 @@ PARTIAL = "SS668"
 
 
 def with_columns_left(plan: Insert, statement: nodes.Insert, setting: str) -> Insert:
-    """The plan, which writes the columns of the statement alone where the others keep their values. SS668 where the
-    ``setting`` refuses the statement, or the connector replaces whole rows."""
+    """The plan, reduced to the statement's columns where the table's other columns keep their values.
+
+    SS668 where the ``setting`` refuses the statement, or the connector replaces whole rows.
+    """
     absent = absent_columns(statement, plan.table)
     if not absent or setting == "overwrite":
         return plan
@@ -46,7 +48,7 @@ _INSTEAD = f"SET '{PARTIAL_INSERT}' = 'keep' where the table can keep them."
 
 
 def absent_columns(statement: nodes.Insert, table: Table) -> tuple[str, ...]:
-    """The columns that the statement does not name, of a table that replaces rows by key."""
+    """The columns that the statement does not name, if the table replaces rows by key."""
     if not statement.columns or not table.primary_key or RowKind.UPDATE_AFTER not in row_kinds_taken(table):
         return ()
     fixed = (value.column for value in statement.partition if value.value is not None)
@@ -55,7 +57,7 @@ def absent_columns(statement: nodes.Insert, table: Table) -> tuple[str, ...]:
 
 
 def partial_insert_warnings(statement: nodes.Statement, workspace: Workspace) -> Iterator[Diagnostic]:
-    """A warning for each INSERT, also one that is explained, which overwrites columns that it does not name."""
+    """A warning for each INSERT, explained ones too, that overwrites columns it does not name."""
     match statement:
         case nodes.Explain():
             yield from partial_insert_warnings(statement.statement, workspace)

@@ -42,13 +42,13 @@ from sqlstream.workspace import Workspace
 
 
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that lookups ask, each once."""
+    """The tables that lookups read, each once."""
     asked = (node.table_read for node in plan.walk() if not isinstance(node, Scan))
     return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that get rows beside the result: late ones of windows, failed ones of lookups, dead letters."""
+    """The tables that receive side outputs: late rows of windows, failed rows of lookups, dead letters."""
     tables = [table for node in plan.walk() if (table := node.side_table) is not None]
     tables += dead_letter_tables(plan)
     return tuple({table.name: table for table in tables}.values())
@@ -60,7 +60,7 @@ def scanned_tables(plan: Node) -> tuple[Table, ...]:
 
 
 def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
-    """The tables that the plan reads or asks, each once, with the columns that it needs of them."""
+    """The tables that the plan reads or looks up, each once, with the columns that it reads of them."""
     needs: dict[str, tuple[Table, dict[str, None]]] = {}
     for read in (node.table_read for node in plan.walk()):
         if read is not None:
@@ -71,7 +71,7 @@ def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
 
 
 def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:
-    """Where the statement names the table first; None where a view does."""
+    """The span where the statement first names the table; None where only a view does."""
     named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
     mentions = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
     return next((span_of(t.this) for t in mentions), None)
@@ -160,7 +160,7 @@ RULES = stages(_checks)
 
 @on_deep_stack
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
-    """The optimized plan. SqlStreamError with all that is wrong."""
+    """The optimized plan of a statement. SqlStreamError with all its mistakes."""
     plan = optimize(bound_plan(statement, workspace), RULES)
     assert isinstance(plan, Root)
     return plan
@@ -168,7 +168,7 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 
 @on_deep_stack
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
-    """The plan as written, its connectors checked."""
+    """The bound plan of a statement before optimization, its connectors checked."""
     collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
     plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
@@ -187,7 +187,7 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
 
 @on_deep_stack
 def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool = False) -> Root:
-    """The plan as written, whose tables may lack what it asks of them; ``any_order``: without ORDER BY and LIMIT."""
+    """The bound plan of a statement, without checks of its connectors; ``any_order``: without ORDER BY and LIMIT."""
     settings = replace(emit_settings(workspace.settings), any_order=any_order)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
     plan = _with_columns_left(plan, statement, workspace.settings[PARTIAL_INSERT])
@@ -206,14 +206,14 @@ def _with_columns_left(plan: Root, statement: Planned, setting: str) -> Root:
 
 
 def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
-    """The plan that ``upsert-materialize`` = none gives, which was the default of earlier builds."""
+    """The plan with ``upsert-materialize`` = none, which was the default of earlier builds."""
     settings = workspace.settings.copy()
     settings.set(UPSERT_MATERIALIZE, "none")
     return plan_of(statement, replace(workspace, settings=settings))
 
 
 def keeps_rows_left(plan: Root) -> bool:
-    """True where an operator right below a table knows all rows of each PRIMARY KEY."""
+    """True where the operator directly below a table stores all rows of each PRIMARY KEY."""
     inserts = plan.inserts if isinstance(plan, StatementSet) else (plan,)
     below = (_below_projections(insert) for insert in inserts if isinstance(insert, Insert))
     return any(isinstance(node, TopN) and node.newest_first and not node.order for node in below)
@@ -255,7 +255,7 @@ def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, keeps: bool)
 
 
 def emit_settings(settings: Settings) -> BinderSettings:
-    """What holds where a query says nothing: when windows fire, how lookups ask. SS522 where a delay is missing."""
+    """The binder's settings: the defaults for firing of windows, lookups and so on. SS522 where a delay is missing."""
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
     allow_ms = settings["table.exec.emit.allow-lateness"]
     early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
@@ -331,7 +331,7 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
 
 
 def not_read(table: Table, span: Span | None) -> Diagnostic:
-    """SS506 for a table that a query can only write, or look up."""
+    """The error SS506 for a table that a query can only write, or look up."""
     if isinstance(connector(table.connector), LookupTable):
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
@@ -367,7 +367,7 @@ def _lacks(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
 
 
 def require_sources(plan: Node) -> None:
-    """ConnectorError where a source on this machine is not there, or does not hold what the plan reads of it."""
+    """ConnectorError where a local source does not exist, or lacks columns that the plan reads."""
     wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
     if not wrong:
         wrong = [d for table, names in read_columns(plan) for d in _lacks(table, names)]
@@ -376,7 +376,7 @@ def require_sources(plan: Node) -> None:
 
 
 def engine_settings_of(settings: Settings) -> EngineSettings:
-    """What the settings say of where plans run."""
+    """The settings of planning about engines and chaining."""
     return EngineSettings(settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"])
 
 
@@ -387,10 +387,10 @@ COLLIDING = "SS667"
 
 
 def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
-    """Changes of the query that its table refuses.
+    """The mistakes of a query whose changes its table refuses.
 
-    SS510 for row kinds that it does not take, SS286 for updates without a PRIMARY KEY, SS667 where updated rows may
-    collide on the PRIMARY KEY and must not (``collide`` is False).
+    SS510 for row kinds that it does not accept, SS286 for updates without a PRIMARY KEY, SS667 where updated rows
+    may collide on the PRIMARY KEY and must not (``collide`` is False).
     """
     table = plan.table
     for _, kinds in rejected_kinds(plan):

@@ -35,7 +35,7 @@ FOLDER = "project"
 
 @dataclass(frozen=True)
 class Project:
-    """What the file says, with a profile put in. ``catalogs`` are the options of each, as written."""
+    """A project: the content of its file with the profile applied. ``catalogs`` are the options of each, as written."""
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Project:
 
 
 def find_project(start: Path) -> Path | None:
-    """The nearest file at the directory or above it."""
+    """The nearest ``sqlstream.toml`` in the directory or above; None without one."""
     folders = (start, *start.parents)
     return next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
 
 
 def read_project(file: Path, profile: str | None = None) -> Project:
-    """ConnectorError SS535 with what is wrong with the file, or where it has no such profile."""
+    """The project of a file. ConnectorError SS535 with the mistakes of the file, or where it lacks the profile."""
     try:
         said = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # of TOML, too
@@ -169,7 +169,9 @@ def _wrong(file: Path, reason: str, hint: str | None = None) -> ConnectorError:
 
 
 def enter(session: Session, project: Project) -> None:
-    """Gives a session the settings, variables and catalogs of the project, and its current catalog and database."""
+    """Set up a session with the settings, variables and catalogs of the project, and its current catalog and
+    database.
+    """
     catalog = session.workspace.catalog
     try:
         for key, value in project.settings.items():
@@ -189,7 +191,7 @@ def enter(session: Session, project: Project) -> None:
 
 
 def nearest_project(start: str | os.PathLike[str], profile: str | None = None) -> Project | None:
-    """The project of a directory, of a file ``sqlstream.toml``, or of a folder above."""
+    """The project of a directory, of a file ``sqlstream.toml``, or of the nearest folder above; None without one."""
     path = Path(start).absolute()
     file = path if path.is_file() else find_project(path)
     return None if file is None else read_project(file, profile)

@@ -54,12 +54,12 @@ class ArrowRows(Rows):
         return self._table
 
     def shown(self) -> list[tuple[Any, ...]]:
-        """The rows for the eye: times that Python's datetime does not have are texts."""
+        """The rows for display: times that Python's datetime does not support are texts."""
         return shown_rows_of(self._table)
 
 
 def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
-    """The table with its TIMESTAMPs, also nested ones, in the zone; the instants stay the same."""
+    """The table with its TIMESTAMPs, also nested ones, in the zone; the instants do not change."""
     fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has_zone(f.type) else f for f in table.schema]
     return table.cast(pa.schema(fields)) if any(_has_zone(f.type) for f in table.schema) else table
 
@@ -69,8 +69,10 @@ def _has_zone(type_: pa.DataType) -> bool:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field. ExecutionError SS469 for times that
-    Python's datetime does not have."""
+    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field.
+
+    ExecutionError SS469 for times that Python's datetime does not support.
+    """
     columns = [_values(column, name) for name, column in zip(table.column_names, table.columns, strict=True)]
     return list(zip(*columns, strict=True)) if columns else []
 
@@ -89,7 +91,7 @@ def _has_map(type_: pa.DataType) -> bool:
 
 
 def with_dicts(value: Any, type_: pa.DataType) -> Any:
-    """A value as ``as_py`` gives it, whose MAPs are lists of pairs, with dicts in their place."""
+    """A value of ``as_py`` with its MAPs, which are lists of pairs there, as dicts."""
     if value is None:
         return None
     if pa.types.is_map(type_):
@@ -102,7 +104,7 @@ def with_dicts(value: Any, type_: pa.DataType) -> Any:
 
 
 def shown_rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The same for the eye: in columns with times that Python's datetime does not have, all times are texts."""
+    """The rows for display: in columns with times that Python's datetime does not support, all times are texts."""
     return rows_of(_with_texts(table))
 
 
@@ -133,10 +135,10 @@ _ADDS = ("+I", "+U")
 
 
 class ChangingTable:
-    """The rows that are left of a changelog whose first column is the kind of each row.
+    """The current rows of a changelog whose first column is the kind of each row.
 
-    ``key`` names the columns, by position behind the kind, that a change replaces a row by; the row then keeps its
-    place. Without a key, equal rows are counted, and -U or -D takes one of them away.
+    ``key`` names the columns, by position after the kind, by which a change replaces a row; the row then keeps its
+    position. Without a key, equal rows are counted, and -U or -D removes one of them.
     """
 
     def __init__(self, key: Sequence[int] = ()) -> None:
@@ -144,7 +146,7 @@ class ChangingTable:
         self._rows: pa.Table | None = None
 
     def apply(self, changes: pa.Table) -> pa.Table:
-        """The rows after these changes as well, without their kinds; those that have been there longest come first."""
+        """Apply changes and return the rows without their kinds, oldest first."""
         kinds, changed = changes.column(0), changes.remove_column(0)
         names = changed.column_names
         changed = changed.rename_columns([str(position) for position in range(changed.num_columns)])  # names may repeat
@@ -174,12 +176,12 @@ ENDLESS = "SS480"
 
 
 class Query:
-    """A query that runs: an iterator of its rows, which come while it runs. Each row is delivered once.
+    """A running query: an iterator of its rows, which arrive while it runs. Each row is delivered once.
 
-    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all take from the same stream of rows. Those of an
-    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply them.
-    ``key`` has the positions of the columns, without ``op``, that they replace rows by. TIMESTAMPs are shown in
-    ``time_zone``.
+    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all read the same stream of rows. Those of an
+    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply
+    them. ``key`` has the positions of the columns, without ``op``, by which they replace rows. TIMESTAMPs are shown
+    in ``time_zone``.
     """
 
     def __init__(
@@ -203,7 +205,7 @@ class Query:
         self._position = 0
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows as they come, one Arrow table per micro-batch; ends with the query and raises its error."""
+        """The rows as they arrive, one Arrow table per micro-batch; ends with the query and raises its error."""
         if self._table is not None and self._position < len(self._rows):
             rest, self._position = self._table.slice(self._position), len(self._rows)
             yield rest
@@ -222,11 +224,11 @@ class Query:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which an updating query replaces rows; none where only whole rows come and go."""
+        """The columns by which an updating query replaces rows; empty where it inserts and retracts whole rows."""
         return tuple(self.columns[position + 1] for position in self._key)
 
     def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
-        """The rows behind their kinds."""
+        """The rows, each with its kind before it."""
         return ((RowKind(row[0]), row[1:]) if self.is_updating else (RowKind.INSERT, row) for row in self)
 
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
@@ -234,15 +236,19 @@ class Query:
         return list(islice(self, count))
 
     def rows(self) -> Rows:
-        """All rows, once the query has ended; of an updating query all changes, with their kinds. ExecutionError SS480
-        where it never will."""
+        """All rows, once the query has ended; of an updating query all changes, with their kinds.
+
+        ExecutionError SS480 where it never ends.
+        """
         self._require_end()
         tables = list(self.batches())
         return ArrowRows.of(pa.concat_tables(tables) if tables else self._empty())
 
     def table(self) -> Rows:
-        """The table that the changes of an updating query amount to, once it has ended; of any other query its rows.
-        ExecutionError SS480 where it never will."""
+        """The final table of an updating query, once it has ended; of any other query its rows.
+
+        ExecutionError SS480 where it never ends.
+        """
         if not self.is_updating:
             return self.rows()
         self._require_end()
@@ -252,8 +258,11 @@ class Query:
         return ArrowRows.of(last)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The table as it stands after each micro-batch that changes it, from where the query has been read to: of an
-        updating query without ``op``, changed rows in place where it has a ``key``; of any other query all rows."""
+        """The table after each micro-batch that changes it, from the current position of reading.
+
+        Of an updating query it is without ``op``, with changed rows in place where it has a ``key``; of any other
+        query all rows.
+        """
         rows: list[pa.Table] = []
         changing = ChangingTable(self._key)
         for batch in self.batches():
@@ -270,15 +279,15 @@ class Query:
         return Rows(self.columns, self.types).to_arrow()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples, once the query has ended. ExecutionError SS480 where it never will."""
+        """All rows as tuples, once the query has ended. ExecutionError SS480 where it never ends."""
         return self.rows().fetchall()
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table, once the query has ended. ExecutionError SS480 where it never will."""
+        """All rows as an Arrow table, once the query has ended. ExecutionError SS480 where it never ends."""
         return self.rows().to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame, once the query has ended. ExecutionError SS480 where it never will."""
+        """All rows as a DataFrame, once the query has ended. ExecutionError SS480 where it never ends."""
         return self.rows().to_pandas()
 
     def show(self, count: int = SHOWN) -> None:

@@ -29,13 +29,13 @@ Columns = tuple[tuple[str, DataType], ...]
 
 
 def columns_of(plan: Output) -> Columns:
-    """Names and types of what the caller of a query gets; rows of an updating query begin with their kinds."""
+    """Names and types of the columns of a query's result; an updating query has the kind of each row first."""
     kind = () if plan.changelog_mode == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))
 
 
 def key_of(plan: Output) -> tuple[int, ...]:
-    """The positions of the columns that changes of a result replace rows by: the fewest, where several sets do."""
+    """The positions of the columns by which changes of a result replace rows: the smallest of several sets."""
     if plan.changelog_mode == APPEND_ONLY:
         return ()
     keys = sorted(plan.upsert_keys, key=lambda key: (len(key), sorted(key)))
@@ -63,11 +63,11 @@ class Rows:
         return list(self._rows)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows as tuples of Python values."""
+        """All rows as tuples of Python values."""
         return list(self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row."""
+        """The first row that was not fetched yet; None at the end."""
         return next(iter(self._fetched), None)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -85,12 +85,12 @@ class Rows:
         return pa.Table.from_arrays(arrays, names=list(self.columns))
 
     def to_pandas(self) -> pd.DataFrame:
-        """A DataFrame: DECIMAL stays Decimal, TIMESTAMP a timestamp with zone, whatever the precision."""
+        """The rows as a DataFrame: DECIMAL is Decimal, TIMESTAMP a timestamp with zone, of any precision."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def shown(self) -> list[tuple[Any, ...]]:
-        """The rows for the eye: times that Python's datetime does not have are texts."""
+        """The rows for display: times that Python's datetime does not support are texts."""
         return list(self._rows)
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class Rows:
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
-    """Columns side by side under their names; the number of rows below."""
+    """A text with columns side by side under their names, and the number of rows below."""
     cells = [[_text(value) for value in row] for row in rows[:shown]]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [
@@ -115,7 +115,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
-    """The same for notebooks."""
+    """An HTML table of the rows for notebooks, with the number of rows below."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:shown]
@@ -144,12 +144,12 @@ def time_text(time: datetime) -> str:
 
 
 def exact_text(ms: int) -> str:
-    """Milliseconds since 1970, with those of the second where there are some."""
+    """A time in milliseconds since 1970 as text, with milliseconds unless they are 0."""
     return watermark_text(ms) + (f".{ms % 1000:03}" if ms % 1000 else "")
 
 
 def watermark_text(watermark_ms: int | None) -> str:
-    """A watermark, or words where it is no time."""
+    """A watermark as text; words for one that is not a time."""
     if watermark_ms is None:
         return "none yet"
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ControlledJob(Protocol):
-    """A job of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
+    """A controllable job: of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
 
     @property
     def name(self) -> str:
@@ -38,33 +38,33 @@ class ControlledJob(Protocol):
         ...
 
     def record_now(self) -> JobRecord:
-        """The record, read again."""
+        """The record, read anew."""
         ...
 
     @property
     def id(self) -> str:
-        """The id of the job, which no other job has."""
+        """The unique id of the job."""
         ...
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Facts about the job that its record does not have."""
+        """Remarks of DESCRIBE JOB that are not in the job's record."""
         ...
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
-        """Stop the job; the path of the savepoint, where one is asked for."""
+        """Stop the job; returns the path of the savepoint, if one was requested."""
         ...
 
     def checkpoint(self) -> int | None:
-        """Make a checkpoint now; its epoch, None where there is nothing new."""
+        """Make a checkpoint now; returns its epoch, None where there is nothing new."""
         ...
 
     def savepoint(self, path: str | None = None) -> str:
-        """Make a savepoint, by default in the directory of the settings; its path."""
+        """Make a savepoint, by default in the directory of the settings; returns its path."""
         ...
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The checkpoints that are known, the newest first."""
+        """The known checkpoints, the newest first."""
         ...
 
 
@@ -89,11 +89,12 @@ class Runner:
         name: str | None = None,
         former: Callable[[], Root] | None = None,
     ) -> Job:
-        """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
+        """Start the plan as a job, which writes to the tables of an Insert or StatementSet, or to the reader of
+        ``Job.results``.
 
-        ``sql`` is its statement, for the record of the job. ``name``: that of the job, which is the same each time.
-        ``former``: the plan of the same statement by the defaults of earlier builds, with which a checkpoint of theirs
-        goes on.
+        ``sql`` is its statement, for the record of the job. ``name``: the job's, which is the same each time.
+        ``former``: the plan of the same statement by the defaults of earlier builds, with which their checkpoints
+        are continued.
         """
         job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs.append(job)
@@ -111,15 +112,15 @@ class Runner:
         return self._session_jobs.dataframe(plan, workspace)
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
-        """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
+        """The runtime for lowering a plan without starting a job; ``finished``: sources give the rows they have now."""
         return self._session_jobs.runtime(workspace, finished=finished)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
-        """What runs of a plan that has no checkpoint yet."""
+        """The physical plan of a plan without a checkpoint."""
         return self._session_jobs.physical(plan, workspace, sources)
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
-        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        """Spark's own EXPLAIN of the plan, which is lowered but not started."""
         return self._session_jobs.explained_by_spark(plan, workspace)
 
     def close(self) -> None:

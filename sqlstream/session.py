@@ -54,9 +54,9 @@ def connect(
 
     ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
     ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
-    ``**{"parallelism.default": "2"}``; those of Spark that only hold at its start belong here. A process has one Spark:
-    ExecutionError SS413 where another one runs already than ``spark`` asks for. ``project`` is a folder: the settings
-    and catalogs of the ``sqlstream.toml`` there or above hold, as on the command line.
+    ``**{"parallelism.default": "2"}``; those that Spark reads only at its start must be given here. A process has
+    one Spark: ExecutionError SS413 where another one than ``spark`` names is running. ``project`` is a folder: the
+    settings and catalogs of the ``sqlstream.toml`` there or above apply, as on the command line.
     """
     session = Session(spark)
     session.require_spark()
@@ -85,11 +85,12 @@ class Session:
     # --- SQL ---
 
     def sql(self, text: str, args: Arguments | None = None) -> Rows | Query | Job:
-        """Run a script and return what its last statement returns.
+        """Run a script and return the result of its last statement.
 
-        ``args`` are the values of its parameters: a list for ``?``, a dictionary for ``:name``. Rows come for SHOW,
-        DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows come while it runs; for INSERT
-        and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true' waits for it).
+        ``args`` are the values of its parameters: a list for ``?``, a dictionary for ``:name``. The result is rows
+        for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows arrive while it
+        runs; for INSERT and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true'
+        waits for it).
         """
         *_, last = self.results(text, args)
         return last
@@ -97,10 +98,10 @@ class Session:
     def results(
         self, text: str, args: Arguments | None = None, *, as_table: bool = False
     ) -> Iterator[Rows | Query | Job]:
-        """Run a script and give what each statement returns, one by one as they are asked for.
+        """Run a script and yield the result of each statement, which runs when its result is requested.
 
         ``as_table`` is for callers that read tables rather than streams: a query over finished data is one query of
-        Spark SQL wherever it can be, and no job is waited for, whatever 'table.dml-sync' says.
+        Spark SQL wherever possible, and no job is waited for, whatever 'table.dml-sync' says.
         """
         text = text if args is None else with_arguments(text, args)
         try:
@@ -136,10 +137,10 @@ class Session:
         return run_unit_test(test, self).difference
 
     def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
-        """The DataFrame of one query, not started, to go on with in PySpark: a streaming one, but for a query over
-        finished data that runs as a batch.
+        """The DataFrame of one query, not started, for use in PySpark.
 
-        Started, it ends as PySpark's queries do: the last windows of a bounded input stay open.
+        It is a streaming one, except for a query over finished data that runs as a batch. When started, it ends
+        like PySpark's queries: the last windows of a bounded input remain open.
         """
         self._require_open()
         text = text if args is None else with_arguments(text, args)
@@ -168,16 +169,18 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def check(self, text: str) -> tuple[Diagnostic, ...]:
-        """All mistakes of a script, without running it or changing the session; no Spark."""
+        """All mistakes of a script, which is not run; the session is not changed, and Spark is not needed."""
         return check_script(text, self.workspace)
 
     def warnings(self, text: str) -> tuple[Diagnostic, ...]:
-        """Warnings about what a script says that is probably a mistake; ``sql`` issues them as Python's warnings."""
+        """Warnings about parts of a script that are probably mistakes; ``sql`` issues them as Python's warnings."""
         return script_warnings(text)
 
     def columns_of(self, text: str) -> Columns:
-        """Names and types of the columns of one query, without the kinds of rows that updating ones begin with. Spark
-        starts where it alone knows them."""
+        """Names and types of the columns of one query, without the row kind of updating ones.
+
+        Spark starts where only Spark knows them.
+        """
         self._require_open()
         try:
             statement = _only(text)
@@ -193,14 +196,14 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def register_function(self, name: str, function: Callable[..., object] | type) -> None:
-        """Make a Python function or class callable in SQL as ``name``, in place of another of that name."""
+        """Make a Python function or class callable in SQL as ``name``, replacing another of that name."""
         target = f"{function.__module__}:{function.__qualname__}"
         self.workspace.catalog.register(describe(name, function, target), function)
 
     # --- what the session holds ---
 
     def fork(self) -> Session:
-        """A session on the same Spark whose definitions and settings start as this one's and change on their own."""
+        """A session on the same Spark with a copy of the definitions and settings."""
         forked = copy(self)
         forked.workspace = self.workspace.copy()
         forked._start_spark_for_catalogs()
@@ -211,7 +214,7 @@ class Session:
 
     @property
     def views(self) -> Views:
-        """The materialized views, which load what no other statement needs."""
+        """The materialized views of the session; loads modules that other statements do not need."""
         if self._views is None:
             from sqlstream.views.keeping import Views  # what keeps views is loaded with the first of them
 
@@ -220,12 +223,12 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, which starts now if it has not before."""
+        """The Spark session, which starts at the first call."""
         self._require_open()
         return self._runner.spark.get(self.workspace.settings)
 
     def require_spark(self) -> None:
-        """ExecutionError SS413 where another Spark runs in this process than this session is to have."""
+        """ExecutionError SS413 where another Spark is running in this process than the session requires."""
         self._runner.spark.require_possible()
 
     @property
@@ -235,16 +238,16 @@ class Session:
 
     @property
     def running(self) -> tuple[BatchRun | Job, ...]:
-        """What runs now: queries over finished data, and jobs."""
+        """The running queries over finished data, and the running jobs."""
         return (*self._batches.running, *(job for job in self._runner.jobs if job.state.value == "RUNNING"))
 
     @property
     def master(self) -> str | None:
-        """Where Spark was asked to run; None where nobody has said, or where it was given as a session."""
+        """The master of the session's Spark; None where none was given, or Spark was given as a session."""
         return self._runner.spark.master
 
     def close(self) -> None:
-        """Stop all jobs and remove what was kept for them. Spark itself goes on."""
+        """Stop all jobs and remove their temporary files. Spark itself continues."""
         if not self._closed:
             self._closed = True
             self._batches.stop()

@@ -436,7 +436,7 @@ class Settings:
     _given: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Settings:
-        """Settings with the same values, which change on their own."""
+        """An independent copy of the settings."""
         return Settings(dict(self._given))
 
     def set(self, key: str, value: str, span: Span | None = None) -> None:
@@ -446,7 +446,7 @@ class Settings:
         self._given[kept] = value
 
     def reset(self, key: str | None = None, span: Span | None = None) -> None:
-        """Back to the default: of one key, or of all."""
+        """Reset one key, or all, to the default."""
         if key is None:
             self._given.clear()
         else:
@@ -460,7 +460,7 @@ class Settings:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The settings that were given, as spelled: with references to variables, which are no secrets."""
+        """The settings that were set, as spelled: with references to variables, which are not secrets."""
         return dict(sorted(self._given.items()))
 
     def text(self, key: str) -> str | None:
@@ -470,7 +470,7 @@ class Settings:
 
     @property
     def spark(self) -> Mapping[str, str]:
-        """The settings that go to Spark as they are, but for variables, whose values they have."""
+        """The settings that are passed on to Spark, with the values of variables inserted."""
         return resolved(self._for_spark)
 
     @property
@@ -479,29 +479,29 @@ class Settings:
 
     @property
     def secrets(self) -> Secrets:
-        """What no message may show: passwords for Spark, and the values of variables."""
+        """The texts that messages must mask: passwords for Spark, and the values of variables."""
         literal = [text for key, value in self._for_spark.items() for text in secret_texts(key, value)]
         return Secrets.of((*literal, *variables_of(self._given.values())))
 
     def rows(self) -> list[tuple[str, str | None]]:
-        """All keys with their values as they may be shown, for a bare SET."""
+        """All keys with their values for display, for SET without a key."""
         values = {o.key: self.text(o.key) for o in OPTIONS if not o.is_pattern} | self._given
         return sorted((key, None if value is None else shown_value(key, value)) for key, value in values.items())
 
 
 def current(key: str) -> str:
-    """The name under which a setting is kept: Flink has renamed some."""
+    """The current name of a setting: Flink has renamed some."""
     return RENAMED.get(key, key)
 
 
 def without_effect(key: str) -> str | None:
-    """Why setting this key changes nothing; None where it does."""
+    """The reason why setting this key has no effect; None where it has one."""
     option = find(OPTIONS, current(key))
     return option.doc if option in TAKEN else None
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:
-    """Raises what is wrong with a setting: SS560 where it names a variable that is not set."""
+    """Raise the mistake of a setting: SS560 where it refers to a variable that is not set."""
     _require_known(key, span)
     text = resolved({key: value}, span=span)[key]
     option = find((*OPTIONS, *_BOUNDED_IN_SPARK), key)

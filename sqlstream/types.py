@@ -55,10 +55,11 @@ NO_SUCH_TYPE = "SS280"
 
 @dataclass(frozen=True)
 class DataType:
-    """``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name, type)s of STRUCT.
+    """A type of SQL. ``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name,
+    type)s of STRUCT.
 
-    ``nullable`` is False for a field of a STRUCT, an element of an ARRAY and a value of a MAP that is NOT NULL. It is
-    no part of what makes types equal.
+    ``nullable`` is False for a NOT NULL field of a STRUCT, element of an ARRAY or value of a MAP. It does not
+    matter for the equality of types.
     """
 
     name: str
@@ -67,12 +68,14 @@ class DataType:
 
     @property
     def is_unknown(self) -> bool:
-        """True where only Spark can tell the type; it does so when the plan is lowered."""
+        """True where only Spark knows the type, which is determined when the plan is lowered."""
         return self.name == "UNKNOWN"
 
     @property
     def defect(self) -> str | None:
-        """Why no column can have this type, as the end of a message ``type "…" …``; None for a good type."""
+        """The reason why no column can have this type, as the end of a message ``type "…" …``; None for a valid
+        type.
+        """
         for nested in self.parts():
             if nested.is_unknown:
                 return "does not exist"
@@ -81,7 +84,7 @@ class DataType:
         return None
 
     def parts(self) -> Iterator[DataType]:
-        """This type and all inside it."""
+        """This type and all types nested in it."""
         yield self
         members = [t for _, t in _members(self)] if self.name == "STRUCT" else self.args
         for member in members:
@@ -117,7 +120,9 @@ class DataType:
                 return self.name
 
     def declaration(self) -> str:
-        """As ``ddl``, with what is NOT NULL inside: ``STRUCT<a: INT NOT NULL>``, which Spark's readers do not take."""
+        """The type in SQL, with NOT NULL of nested types: ``STRUCT<a: INT NOT NULL>``, which Spark's readers do not
+        accept.
+        """
         match self.name:
             case "ARRAY" | "MAP":
                 return f"{self.name}<{', '.join(_required(_type(a)) for a in self.args)}>"
@@ -129,7 +134,7 @@ class DataType:
         return self.ddl()
 
     def to_sqlglot(self) -> exp.DataType:
-        """For sqlglot's type inference."""
+        """The type as sqlglot's, for type inference."""
         from sqlglot import exp  # Spark's workers have types, and load no parser
 
         if self.is_unknown:
@@ -221,7 +226,7 @@ def _members(struct: DataType) -> list[tuple[str, DataType]]:
 
 
 def from_sqlglot(node: exp.DataType | None) -> DataType:
-    """The type of a parsed or inferred sqlglot type; UNKNOWN for what has no counterpart."""
+    """The type for a parsed or inferred sqlglot type; UNKNOWN for one without counterpart."""
     if node is None:
         return UNKNOWN
     if getattr(node.this, "key", None) == "interval":  # a node in place of a name
@@ -267,9 +272,8 @@ def _interval(node: exp.Interval) -> DataType:
 
 
 def parse_type(text: str) -> DataType:
-    """The type that Spark's DDL or ``simpleString`` spells (``decimal(10,2)``, ``array<int>``).
-
-    BindError SS280 where there is no such type.
+    """The type in Spark's DDL or ``simpleString`` (``decimal(10,2)``, ``array<int>``). BindError SS280 for an
+    invalid one.
     """
     import sqlglot  # as in to_sqlglot
 
@@ -297,7 +301,7 @@ _SPARK_NAMES = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long"
 
 
 def from_spark(json_value: Any) -> DataType:
-    """The type that ``jsonValue()`` of a PySpark type spells; simple strings would lose the quotes of names."""
+    """The type for the ``jsonValue()`` of a PySpark type; simple strings would lose the quotes of names."""
     if isinstance(json_value, str):
         return parse_type(_SPARK_NAMES.get(json_value, json_value).split(" collate ")[0])
     match json_value["type"]:
@@ -313,7 +317,7 @@ def from_spark(json_value: Any) -> DataType:
 
 
 def from_arrow(type_: pa.DataType) -> DataType:
-    """The type of Arrow data, UNKNOWN where Spark has none."""
+    """The type of Arrow data; UNKNOWN where Spark has none."""
     import pyarrow.types as kinds  # as in to_arrow
 
     if kinds.is_decimal(type_):

@@ -16,5 +16,5 @@ class Workspace:
     settings: Settings = field(default_factory=Settings)
 
     def copy(self) -> Workspace:
-        """A workspace whose definitions and settings start as these and change on their own."""
+        """An independent copy of the workspace."""
         return Workspace(self.catalog.copy(), self.settings.copy())

@@ -28,16 +28,20 @@ Columnar = Callable[..., pa.Array]
 
 
 class FunctionError(RuntimeError):
-    """A function of the user failed; the text starts with a code."""
+    """The error of a user's function that failed; the text starts with an error code."""
 
 
 def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
-    """A function that is called once per row. For a call without arguments, one column carries the number of rows."""
+    """A columnar function that calls the user's function once per row. For a call without arguments, one column carries
+    the number of rows.
+    """
     return partial(_call_rows, name, function, returns, arity)
 
 
 def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -> Columnar:
-    """A vectorised function. It gets pandas Series where its annotations say so, else Arrow arrays."""
+    """A columnar function that calls the user's vectorised function. It gets pandas Series where its annotations say
+    so, else Arrow arrays.
+    """
     return partial(_call_batch, name, function, returns, _wants_pandas(function))
 
 
@@ -98,7 +102,7 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
 
 
 def place_of(error: BaseException) -> str | None:
-    """The line of user code that raised an exception, or called the code that did: file, line and function."""
+    """The position in user code of an exception, or of the call that led to it: file, line and function."""
     line = _line_of(error)
     return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
 
@@ -117,14 +121,16 @@ def _line_of(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
-    """An aggregate class, called once per group with an array of STRUCTs of its arguments."""
+    """A columnar function that calls the user's aggregate class once per group with an array of STRUCTs of its
+    arguments.
+    """
     return partial(_aggregate_groups, name, kind, returns)
 
 
 def by_row_to_rows(
     name: str, function: Callable[..., Iterable[object] | None], row: pa.DataType, arity: int
 ) -> Columnar:
-    """A table function: each input row yields an array of result rows."""
+    """A columnar table function: each input row yields an array of result rows."""
     single = row.num_fields == 1
 
     def rows(*arguments: object) -> list[object] | None:
@@ -231,7 +237,9 @@ def _python(value: typing.Any, kind: pa.DataType) -> object:
 
 
 def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
-    """Values that a function returned as an Arrow array of type ``kind``. FunctionError SS412 where they do not fit."""
+    """The values that a user's function returned, as an Arrow array of type ``kind``. FunctionError SS412 where they do
+    not fit.
+    """
     try:
         return pa.array([arrow_value(v, kind) for v in values], kind)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
@@ -239,7 +247,7 @@ def arrow_array(name: str, values: typing.Any, kind: pa.DataType) -> pa.Array:
 
 
 def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
-    """A value in the form that Arrow takes: structs as dicts, maps as lists of pairs."""
+    """A value in the form that Arrow accepts: structs as dicts, maps as lists of pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -252,7 +260,7 @@ def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
 
 
 def members(value: typing.Any, struct: pa.DataType) -> list[object]:
-    """The values of a row, by name, or by position if it has no names."""
+    """The members of a struct value, by name, or by position if it has no names."""
     if isinstance(value, dict):
         return [value.get(f.name) for f in struct]
     if dataclasses.is_dataclass(value):

@@ -31,7 +31,7 @@ class CurrentWatermarkKernel(Kernel):
         context.emit(rows.select(self.passed).append_column(self.output.field(NOW), watermarks))
 
     def on_event_time(self, watermark: int, context: Context) -> None:
-        """No timer is set."""
+        """Never called, as the kernel sets no timers."""
 
     def on_processing_time(self, time: int, context: Context) -> None:
-        """No timer is set."""
+        """Never called, as the kernel sets no timers."""

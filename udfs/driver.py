@@ -92,7 +92,7 @@ class GroupContext:
 
     @property
     def rows_given(self) -> int:
-        """The number of results that the kernel has emitted."""
+        """The number of results that the kernel has emitted in this micro-batch."""
         emissions = (emission for emitted in self.emitted.values() for emission in emitted)
         return sum(each.results if isinstance(each, Folded) else int(each.num_rows) for each in emissions)
 

@@ -27,7 +27,7 @@ rows do not advance the watermark: their windows close when the input ends."""
 
 
 def time_text(micros: int) -> str:
-    """A time of any year in Spark's format, such as ``+12004-02-24 00:00:00``."""
+    """A time of any year as text in Spark's format, such as ``+12004-02-24 00:00:00``."""
     import numpy as np  # which the planner, for which the numbers above are, does without
 
     day, _, clock = str(np.datetime64(micros, "us")).partition("T")

@@ -61,14 +61,14 @@ class Panes:
 
 
 class Evictor(Protocol):
-    """An evictor. Implementations are frozen and picklable."""
+    """The interface of evictors. Implementations are frozen and picklable."""
 
     def before(self, panes: Panes) -> Values | None:
-        """True for rows to keep before the window function is applied; None for all."""
+        """True for rows that remain for the window function; None for all."""
         ...
 
     def after(self, panes: Panes) -> Values | None:
-        """True for rows to keep after the window function was applied; None for all."""
+        """True for rows that remain after the window function was applied; None for all."""
         ...
 
 
@@ -149,7 +149,7 @@ class EvictDelta(_OnceEvictor):
 
 @dataclass(frozen=True)
 class EvictorContext:
-    """The clocks in milliseconds; ``watermark`` is None before the first."""
+    """The clocks of an evictor, in milliseconds; ``watermark`` is None before the first one."""
 
     processing_time: int
     watermark: int | None
@@ -157,8 +157,9 @@ class EvictorContext:
 
 @dataclass(frozen=True)
 class User:
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns`` are the columns
-    of its rows."""
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with
+    ``columns``.
+    """
 
     name: str
     implementation: type

@@ -62,10 +62,12 @@ BYTES_PER_BATCH = 1 << 22
 
 
 class Content(IntEnum):
-    """The content of a blob. AHEAD: rows sent ahead of the watermark. ROWS: other rows. TICK: a tick of processing
-    time. LATE: late rows on their way to a table. HOLD: the time that the watermark must not reach. LIFT: the newest
-    event time that was seen, for Spark alone. READ: how many more rows than file ranges were read, for Spark's metrics
-    alone."""
+    """The content of a blob.
+
+    AHEAD: rows sent ahead of the watermark. ROWS: other rows. TICK: a tick of processing time. LATE: late rows for a
+    table. HOLD: the time that the watermark must not reach. LIFT: the newest event time that was seen, for Spark alone.
+    READ: by how many the rows read exceed the file ranges, for Spark's metrics alone.
+    """
 
     AHEAD = 0
     ROWS = 1
@@ -97,7 +99,7 @@ of the kernel."""
 
 
 class Blob(NamedTuple):
-    """A row of ``BLOBS``."""
+    """A row of the schema ``BLOBS``."""
 
     key_group: int
     partition: int
@@ -118,7 +120,7 @@ _BYTES = BLOBS.get_field_index("bytes")
 
 @dataclass(frozen=True)
 class Exchange:
-    """Cuts rows into ``groups`` key groups, after the kernel has combined what it can.
+    """Divides rows into ``groups`` key groups, after the kernel has pre-aggregated them where it can.
 
     ``time``: the column with the event times that Spark reads from LIFT blobs. ``hashed``: the columns to hash into
     KEY_HASH; without any, rows have that column already (see ``can_hash``). ``port``: the input port of the kernel;
@@ -143,13 +145,13 @@ class Exchange:
             yield from _batches_of(placed)
 
     def calls(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A tick for every key group, with the newest time of TICK, the only column of ``batches``; NULL for none."""
+        """A TICK blob for every key group, with the newest time of the only column of ``batches``; NULL without any."""
         times = (pc.max(batch.column(0)).as_py() for batch in batches)
         newest = max((time for time in times if time is not None), default=None)
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
     def read(self, rows: int) -> pa.RecordBatch:
-        """The blob with content READ."""
+        """A batch with the blob READ, which reports the number of rows to Spark's metrics."""
         return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
 
     def _rows(self, table: pa.Table) -> Iterator[Filled]:
@@ -389,7 +391,7 @@ def _counted(positions: Sequence[SplitPosition], ends: np.ndarray, row_indices: 
 
 
 def pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in consecutive tables of about BYTES_PER_BLOB; nothing for an empty table."""
+    """The rows in consecutive tables of about BYTES_PER_BLOB; no table for no rows."""
     if not rows.num_rows:
         return
     count = min(-(-rows.nbytes // BYTES_PER_BLOB), rows.num_rows) or 1
@@ -439,7 +441,7 @@ def _of_data(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Handed:
-    """A column that an operator takes from the operator below in the same call.
+    """A column that a chained operator takes from the operator below.
 
     It is ``column`` below, minus ``earlier`` microseconds if it is a time. ``micros``: a timestamp as BIGINT
     microseconds.
@@ -452,10 +454,10 @@ class Handed:
 
 @dataclass(frozen=True)
 class Handover:
-    """How an operator takes the rows of the operator below in the same call of Spark, in place of an exchange.
+    """How a chained operator takes the rows of the operator below, in place of an exchange.
 
     ``columns`` are by their names above, ``keys`` the key columns; ``schema`` is that of the rows, including KEY_HASH.
-    Columns that are not listed are NULL, such as a clock that nothing reads.
+    Columns that are not listed are NULL, such as a clock that no operator reads.
     """
 
     columns: tuple[tuple[str, Handed], ...]

@@ -170,9 +170,9 @@ NOT_PYTHON = "SS556"
 
 
 def function_in_place(name: str, parameters: Sequence[str], body: str) -> Callable[..., object]:
-    """The function with these parameters, whose body is the text. ConnectorError SS556 where it is no Python.
+    """A Python function made of parameters and the text of its body. ConnectorError SS556 where the body is not Python.
 
-    Workers get it by value: its module is none that could be imported.
+    Workers get the function by value, because no module contains it.
     """
     wrong = next((p for p in parameters if not p.isidentifier()), None)
     if wrong is not None:
@@ -212,14 +212,16 @@ _OF_WINDOWS = {
 
 
 def describe_function(name: str, target: str) -> Function:
-    """The function that ``package.module:name`` is. ConnectorError SS55x where it is none, with the reason."""
+    """The description of the function ``package.module:name``. ConnectorError SS55x with the reason where there is
+    none.
+    """
     return describe(name, load(target), target)
 
 
 def describe(name: str, implementation: object, target: str) -> Function:
     """The description of a Python object as function ``name``.
 
-    ConnectorError SS588 where the object itself raises an error when somebody looks at it.
+    ConnectorError SS588 where the object raises an error when its attributes are read.
     """
     hint = "Write a plain function or class of a module, whose annotations say what it takes and returns."
     with user_code(NOT_DESCRIBED, f'function "{target}" cannot be looked at', hint):

@@ -14,7 +14,7 @@ _known = 0
 
 
 def spare_imports() -> None:
-    """Excludes all existing objects from garbage collection if modules were loaded since the last call. Call it at the
+    """Exclude all existing objects from garbage collection if modules were loaded since the last call; call it at the
     start of a task.
 
     Reference counting still frees these objects. Only reference cycles that are garbage at this moment are never freed.

@@ -162,7 +162,7 @@ class KernelHarness:
         return [group.store for group in self._groups]
 
     def waits(self) -> tuple[Wait, ...]:
-        """Everything that is pending in the state of all key groups."""
+        """The rows and timers that are pending in the state of all key groups."""
         contexts = (GroupContext(g.store, self._watermark, self._processing_time) for g in self._groups)
         return added(wait for context in contexts for wait in self.kernel.waits(context))
 
@@ -187,7 +187,7 @@ class KernelHarness:
         self._groups = [KeyGroup(MemoryStore(entries), timers, held) for entries, timers, held in groups]
 
     def restart(self) -> None:
-        """Continues from a checkpoint alone."""
+        """Continue from a checkpoint alone, as after a restart of the job."""
         self.restore(self.snapshot())
 
     # --- input ------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class KernelHarness:
 
 
 def key_hashes(table: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """A KEY_HASH per row that depends on nothing but the key's values and types."""
+    """A KEY_HASH per row, computed from the key's values and types only."""
     ids = dense_ids(table, keys)
     distinct = table.select(list(keys)).take(ids.first).to_pylist() if keys else [{}] * ids.count
     hashes = np.array([_hash(tuple(row.values())) for row in distinct], np.int64)

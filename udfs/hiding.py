@@ -11,17 +11,17 @@ from sqlstream.secrets import NO_SECRETS, Secrets
 
 
 class HiddenError(Exception):
-    """An error of others whose text has its secrets hidden."""
+    """An error of other code, with the secrets in its text masked."""
 
 
 def without_secrets(error: SqlStreamError, secrets: Secrets) -> SqlStreamError:
-    """The error, or if it shows secrets, one of the same code that does not."""
+    """The error, or a copy of the same code with secrets masked if it shows one."""
     return error if secrets == NO_SECRETS else error.with_texts(secrets.hidden)
 
 
 @contextmanager
 def hiding(secrets: Secrets) -> Iterator[None]:
-    """Removes the secrets from every error raised inside the block, and from the errors that caused it.
+    """A context that masks the secrets in every error raised inside, and in the errors that caused it.
 
     Spark writes errors of tasks, with all their causes, to its logs.
     """

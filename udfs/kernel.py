@@ -76,8 +76,9 @@ class Domain(Enum):
 
 
 class Store(Protocol):
-    """The state of one operator and key group: bytes by key. A call takes many keys at once, because calls are
-    expensive."""
+    """The state of one operator and key group: bytes by key. A call reads or writes many keys, because calls are
+    expensive.
+    """
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
         """The values of these keys, None for those that do not exist."""
@@ -89,7 +90,7 @@ class Store(Protocol):
 
 
 class Context(Protocol):
-    """What a kernel sees during one call."""
+    """The interface through which a kernel reads clocks and state and emits rows during one call."""
 
     @property
     def store(self) -> Store:
@@ -98,13 +99,14 @@ class Context(Protocol):
 
     @property
     def watermark(self) -> int:
-        """Event times up to this one are complete; NO_WATERMARK at first, END_OF_TIME at the end of the input."""
+        """The event time up to which rows are complete; NO_WATERMARK at first, END_OF_TIME at the end of the input."""
         ...
 
     @property
     def processing_time(self) -> int:
-        """Processing times up to this one have passed: the clock is a millisecond ahead of it. END_OF_TIME at the end
-        of the input."""
+        """The processing time that has passed, a millisecond before the clock's; END_OF_TIME at the end of
+        the input.
+        """
         ...
 
     def emit(self, rows: pa.Table) -> None:
@@ -130,12 +132,13 @@ class Context(Protocol):
         ...
 
     def hold(self, time: int, rows: int = 1) -> None:
-        """Prevents operators above from seeing a watermark of ``time`` or later, because of ``rows`` rows that are
-        still stored.
+        """Prevent operators above from seeing a watermark of ``time`` or later, because of ``rows`` rows that are still
+        stored.
 
-        The last call in a micro-batch counts; without a call, or with END_OF_TIME, nothing is held. A row holds its own
-        event time or, if the watermark had passed that when it arrived, the moment after the watermark: so the
-        watermark neither overtakes it nor goes back. Only kernels that are ``deferring`` may hold.
+        The last call in a micro-batch counts; without a call, or with END_OF_TIME, the watermark is not held. A row
+        holds its own event time or, if the watermark had passed that when the row arrived, the moment after the
+        watermark: so the watermark neither overtakes the row nor decreases. Only kernels that are ``deferring`` may
+        hold.
         """
         ...
 
@@ -146,7 +149,7 @@ class Kernel(ABC):
     @property
     @abstractmethod
     def output(self) -> pa.Schema:
-        """The schema of the rows that it emits."""
+        """The schema of the rows that the kernel emits."""
         ...
 
     @property
@@ -156,7 +159,7 @@ class Kernel(ABC):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where it may set timers of processing time: the clock then ticks for all key groups."""
+        """True where the kernel may set timers of processing time: the clock then ticks for all key groups."""
         return False
 
     @property
@@ -170,8 +173,9 @@ class Kernel(ABC):
         return False
 
     def on_held(self, context: Context) -> None:
-        """Called in the micro-batch after one in which the watermark was held. Rows may be released now; the others
-        must hold again."""
+        """Called in the micro-batch after one in which the watermark was held; the kernel may release rows, and must
+        hold the watermark again for others.
+        """
         raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
@@ -184,8 +188,9 @@ class Kernel(ABC):
         raise NotImplementedError(f"{type(self).__name__} folds no results")
 
     def kept_rows(self, context: Context) -> int:
-        """The number of rows in the state of the key group, for kernels whose results end at such a number; 0 for all
-        others."""
+        """The number of rows in the state of the key group, for kernels that end at such a number (LIMIT); 0 for all
+        others.
+        """
         return 0
 
     def waits(self, context: Context) -> Iterable[Wait]:
@@ -202,12 +207,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def on_event_time(self, watermark: int, context: Context) -> None:
-        """The watermark has reached the earliest event-time timer."""
+        """Called when the watermark has reached the earliest event-time timer."""
         ...
 
     @abstractmethod
     def on_processing_time(self, time: int, context: Context) -> None:
-        """The clock has reached the earliest processing-time timer."""
+        """Called when the clock has reached the earliest processing-time timer."""
         ...
 
 
@@ -215,7 +220,7 @@ class Kernel(ABC):
 
 
 class Pending(Enum):
-    """The kind of what is pending.
+    """The kind of pending rows or timers.
 
     ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of time. HELD: rows held back
     until barriers are aligned. WINDOWS: open windows, where the number of their rows is unknown.
@@ -230,7 +235,7 @@ class Pending(Enum):
 
 @dataclass(frozen=True)
 class Wait:
-    """``count`` items of kind ``what`` are pending until the clock of ``domain`` reaches their times.
+    """Pending rows or timers: ``count`` of kind ``what`` wait until the clock of ``domain`` reaches their times.
 
     ``first`` and ``last`` are the earliest and the latest of these times, in microseconds. ``domain`` None: they wait
     for no clock.

@@ -21,7 +21,9 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 @dataclass(frozen=True)
 class Ids:
-    """``ids``: int64, one per row, numbered by first appearance. ``first``: the row where each id appears first."""
+    """The keys of rows as numbers. ``ids``: int64, one per row, numbered by first appearance. ``first``: the row where
+    each id appears first.
+    """
 
     ids: np.ndarray
     first: np.ndarray
@@ -48,7 +50,7 @@ def first_rows(ids: np.ndarray) -> np.ndarray:
 
 
 def places(rows: pa.Table, stored: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """The known row with the key of each row, -1 for none. Either table has each key once."""
+    """The position in ``stored`` of the row with each row's key, -1 for none. Either table has each key once."""
     names = list(columns)
     ids = dense_ids(pa.concat_tables([rows.select(names), stored.select(names)]), names).ids
     stored_row = np.full(rows.num_rows + stored.num_rows, -1, np.int64)
@@ -194,7 +196,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def key_hash(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
-    """int64: ``xxhash64`` of the columns, one hash per row. NULLs leave the hash of the columns before them."""
+    """The key hash of each row as int64: ``xxhash64`` of the columns. NULLs are skipped."""
     count = len(columns[0])
     hashes = np.empty(count, np.int64)
     for start in range(0, count, _BLOCK):
@@ -252,7 +254,7 @@ def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def hash_of_values(columns: Sequence[pa.ChunkedArray], count: int) -> np.ndarray:
-    """int64: a hash of each of ``count`` rows, that of Spark for INT and BIGINT only; 0 where there are no columns.
+    """A hash of each of ``count`` rows as int64, equal to Spark's for INT and BIGINT only; 0 without columns.
 
     Columns are numbers, texts, bytes, times and BOOLEANs.
     """
@@ -344,7 +346,7 @@ def unmatched(ids: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 
 def by_id(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows in order of their ids (stable), the end of the rows of each id in that order, and their number."""
+    """The row indices sorted by id (stable), the end of each id's rows in that order, and the number of these rows."""
     order = np.argsort(ids, kind="stable")
     ends = np.flatnonzero(np.diff(ids[order], append=-1))
     return order, ends, np.diff(ends, prepend=-1)

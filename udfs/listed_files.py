@@ -32,9 +32,12 @@ _HEADER = 2
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """The listed files of a table. ``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: the common
-    beginning of the paths of the table's files. ``skips``: deleted files are counted instead of an error. ``columns``:
-    the columns that Parquet files must have."""
+    """The listed files of a table, with checks for deleted and truncated ones.
+
+    ``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: the common beginning of the paths of the
+    table's files. ``skips``: deleted files are counted instead of an error. ``columns``: the columns that Parquet files
+    must have.
+    """
 
     table: str
     logs: str
@@ -44,8 +47,11 @@ class ListedFiles:
     columns: tuple[tuple[str, DataType], ...] = ()
 
     def count_missing(self, batch: int) -> int:
-        """The number of deleted files of a micro-batch that has started. SS529 where that is an error; SS528 for a file
-        that is not of its format, SS524 and SS467 for one with other columns."""
+        """The number of deleted files of a micro-batch that has started.
+
+        SS529 where deleted files are an error; SS528 for a file that is not of its format, SS524 and SS467 for one with
+        other columns.
+        """
         missing = 0
         for path in sorted(set(self._of_batch(batch))):
             if os.path.lexists(path):
@@ -57,7 +63,7 @@ class ListedFiles:
         return missing
 
     def sizes(self, batch: int) -> dict[str, int]:
-        """The bytes of the files of a micro-batch; none where there are more than a report should list."""
+        """The sizes in bytes of the files of a micro-batch; empty where there are too many for a report."""
         paths = sorted(set(self._of_batch(batch)))
         return {path: size for path in paths if (size := size_of(path))} if len(paths) <= _MOST_SIZES else {}
 
@@ -109,7 +115,9 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 
 
 def end_of_log(offset: str) -> int | None:
-    """The last entry of a log of files that an offset includes; None for offsets of other sources, and for none."""
+    """The last entry of a file log that the offset includes; None for offsets of other sources, and without
+    an offset.
+    """
     try:
         document = json_of(offset)
     except ValueError:
@@ -199,13 +207,16 @@ def shown_name(path: str) -> str:
 
 
 def version_of(status: os.stat_result) -> tuple[int, ...]:
-    """Values that differ if a file has changed. Size and time of change alone do not tell: ``cp -p`` preserves both."""
+    """Values that differ if a file has changed; size and time of change are not sufficient, as ``cp -p`` preserves
+    both.
+    """
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_readable(path: str, format: str) -> None:  # noqa: A002
-    """SS528 where the file is not of its format, by its first bytes, or compressed otherwise than its name says; SS529
-    where it does not exist."""
+    """SS528 where the first bytes show another format, or another compression than the file's name; SS529 where the
+    file does not exist.
+    """
     try:
         begins = _beginning(path)
     except FileNotFoundError:
@@ -257,7 +268,7 @@ class Mismatch:
     names: tuple[str, ...] = ()
 
     def diagnostic(self, file: str, suggestion: str = "", format: str = "parquet") -> Diagnostic:  # noqa: A002
-        """SS524 or SS467, with the file and both types. ``suggestion`` is what the caller knows of a missing name."""
+        """The mistake SS524 or SS467, with the file and both types. ``suggestion``: a hint for a missing name."""
         if self.found is None:
             columns_hint = suggestion or f"Columns: {', '.join(sorted(self.names))}."
             message = f'file "{file}" has no column "{self.column}"'
@@ -314,7 +325,7 @@ def _fields(struct: pa.StructType) -> dict[str, pa.DataType]:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True for texts and bytes, which Parquet may leave open."""
+    """True for STRING and BINARY, which a Parquet file may not distinguish."""
     return any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_string_view,
                                            kinds.is_binary, kinds.is_large_binary))  # fmt: skip
 

@@ -181,7 +181,7 @@ def _read(file_range: _FileRange, names: Sequence[str], *, nulls: bool) -> Itera
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Replaces errors of Arrow about a file by SS528, or by SS529 if the file was deleted."""
+    """A context that replaces Arrow's errors about a file by SS528, or by SS529 if the file was deleted."""
     try:
         yield
     except FileNotFoundError:

@@ -71,12 +71,12 @@ class ProcessSignature:
 class Function:
     """A function from CREATE FUNCTION. ``target`` is ``package.module:name``.
 
-    ``returns`` is the type of the result; for a table function the STRUCT of its row.
-    ``parameters`` are (name, type) where declared; ``min_arguments``/``max_arguments`` bound a call (None: any).
-    ``deterministic`` functions may be computed once and reused, or not at all where nobody needs the result.
-    ``process`` is there for process functions. Of a function with a body of SQL ``target`` is that; of one whose
-    Python stands in the statement, its text (``in_place``). ``defaults`` are the expressions of parameters that may
-    be left out. ``declared`` is the type of the result with its length, as in ``VARCHAR(3)``, where it has one.
+    ``returns`` is the type of the result; for a table function the STRUCT of its row. ``parameters`` are (name, type)
+    where declared; ``min_arguments``/``max_arguments`` bound a call (None: any). ``deterministic`` functions may be
+    computed once and reused, or not at all where the result is unused. ``process`` is the signature of process
+    functions. Of a function with a body of SQL ``target`` is the body; of one whose Python is in the statement, its
+    text (``in_place``). ``defaults`` are the expressions of optional parameters. ``declared`` is the type of the result
+    with its length, as in ``VARCHAR(3)``, where it has one.
     """
 
     name: str
@@ -128,13 +128,12 @@ def sql_type(annotation: object) -> DataType | None:
 
 
 def row_of_iterable(annotation: object) -> object | None:
-    """``X`` of ``Iterator[X]``, ``Iterable[X]`` and ``Generator[X, …]``; None for any other annotation."""
+    """The type ``X`` of ``Iterator[X]``, ``Iterable[X]`` and ``Generator[X, …]``; None for any other annotation."""
     return _first_argument(annotation, (Iterator, Iterable, Generator))
 
 
 def element_of(annotation: object) -> object | None:
-    """``X`` of lists and asynchronous iterators of ``X``, without a None among its types; None for any other
-    annotation."""
+    """The type ``X`` of lists and asynchronous iterators of ``X`` or ``X | None``; None for any other annotation."""
     return _first_argument(_without_none(annotation), (list, Sequence, AsyncIterator, AsyncIterable, AsyncGenerator))
 
 
@@ -146,7 +145,7 @@ def _first_argument(annotation: object, origins: tuple[object, ...]) -> object |
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, object]:
-    """The resolved annotations of a function; annotations that cannot be resolved are omitted."""
+    """The annotations of a function as types; those that cannot be resolved are omitted."""
     try:
         return typing.get_type_hints(function)
     except (NameError, TypeError):
@@ -178,7 +177,7 @@ def _struct(kind: type) -> DataType | None:
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of a decorator; ``returns`` is a type in SQL."""
+    """The options of a decorated function; ``returns`` is a type in SQL."""
 
     returns: str | None = None
     vectorized: bool = False
@@ -191,22 +190,24 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def scalar(*, returns: str | None = None, vectorized: bool = False, deterministic: bool = True) -> Callable[[_F], _F]:
-    """One result per row. ``vectorized`` functions get and return Arrow arrays or pandas Series of equal length."""
+    """Decorator of a scalar function, with one result per row. ``vectorized`` functions get and return Arrow arrays or
+    pandas Series of equal length.
+    """
     return _marked(Options(returns, vectorized, deterministic))
 
 
 def aggregate(*, returns: str) -> Callable[[_F], _F]:
-    """One result per group, for types that no annotation spells."""
+    """Decorator of an aggregate function whose result type no annotation can express."""
     return _marked(Options(returns))
 
 
 def table(*, returns: str) -> Callable[[_F], _F]:
-    """Any number of rows per row; ``returns`` is the STRUCT of a row."""
+    """Decorator of a table function, with any number of result rows per row; ``returns`` is the STRUCT of a row."""
     return _marked(Options(returns))
 
 
 def lookup(*, returns: str | None = None, batch: bool = False) -> Callable[[_F], _F]:
-    """A coroutine for LOOKUP ASYNC; ``returns`` is the STRUCT of a row, or the type of a row's one value.
+    """Decorator of a coroutine for LOOKUP ASYNC; ``returns`` is the STRUCT of a row, or the type of a row's one value.
 
     With ``batch`` it gets a list per parameter, of equal lengths, and returns a list with an answer per key.
     """

@@ -14,7 +14,7 @@ MILLISECOND = 1000
 
 
 def user_rows(rows: pa.Table, columns: Sequence[str]) -> list[object]:
-    """One object per row with the columns as attributes, NULL as None. No two rows share an object."""
+    """One object per row with the columns as attributes, NULL as None; each row has an object of its own."""
     row = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
     if not columns:
         return [row() for _ in range(rows.num_rows)]
@@ -38,5 +38,5 @@ def watermark_ms(watermark: int) -> int | None:
 
 
 def microseconds(time: int) -> int:
-    """A time that a user gave in milliseconds as microseconds; times beyond int64 are END_OF_TIME."""
+    """A user's time in milliseconds as microseconds; times beyond int64 are END_OF_TIME."""
     return max(min(int(time) * MILLISECOND, END_OF_TIME), NO_WATERMARK)

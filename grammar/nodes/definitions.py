@@ -342,8 +342,11 @@ class FunctionParameter(Node):
 
 @dataclass(frozen=True)
 class FunctionDefinition(Node):
-    """What a function is that is written in the statement: ``(x INT) RETURNS INT [traits] RETURN x + 1``, or a text of
-    Python in place of RETURN. ``columns`` are those of RETURNS TABLE, None where that is not there."""
+    """The definition of a function in the statement: ``(x INT) RETURNS INT [traits] RETURN x + 1``, or Python text
+    in place of RETURN.
+
+    ``columns`` are those of RETURNS TABLE, None without it.
+    """
 
     parameters: tuple[FunctionParameter, ...]
     returns: exp.DataType | None = None

@@ -19,7 +19,7 @@ def joined(*parts: str | None) -> str:
 
 
 def flag(word: str, given: bool) -> str | None:
-    """The word, or None where it is not given."""
+    """The word if ``given``, else None."""
     return word if given else None
 
 
@@ -44,12 +44,12 @@ def name_list(names: tuple[str, ...]) -> str | None:
 
 
 def separated(items: list[str]) -> list[str]:
-    """The items, each but the last with a comma."""
+    """The items, each but the last followed by a comma."""
     return [*(f"{i}," for i in items[:-1]), *items[-1:]]
 
 
 def block(lines: Iterable[str]) -> str:
-    """The lines, indented, between parentheses on lines of their own."""
+    """The lines, indented, in parentheses on lines of their own."""
     return "(\n" + "\n".join(indented(line) for line in lines) + "\n)"
 
 
@@ -60,9 +60,9 @@ def indented(text: str) -> str:
 
 @dataclass(frozen=True)
 class Node:
-    """``span`` points into the text of the script.
+    """A node of the dialect's syntax tree. ``span`` points into the text of the script.
 
-    The hash depends on the class, too: sqlglot takes trees, which hold nodes, for equal where their hashes are.
+    The hash depends on the class, too: sqlglot considers trees, which hold nodes, equal where their hashes are.
     """
 
     span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)

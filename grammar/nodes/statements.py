@@ -129,7 +129,7 @@ class UnitTest(Node):
 
 @dataclass(frozen=True)
 class Query(Node):
-    """A query on its own."""
+    """A query as a statement."""
 
     query: exp.Expression
 

@@ -50,7 +50,7 @@ class AlignBarriers(Node):
 
 
 class LookupOrder(Enum):
-    """The order of lookup results that OUTPUT asks for."""
+    """The order of lookup results, by the option OUTPUT."""
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
@@ -89,7 +89,7 @@ class Cache(Node):
 
 @dataclass(frozen=True)
 class LookupAsync(Node):
-    """``LOOKUP ASYNC (option, …)``; None where an option is not given."""
+    """The clause ``LOOKUP ASYNC (option, …)``; None for options that are not given."""
 
     order: LookupOrder | None = None
     capacity: int | None = None
@@ -133,7 +133,7 @@ class TableHint(Node):
 
 @dataclass(frozen=True)
 class TableClauses(Node):
-    """What stands after a table and its alias."""
+    """The clauses after a table and its alias."""
 
     watermark: WatermarkDelay | None = None
     barriers: AlignBarriers | None = None

@@ -14,7 +14,7 @@ from sqlstream.grammar.quoting import quote_dotted, quote_name
 # --- measures -------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class RowCount(Node):
-    """``n ROWS``."""
+    """A number of rows: ``n ROWS``."""
 
     count: int
 
@@ -58,7 +58,7 @@ class TableArgument(Node):
         return self.enclosed_text(sql, enclosed=False)
 
     def enclosed_text(self, sql: Sql, enclosed: bool = True) -> str:
-        """The text with its keys in parentheses, also where one column alone would need none (``enclosed``)."""
+        """The text with its keys in parentheses; with ``enclosed`` even a single one."""
         partition = f"PARTITION BY {_keys(self.partition_by, sql, enclosed)}" if self.partition_by else None
         order = f"ORDER BY {_keys(self.order_by, sql, enclosed)}" if self.order_by else None
         return joined("TABLE", sql(self.source), partition, order)
@@ -110,7 +110,7 @@ def _argument(argument: Argument, following: Argument | None, sql: Sql) -> str:
 
 # --- windows as clauses ---------------------------------------------------------------------------------------
 class WindowKind(Enum):
-    """The windows that are functions of a time."""
+    """The kinds of windows that are functions of a time."""
 
     TUMBLE = "TUMBLE"
     HOP = "HOP"
@@ -183,7 +183,7 @@ WindowClause = GroupWindow | CountWindow | GlobalWindow | UserWindow
 
 # --- triggers -------------------------------------------------------------------------------------------------
 class Domain(Enum):
-    """The time that a trigger counts in."""
+    """The time domain of a trigger."""
 
     EVENT = "EVENT TIME"
     PROCESSING = "PROCESSING TIME"
@@ -449,7 +449,7 @@ class Emit(Node):
 
 @dataclass(frozen=True)
 class StreamClauses(Node):
-    """The streaming clauses of one SELECT, each optional. ``window`` stands among or after the keys of GROUP BY."""
+    """The streaming clauses of one SELECT, each optional. ``window`` is among or after the keys of GROUP BY."""
 
     window: WindowClause | None = None
     trigger: Trigger | None = None

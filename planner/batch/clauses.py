@@ -13,9 +13,10 @@ from sqlstream.planner.functions.calls import spark_name
 
 
 def group_in_words_of_spark(select: exp.Expr) -> None:
-    """Change GROUP BY of a copy: (a, b) stands for the keys a and b, of which Spark makes a row, and () for no key.
+    """Rewrite GROUP BY of a copied SELECT for Spark: (a, b) becomes the keys a and b, () becomes no key.
 
-    GROUP BY () makes one group of all rows, also of none, as an aggregate without GROUP BY does.
+    Spark would read (a, b) as a row. GROUP BY () makes one group of all rows, even of none, as an aggregate without
+    GROUP BY does.
     """
     group = select.args.get("group")
     if group is None or not any(isinstance(key, exp.Tuple) for key in group.expressions):
@@ -36,7 +37,8 @@ _WITH_FRAME = "nth_value"
 
 
 def window_in_words_of_spark(window: exp.Window, context: Context) -> None:
-    """Give the window of a copy an order where a function numbers or shifts rows without one, which is any order.
+    """Add an ORDER BY to OVER in a copied SELECT where a function numbers or shifts rows without one; any order will
+    do.
 
     Reports SS239 for a frame of such a function.
     """
@@ -57,9 +59,9 @@ _AFTER_ROWS = ("order", "limit", "offset")
 
 @on_deep_stack
 def sorted_by_columns(query: exp.Expr) -> exp.Expr:
-    """The query, in which ORDER BY has no subqueries: a query in FROM computes them, and * EXCEPT leaves them out.
+    """The query with the subqueries of ORDER BY moved into a query in FROM, whose columns ``*`` excludes.
 
-    Spark has no IN and EXISTS there, and no subquery that reads the query around it.
+    Spark does not support IN and EXISTS in ORDER BY, nor correlated subqueries.
     """
     return rewritten(query, _with_computed_order)
 

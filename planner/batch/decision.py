@@ -30,7 +30,9 @@ _SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.SQL, FunctionKind.AGG
 
 @dataclass(frozen=True)
 class Clause:
-    """``name`` is what messages call it, ``view`` the view of whose query it is."""
+    """A clause that only streams support. ``name`` is its name in messages, ``view`` the view whose query
+    contains it.
+    """
 
     name: str
     span: Span | None = None
@@ -39,8 +41,11 @@ class Clause:
 
 @on_deep_stack
 def streaming_clause(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Clause | None:
-    """The first clause of a query, whose views are written out, that only a stream has, or of its subqueries that Spark
-    does not execute. Its tables are named as in ``tables``."""
+    """The first clause of a query that only streams support, except subqueries that Spark does not execute; None
+    without one.
+
+    Views of the query are expanded; its tables are named as in ``tables``.
+    """
     for node in query.walk():
         for name, at in _clauses(node, catalog):
             return Clause(name, at, node.meta.get(VIEW))
@@ -99,7 +104,9 @@ ALL_BOUNDED = "all inputs are bounded"
 
 @dataclass(frozen=True)
 class Way:
-    """What prevents a batch: an input without an end, a clause of streams. ``why`` is for EXPLAIN."""
+    """The decision whether a query runs as a batch: the reasons against it, such as an endless input or a clause of
+    streams.
+    """
 
     unbounded: Input | None = None
     clause: Clause | None = None
@@ -107,7 +114,7 @@ class Way:
 
     @property
     def may_be_batch(self) -> bool:
-        """Whether nothing prevents a batch."""
+        """Whether no reason prevents running as a batch."""
         return self.unbounded is None and self.clause is None and self.changing is None
 
     @property
@@ -125,7 +132,9 @@ class Way:
 def chosen_way(
     resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool], named: Callable[[Table], str]
 ) -> Way:
-    """``ends`` says of a table whether all of its rows are there, ``named`` what the query calls it."""
+    """The decision for a query. ``ends`` says whether a table's rows are complete, ``named`` is the query's name for
+    the table.
+    """
     tables = {named(table_input.table): table_input.table for table_input in resolved.inputs}
     return Way(
         next((table_input for table_input in resolved.inputs if not ends(table_input.table)), None),

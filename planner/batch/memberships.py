@@ -23,15 +23,19 @@ _LISTED = "__listed"
 
 
 class Memberships:
-    """``filled`` are the columns that are NOT NULL, in lower case, of tables by the names that the query has for
-    them."""
+    """Finds IN predicates with subqueries whose NULL may be read as FALSE.
+
+    ``filled`` are the NOT NULL columns, in lower case, by the query's names of tables.
+    """
 
     def __init__(self, filled: Mapping[str, Collection[str]]) -> None:
         self._filled = filled
         self._null_is_false: set[int] = set()
 
     def visit(self, node: exp.Expr) -> None:
-        """Take note of the parts of a node of which NULL has the effect of FALSE; to be called of outer nodes first."""
+        """Record which operands of a node are conditions, for which NULL acts as FALSE; called for outer
+        nodes first.
+        """
         match node:
             case exp.Where() | exp.Having() | exp.Qualify():
                 self._null_is_false.add(id(node.this))
@@ -44,16 +48,16 @@ class Memberships:
                 self._null_is_false.update(id(branch.this) for branch in node.args["ifs"])
 
     def replaced(self, written: exp.Expr, node: exp.Expr) -> None:
-        """Take note of an expression that stands for the one that was written."""
+        """Record an expression that replaces ``written``."""
         if id(written) in self._null_is_false:
             self._null_is_false.add(id(node))
 
     def is_condition(self, node: exp.Expr) -> bool:
-        """Whether NULL of the node has the effect of FALSE."""
+        """Whether a NULL result of the node acts as FALSE."""
         return id(node) in self._null_is_false
 
     def unknown(self, node: exp.In, query: exp.Expr) -> list[UnknownCase]:
-        """All ways in which the IN with a subquery is NULL."""
+        """The conditions under which the IN with a subquery is NULL."""
         operands = row_values(node.this, _width(query)) or [node.this]
         select = node.find_ancestor(exp.Select)
         own = [not self._is_filled(value, select) for value in operands]
@@ -118,7 +122,7 @@ class Memberships:
 
 
 def with_unknown(membership: exp.In, cases: Sequence[UnknownCase]) -> exp.Expr:
-    """IN with a subquery, spelled for Spark, as a value that is NULL in the ``cases``."""
+    """The IN predicate with a subquery, for Spark, as an expression that is NULL in the ``cases``."""
     query = membership.args["query"]
     operands = row_values(membership.this, _width(query)) or [membership.this]
     unknown = [_holds(operands, query, case) for case in cases]

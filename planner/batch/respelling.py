@@ -48,7 +48,7 @@ _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 
 @dataclass(frozen=True)
 class Nearest:
-    """The value of the right side by which its rows are ordered, and whether the greatest one is the nearest."""
+    """The value of the right side by which ASOF JOIN orders its rows, and whether the greatest is the nearest."""
 
     value: exp.Expr
     descending: bool
@@ -60,7 +60,9 @@ def is_asof(join: exp.Expr) -> bool:
 
 
 def nearest(join: exp.Join) -> Nearest | None:
-    """What a join asks for; None where its text alone does not tell which side a value is of, and for USING."""
+    """The value that an ASOF JOIN compares; None where the text does not show which side a value is of, and
+    for USING.
+    """
     if join.args.get("using") or not join.this.alias_or_name:
         return None
     written = join.args.get("match_condition") or join.args.get("on")
@@ -71,7 +73,9 @@ def nearest(join: exp.Join) -> Nearest | None:
 
 
 def as_lateral(join: exp.Join, right: exp.Expr, conditions: Sequence[exp.Expr], key: Sequence[str]) -> exp.Join:
-    """The join with ``right``, whose rows fulfil the ``conditions``; of equal values the row with the least ``key``."""
+    """ASOF JOIN as a LATERAL join with ``right``, whose rows fulfil the ``conditions``; of equal values the row with
+    the least ``key``.
+    """
     wanted = nearest(join)
     assert wanted is not None, "the join is no batch"
     alias = exp.to_identifier(join.this.alias_or_name, quoted=True)
@@ -115,7 +119,7 @@ def _reads(value: exp.Expr, right: str) -> bool | None:
 
 
 class Unnested:
-    """Types of what a query unnests; ``columns`` are those of the query's tables, by name in lower case."""
+    """The types of values in UNNEST; ``columns`` are those of the query's tables, by name in lower case."""
 
     def __init__(self, columns: Mapping[str, DataType]) -> None:
         self._columns = columns
@@ -236,12 +240,11 @@ def for_spark(
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
     filled: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> exp.Expr:
-    """A copy of the query in Spark's words. SqlStreamError with all that has none.
+    """A copy of the query in Spark's dialect. SqlStreamError with everything that Spark cannot express.
 
-    ``keys`` are the columns of the PRIMARY KEY of tables by the names that the query has for them, ``filled`` their
-    columns that are NOT NULL, in lower case.
-    ``columns`` are those that its tables have, by name in lower case, UNKNOWN where their types differ: SS234 for a
-    text in double quotes that is one of them.
+    ``keys`` are the PRIMARY KEY columns by the query's names of tables, ``filled`` the NOT NULL columns, in lower case.
+    ``columns`` are all columns by name in lower case, UNKNOWN where their types differ: SS234 for a text in double
+    quotes that is the name of one.
     """
     context = Context(catalog)
     for text in query.find_all(exp.Literal):

@@ -30,17 +30,17 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A table of FROM under its name there; ``columns`` is None where only Spark knows them."""
+    """A table in FROM under its name there; ``columns`` is None where only Spark knows them."""
 
     name: str
     columns: Sequence[Column] | None
 
     def has(self, name: str) -> bool:
-        """Whether the table has a column of that name, or may have one."""
+        """Whether the table has, or may have, a column of that name."""
         return self.columns is None or self.find(name) is not None
 
     def member(self, path: Sequence[str]) -> Column | None:
-        """The member of a STRUCT that is named with its column, and maybe the table, before it."""
+        """The member of a STRUCT column for a path that starts with the column, or with the table; None without one."""
         names = list(path[1:] if len(path) > 1 and path[0].casefold() == self.name.casefold() else path)
         column = self.find(names[0]) if names else None
         for name in names[1:]:
@@ -51,20 +51,20 @@ class Source:
         return column
 
     def find(self, name: str) -> Column | None:
-        """The column of that name, in any case; None where there is none or its columns are not known."""
+        """The column of that name, in any case; None where there is none or the columns are unknown."""
         named = (column for column in self.columns or () if column.name.casefold() == name.casefold())
         return next(named, None)
 
 
 @dataclass
 class Scope:
-    """The tables of one SELECT, and the query around it."""
+    """The tables of one SELECT, and the scope of the query around it."""
 
     around: Scope | None = None
     sources: list[Source] = field(default_factory=list)
 
     def owner(self, column: exp.Column) -> Source | None:
-        """The table that the column is of; None where it is of none, or of a query around."""
+        """The table of this query that has the column; None where it is unknown or belongs to an outer query."""
         parts = [part.name for part in column.parts]
         for source in self.sources:
             if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
@@ -76,7 +76,7 @@ class Scope:
         return None
 
     def level(self, column: exp.Column) -> int | None:
-        """0 for a column of this query, 1 for one of the query around it, and so on; None where no query has it."""
+        """The query that has the column: 0 for this one, 1 for the one around it, and so on; None where none has it."""
         level, scope = 0, self
         while scope.owner(column) is None:
             if scope.around is None:
@@ -85,11 +85,11 @@ class Scope:
         return level
 
     def is_outer(self, column: exp.Column) -> bool:
-        """Whether a query around this one has the column, and this one does not."""
+        """Whether the column belongs to an outer query and not to this one."""
         return bool(self.level(column))
 
     def column(self, expression: exp.Expr) -> Column | None:
-        """The column that an expression is, or the member of a STRUCT in one, where it is of this scope."""
+        """The column, or the member of a STRUCT column, that an expression names in this scope; None otherwise."""
         if not isinstance(expression, exp.Column):
             return None
         source = self.owner(expression)
@@ -104,7 +104,7 @@ class Queries(dict[str, Sequence[Column] | None]):
 
 
 class Scopes:
-    """Scopes of the SELECTs of a query, whose tables are named as in ``tables``."""
+    """The scopes of the SELECTs of a query, whose tables are named as in ``tables``."""
 
     def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
         self._catalog = catalog
@@ -113,7 +113,7 @@ class Scopes:
         self._columns_by_query: dict[tuple[int, int], tuple[exp.Expr, Scope | None, Sequence[Column] | None]] = {}
 
     def scope_of(self, select: exp.Select, queries: Queries, around: Scope | None) -> Scope:
-        """The scope of a SELECT inside of ``around``, made once: each level of nested queries asks for it often."""
+        """The scope of a SELECT inside ``around``, cached because each level of nested queries needs it often."""
         key = (id(select), id(around))
         if key not in self._scopes_by_query:
             self._scopes_by_query[key] = (select, self._new_scope(select, queries, around))
@@ -167,7 +167,7 @@ class Scopes:
         return _renamed(cte, self.columns_of(cte.this, queries, around))
 
     def columns_of(self, query: exp.Expr, queries: Queries, around: Scope | None) -> Sequence[Column] | None:
-        """The columns of a query's result; None where a part of them is not known."""
+        """The columns of a query's result; None where some are unknown."""
         key = (id(query), id(around))
         if key not in self._columns_by_query:
             self._columns_by_query[key] = (query, around, self._columns_of_query(query, queries, around))
@@ -207,7 +207,9 @@ class Scopes:
         return columns
 
     def keeps_time(self, select: exp.Select, queries: Queries, around: Scope | None) -> bool:
-        """Whether times of its tables are times of the rows of a SELECT: without groups, and joined within bounds."""
+        """Whether event times of its tables remain event times in a SELECT: without groups, and with time-bounded
+        joins.
+        """
         if select.args.get("distinct") or self.is_aggregation(select) or _has_subqueries(select):
             return False
         start = select.args.get("from_")
@@ -232,7 +234,7 @@ class Scopes:
 
 
 def parts_of(select: exp.Select, key: str) -> list[exp.Expr]:
-    """The expressions of a clause: the condition of WHERE, HAVING and QUALIFY, the keys of GROUP BY."""
+    """The expressions of a clause: the condition of WHERE, HAVING or QUALIFY, the keys of GROUP BY."""
     clause = select.args.get(key)
     if clause is None:
         return []

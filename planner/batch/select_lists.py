@@ -23,7 +23,7 @@ _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
 def names_given(query: exp.Expr) -> Counter[str]:
-    """How often a query gives each name to a column, in lower case."""
+    """The number of columns that the query gives each name, in lower case."""
     names = Counter(alias.alias.casefold() for alias in query.find_all(exp.Alias))
     names.update(column.name.casefold() for alias in query.find_all(exp.TableAlias) for column in alias.columns)
     return names
@@ -32,8 +32,11 @@ def names_given(query: exp.Expr) -> Counter[str]:
 def with_aliases_read(
     select: exp.Select, is_column: Callable[[str], bool], given: Counter[str], aggregates: Callable[[exp.Expr], bool]
 ) -> exp.Select:
-    """The SELECT whose aggregates and OVERs, and with GROUP BY all columns, have the expressions of the aliases that
-    they read; elsewhere Spark reads these. Names that FROM may have, too, stay as they are."""
+    """The SELECT with column aliases replaced by their expressions where Spark does not resolve them.
+
+    These are aggregates and OVER, and with GROUP BY all columns. Names that may also be columns of FROM are not
+    replaced.
+    """
     grouped = select.args.get("group") is not None
     own = Counter(e.alias.casefold() for e in select.expressions if isinstance(e, exp.Alias))
     aliases: dict[str, exp.Expression] = {}
@@ -63,7 +66,7 @@ def with_aliases_read(
 
 
 def without_grouping(select: exp.Select) -> exp.Select:
-    """The SELECT with 0 in place of GROUPING and GROUPING_ID of keys of a plain GROUP BY."""
+    """The SELECT with 0 for GROUPING and GROUPING_ID of keys of a plain GROUP BY."""
     group = select.args.get("group")
     if group is None or any(group.args.get(key) for key in _SETS):
         return select

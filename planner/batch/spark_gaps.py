@@ -22,7 +22,10 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
-    """What messages call each part, and its place. The tables of the query are named as in ``tables``."""
+    """The parts of a query that Spark does not execute, each by its name in messages with its span.
+
+    The tables of the query are named as in ``tables``.
+    """
     gaps = _Gaps(catalog, tables)
     of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
     return of_selects + [gap for operation in query.find_all(exp.SetOperation) for gap in gaps.of_set(operation)]
@@ -30,9 +33,9 @@ def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> l
 
 @on_deep_stack
 def with_values_of_groups(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> exp.Expr:
-    """The query with ANY_VALUE around scalar subqueries that are read beside GROUP BY and read its keys.
+    """The query with ANY_VALUE around scalar subqueries that read the keys of GROUP BY.
 
-    They have one value in each group, which Spark knows of aggregates alone.
+    They have one value in each group, which Spark accepts of aggregates only.
     """
     gaps = _Gaps(catalog, tables)
 

@@ -43,7 +43,7 @@ _KEPT = ("joins", "laterals", "pivots", "sample")
 
 @dataclass(frozen=True)
 class Input:
-    """A table of a query. ``at`` is where it is named first, in the text of ``view`` where that is one."""
+    """A table of a query. ``at`` is where it is named first, in the text of ``view`` if a view names it."""
 
     table: Table
     at: exp.Expr
@@ -52,7 +52,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Resolved:
-    """``query`` names tables as Spark does. ``inputs`` are its tables, each once, ``views`` those it goes through."""
+    """A query with its names resolved. ``query`` has Spark's names for tables, ``inputs`` are its tables, each once,
+    ``views`` the views it reads.
+    """
 
     query: exp.Expr
     inputs: tuple[Input, ...]
@@ -61,8 +63,11 @@ class Resolved:
 
 @on_deep_stack
 def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
-    """``named`` gives the name that Spark has for a table; ``dynamic``: hints may change options. BindError SS202 for
-    names that nobody knows, SS222 for a view that refers to itself."""
+    """Resolve the tables and views of a query.
+
+    ``named`` returns Spark's name for a table; ``dynamic``: hints may change options. BindError SS202 for unknown
+    names, SS222 for a view that refers to itself.
+    """
     names = _Resolver(catalog, named, dynamic)
     return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))
 
@@ -182,9 +187,10 @@ _PRESERVED = ("", "LEFT")
 
 
 def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
-    """Conjuncts of WHERE over columns of the table alone, which Spark calls ``name``, where the query names it once.
+    """The conjuncts of WHERE over columns of one table, which Spark calls ``name``; empty if the query names it several
+    times.
 
-    UNSAFE after an outer join that fills the table's columns with NULL: WHERE sees these.
+    UNSAFE after an outer join that fills the table's columns with NULL, which WHERE reads.
     """
     named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
@@ -228,7 +234,9 @@ _MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
 
 @dataclass(frozen=True)
 class SqlFragment:
-    """``text[start:end]`` of Spark's text is what stands at ``span`` of the script, or of a view's text."""
+    """The origin of a part of Spark's text: ``text[start:end]`` was made from ``span`` of the script, or of a view's
+    text.
+    """
 
     start: int
     end: int
@@ -238,13 +246,13 @@ class SqlFragment:
 
 @dataclass(frozen=True)
 class SparkText:
-    """The text, with the spans of its fragments in no order."""
+    """Spark's text of a query, with the spans of its fragments in no order."""
 
     text: str
     parts: tuple[SqlFragment, ...] = ()
 
     def part_at(self, start: int, end: int) -> SqlFragment | None:
-        """The smallest fragment that contains the range; where none does, the fragments inside of it."""
+        """The smallest fragment that contains the range; else the fragments within it."""
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
         if not inside or (holding and min(map(_width, holding)) == end - start):
@@ -262,7 +270,7 @@ _OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_fu
 
 @on_deep_stack
 def spark_text(query: exp.Expr) -> SparkText:
-    """The text of a query that is spelled for Spark (``respelling``)."""
+    """The text of a query in Spark's dialect (``respelling``)."""
     query = _without_any(query)
     plain = _SparkSql(**_OPTIONS).generate(query)
     if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):

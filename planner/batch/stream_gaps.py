@@ -52,7 +52,7 @@ _NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "over frame"
 
 
 def refused_by_streams_alone(mistake: Diagnostic) -> bool:
-    """Whether the binder of streams refuses what Spark SQL executes, and finds no mistake."""
+    """Whether the streaming binder refuses something that Spark SQL executes, so that it is no mistake of the query."""
     return mistake.code in _CODES and not mistake.message.startswith(_NOWHERE)
 
 
@@ -63,9 +63,9 @@ _SORTS = ("sort", "distribute", "cluster")
 def stream_gaps(
     query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
 ) -> frozenset[str]:
-    """What of a query, whose tables are named as in ``tables``, no stream executes; empty where a stream does.
+    """The clauses of a query that streams do not support; empty where a stream can execute it.
 
-    ``is_source`` says of a table whether a stream reads it, rather than looks it up.
+    Its tables are named as in ``tables``. ``is_source`` says whether a stream reads the table, rather than looks it up.
     """
     return frozenset(_Gaps(catalog, tables, is_source).of_query(query, Queries(), None))
 

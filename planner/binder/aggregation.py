@@ -51,8 +51,9 @@ def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Rela
 
 
 def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
-    """The distinct rows of a relation over ``tables``, as GROUP BY all columns. ``at`` is the syntax that needs
-    them."""
+    """The distinct rows of a relation over ``tables``, as GROUP BY all columns. ``at`` is the syntax that requires
+    them.
+    """
     scope = scope_of(relation, None)
     keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
     return _bind_groups(exp.select("*").group_by(at.copy()), Grouping(keys, None, None), scope, tables, context)
@@ -98,10 +99,11 @@ def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
 
 @dataclass(frozen=True)
 class Windowed:
-    """The input of an aggregation in windows. ``keys`` maps bound grouping expressions to fields, in order.
+    """The input of an aggregation in windows.
 
-    ``grouped`` is the window where it stands in GROUP BY; then its AssignWindows is the topmost node. ``below`` has the
-    names of the rows without those of the windows. ``time`` is the field that assigns the windows, None for the clock.
+    ``keys`` maps bound grouping expressions to fields, in order. ``grouped`` is the window of GROUP BY, if it is there;
+    then its AssignWindows is the topmost node. ``below`` has the names of the rows without those of the windows.
+    ``time`` is the field that assigns the windows, None for the clock.
     """
 
     scope: Scope
@@ -336,7 +338,9 @@ def _with_proctime(
 
 
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
-    """The scope in which every key is a field, computed below where it is an expression; the fields by bound key."""
+    """The scope in which every grouping key is a field, computed below where it is an expression; and the fields by
+    bound key.
+    """
     keys: dict[exp.Expression, str] = {}
     unique = UniqueNames(f.name for f in scope.node.schema)
     computed: list[Item] = []
@@ -354,7 +358,7 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
 def result_of(
     column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
 ) -> exp.Expression:
-    """A column of the select list over the fields of the aggregation."""
+    """The bound column of the select list over the fields of the aggregation."""
     bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
@@ -362,8 +366,9 @@ def result_of(
 def having_of(
     select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
 ) -> exp.Expression | None:
-    """The condition of HAVING over the fields of the aggregation. Aliases of the select list precede columns of
-    FROM."""
+    """The bound condition of HAVING over the fields of the aggregation. Aliases of the select list precede columns of
+    FROM.
+    """
     having = select.args.get("having")
     if having is None:
         return None
@@ -380,7 +385,7 @@ def having_of(
 def projected(
     node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
 ) -> Relation:
-    """The projection to the select list. A column that passes a time attribute on remains one."""
+    """The projection to the select list. A column that only names a time attribute remains one."""
     types = types_of(scope.over(node), context)
     names, items = UniqueNames(), []
     for column, result in zip(selected, results, strict=True):
@@ -405,7 +410,9 @@ class Groups:
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
-        """``bound`` over the fields of the aggregation; ``wish`` is the preferred name if it is one aggregate call."""
+        """The expression ``bound`` over the fields of the aggregation; ``wish`` is the preferred name if it is one
+        aggregate call.
+        """
         key = self.keys.get(bound)
         if key is not None:
             return field_of(key)

@@ -333,9 +333,10 @@ _CUT_MARK = "cut"
 
 
 def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
-    """What a call of a user's function stands for: its arguments in order, its SQL body, or its result cut to length.
+    """The replacement of a call of a user's function: its arguments in order, its SQL body, or its result cut to
+    length.
 
-    None for calls that stay as they are.
+    None for calls that are not replaced.
     """
     function = context.catalog.function(call.name)
     if function is None:
@@ -389,7 +390,7 @@ def _cast_copy(value: exp.Expr, kind: DataType) -> exp.Expr:
 
 @cache
 def parsed(text: str) -> exp.Expr:
-    """The expression of a text. It carries no spans, because these would not be positions in the user's script."""
+    """The parsed expression of a text, without spans, because these would not be positions in the user's script."""
     expression: exp.Expr
     (expression,) = parse_query(f"SELECT {text}").expressions
     for node in expression.walk():

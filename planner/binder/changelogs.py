@@ -52,10 +52,10 @@ def changelog_of(
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
-    """The operator, waiting for final rows where it accepts no updates (``with_final_rows``).
+    """The operator, over inputs that wait for final rows where it accepts no updates (``with_final_rows``).
 
     Reports SS325 where it does not accept the row kinds of an input. ``at`` is the syntax that needs each input, or one
-    for all of them. Over finished data nothing changes.
+    for all of them. Finished data has no changes.
     """
     if context.settings.any_order:
         return node
@@ -271,9 +271,10 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 
 
 def with_previous_rows(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
-    """The rows of a table, with the previous row of each update where its changes lack it.
+    """The rows of a table, with the previous row of each update added where its changelog lacks it.
 
-    A rule removes the operator again where nothing above reads previous rows. ``alias`` is the table's name in FROM.
+    A rule removes the operator again where no operator above reads previous rows. ``alias`` is the table's name in
+    FROM.
     """
     repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY
     if not table.primary_key or not (is_upsert(table) or repeated):

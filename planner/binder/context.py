@@ -83,13 +83,13 @@ BindQuery = Callable[[exp.Expr, "Context"], Relation]
 
 @dataclass(frozen=True)
 class Context:
-    """What a query is bound in.
+    """The state of binding a query.
 
     ``queries`` are those of WITH, by lower-case name; ``views`` the views that are being expanded, outermost first.
     ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` gives the time to live, in
     milliseconds, of rows of a table of FROM in state that does not end by itself, by the table's alias; 0 for no limit.
-    ``around`` tells whether a query around this one knows a column. ``twice`` counts the subqueries around this one
-    that the plan contains twice.
+    ``around`` says whether an outer query has a column. ``twice`` counts the outer subqueries that the plan contains
+    twice.
     """
 
     catalog: Catalog
@@ -116,12 +116,12 @@ class Context:
         self.problems.update(dict.fromkeys(diagnostics))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
-        """Record that a feature of ``planner/unsupported.py`` is not supported."""
+        """Report that a feature of ``planner/unsupported.py`` is not supported."""
         span = span_of(at) if isinstance(at, exp.Expr) else at
         self.report(unsupported.diagnostic(feature, span, detail))
 
     def wrong(self, code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None) -> None:
-        """Record a BindError."""
+        """Report a BindError."""
         self.report(bind_error(code, message, at, hint))
 
     def stop_if_wrong(self) -> None:

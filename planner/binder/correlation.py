@@ -52,8 +52,10 @@ _NOT_DISTINCT = "Values of the types MAP and VARIANT cannot be compared, so it i
 
 @dataclass(frozen=True)
 class Limited:
-    """The LIMIT of a subquery: its first rows by ``order``, whose columns are the last ones that it selects. They are
-    numbered ``first`` to ``last``; ``at`` is the syntax that asks for them."""
+    """The LIMIT of a subquery: its first rows by ``order``, whose columns are the last of its select list.
+
+    They are numbered ``first`` to ``last``; ``at`` is the syntax of the limit.
+    """
 
     order: tuple[exp.Expr, ...]
     first: int
@@ -62,21 +64,20 @@ class Limited:
 
     @property
     def is_nearest(self) -> bool:
-        """Whether one row is wanted, by the order of one value."""
+        """Whether the limit is one row, by the order of one value."""
         return self.first == self.last == 1 and len(self.order) == 1
 
 
 @dataclass
 class Correlation:
-    """What one subquery reads of the query ``around`` it, collected while the subquery is bound.
+    """The correlation of one subquery: what it reads of the query ``around`` it, collected while the subquery is bound.
 
-    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used;
-    ``needs_keys``: its rows are joined on equalities alone; ``inner``: by a join that any condition may have.
-    ``conditions`` are as written, except that the expressions
-    over the subquery, listed in ``selected``, are replaced by ``reference``. ``keyed``: all conditions are equalities,
-    or read only the query around. ``one_row``: it aggregates without GROUP BY, and ``defaults`` are the values of its
-    columns over no rows, None for NULL. ``limited``: its LIMIT, which applies to the rows of each key, or, where it
-    is not ``keyed``, of each row around.
+    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used; ``needs_keys``:
+    its rows are joined on equalities alone; ``inner``: by a join that any condition may have. ``conditions`` are as
+    written, except that the expressions over the subquery, listed in ``selected``, are replaced by ``reference``.
+    ``keyed``: all conditions are equalities, or read only the query around. ``one_row``: it aggregates without GROUP
+    BY, and ``defaults`` are the values of its columns over no rows, None for NULL. ``limited``: its LIMIT, which
+    applies to the rows of each key, or, where it is not ``keyed``, of each row around.
     """
 
     around: Scope
@@ -97,8 +98,9 @@ class Correlation:
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
     def start_of(self, select: exp.Select, context: Context) -> Scope | None:
-        """The values of the query around of which the only source in FROM, a generator, makes rows; None for FROM that
-        reads nothing around."""
+        """The outer values from which a generator makes the subquery's rows, if it is the only source in FROM; None
+        otherwise.
+        """
         if not select.args.get("from_"):
             return None
         source: exp.Expr = select.args["from_"].this
@@ -124,11 +126,12 @@ class Correlation:
     def split(
         self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, context: Context
     ) -> tuple[exp.Select, exp.Expr | None, Scope]:
-        """The subquery without what it reads of the query around: its SELECT, the rest of its WHERE, and its rows.
+        """Separate a subquery from the outer query: its SELECT without correlation, the rest of its WHERE, and its
+        rows.
 
-        Conditions of WHERE are taken out, and what they need of the subquery is selected and grouped by. Where it reads
-        the query around otherwise, its rows are first joined with the distinct values that it reads, by which it is
-        then divided. UnsupportedError SS308 for HAVING without GROUP BY.
+        Conditions of WHERE that read the outer query are removed, and the values they need are selected and grouped by.
+        Where the subquery reads the outer query otherwise, its rows are first joined with the distinct outer values.
+        UnsupportedError SS308 for HAVING without GROUP BY.
         """
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
@@ -429,8 +432,9 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """The subquery without parentheses; as a set without ORDER BY, and for EXISTS without a LIMIT of at least one
-    row."""
+    """The subquery without parentheses; without ORDER BY if only the set of rows matters, for EXISTS without a LIMIT
+    above zero.
+    """
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
         plain = plain.this
@@ -451,7 +455,7 @@ def _is_positive(count: exp.Expr | None) -> bool:
 
 @dataclass(frozen=True)
 class SubqueryRows:
-    """The rows of a subquery: all of them, each once, or one per key.
+    """The rows of a subquery in the forms that joins need: all, distinct, or one per key.
 
     ``values`` are the fields of the subquery's own columns, ``keys`` those that its conditions read. ``ttl_ms`` is the
     time to live of rows in state that makes them distinct, 0 for no limit. The scopes made here name the fields by
@@ -465,7 +469,7 @@ class SubqueryRows:
     ttl_ms: int
 
     def reference(self, name: str) -> exp.Column:
-        """The column that conditions use for ``value_0``, ``key_0``, ``there``, and so on."""
+        """The column for ``value_0``, ``key_0``, ``there``, and so on, in conditions."""
         return self.read.reference(name)
 
     @property
@@ -482,16 +486,18 @@ class SubqueryRows:
         return any(key <= names for key in self.node.unique_keys)
 
     def all(self) -> Scope:
-        """All rows."""
+        """The scope of all rows."""
         return self._scope(self.node, {})
 
     def with_there(self) -> Scope:
-        """All rows, with ``there``, which is TRUE."""
+        """The scope of all rows, with the column ``there``, which is TRUE."""
         there = self._there()
         return self._scope(extended(self.node, [there]), {"there": there.name})
 
     def distinct(self, *, values: bool) -> Scope:
-        """Each key once, with or without its ``values``, and with ``there``, which is TRUE."""
+        """The scope of the distinct keys, with or without their ``values``, and with the column ``there``, which is
+        TRUE.
+        """
         there = self._there()
         fields = (*self.keys, *(self.values if values else ()))
         below = Project(self.node, (there, *(field.as_item for field in fields)))
@@ -499,7 +505,7 @@ class SubqueryRows:
         return self._scope(node, {"there": there.name})
 
     def nulls(self) -> Scope:
-        """Each key once, with ``nulls``: whether the value of one of its rows is NULL."""
+        """The scope of the distinct keys, with the column ``nulls``: whether the value of one of their rows is NULL."""
         (value,), names = self.values, self._names()
         rows, filled = (
             Item(names.unique(name), exp.Count(this=this), BIGINT, False)
@@ -513,8 +519,11 @@ class SubqueryRows:
         )
 
     def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
-        """Each key and each of the values at the positions ``compared`` once, as ``value_0_{number}``, and in how many
-        of its rows all values at the positions ``among[i]`` are NULL, as ``nulls_{number}_{i}``."""
+        """The scope of the distinct keys and values at the positions ``compared``, with counts of rows with NULLs.
+
+        The values are named ``value_0_{number}``; ``nulls_{number}_{i}`` is the number of rows in which all values at
+        the positions ``among[i]`` are NULL.
+        """
         names = self._names()
         checks = [_all_null(self.values[i] for i in nulls) for nulls in among if nulls]
         flags = [Item(names.unique("is_null"), exp.Case().when(check, exp.true()), BOOLEAN) for check in checks]
@@ -528,7 +537,7 @@ class SubqueryRows:
         return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
 
     def single(self) -> Scope:
-        """Each key once, with one value and ``rows``, the number of its rows."""
+        """The scope of the distinct keys, with one value and ``rows``, the number of rows of each key."""
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)
         rows = Item(names.unique("rows"), exp.Count(this=exp.Star()), BIGINT, False)

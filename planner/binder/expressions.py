@@ -46,10 +46,10 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """The clause that an expression stands in: its name for messages, and whether ``aggregates`` are allowed.
+    """The clause of an expression: its name for messages, and whether ``aggregates`` are allowed.
 
-    Outside of aggregates, ``names`` may answer for a column before the scope does, and ``calls`` for a function call;
-    both return None where they do not know.
+    Outside of aggregates, ``names`` may resolve a column before the scope does, and ``calls`` a function call; both
+    return None for what they do not know.
     """
 
     clause: str
@@ -67,7 +67,7 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseCon
 
 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """The bound expression, which must be BOOLEAN or of unknown type. SS206."""
+    """The bound condition. Reports SS206 unless its type is BOOLEAN or unknown."""
     bound = bind(expression, scope, context, clause)
     kind = types_of(scope, context).of(bound)
     if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):
@@ -206,7 +206,7 @@ class _Binder:
 
 
 def quoted_name(text: exp.Literal) -> SqlStreamError:
-    """SS234: ``"price"`` is a text, as in Spark, where standard SQL means the column of that name."""
+    """The mistake SS234: ``"price"`` is a string, as in Spark, where standard SQL means a column."""
     name = text.name
     hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."
     return bind_error("SS234", f'"{name}" in double quotes is a text, and there is a column of that name', text, hint)
@@ -250,7 +250,7 @@ NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
 
 
 def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
-    """The bound aggregate inside IGNORE NULLS or RESPECT NULLS, where Spark reads them. SS207.
+    """The bound aggregate with IGNORE NULLS or RESPECT NULLS where Spark expects it. SS207.
 
     Users may write the treatment after the argument or after the parentheses. Flink's default is written out, so that
     only the binder knows it.

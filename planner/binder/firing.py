@@ -48,8 +48,7 @@ COUNTED = (CountWindow, RowMeasured)
 
 @dataclass(frozen=True)
 class FiringContext:
-    """The windows that the clauses are about. ``scope`` has the rows below them; ``has_time``: these rows have a
-    time."""
+    """The windows of firing clauses. ``scope`` has the rows below them; ``has_time``: these rows have a time."""
 
     window: Window
     columns: WindowColumns
@@ -66,8 +65,7 @@ class FiringContext:
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
-    """When the windows fire, as the clauses of a SELECT and the settings say. BindError SS226 to SS229, SS237,
-    SS238."""
+    """The firing of windows, by the clauses of a SELECT and the settings. BindError SS226 to SS229, SS237, SS238."""
     bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)
     if eviction is not None and isinstance(fired.window, COUNTED):
@@ -295,7 +293,9 @@ def _keep_interval(interval: int, clause: syntax.Evict, timed: bool) -> firing.K
 
 
 def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: WindowColumns, context: Context) -> LateData:
-    """The clause over rows of ``scope`` and windows with these ``columns``. BindError SS202, SS212, SS216."""
+    """The bound clause LATE DATA over rows of ``scope`` and windows with these ``columns``. BindError SS202, SS212,
+    SS216.
+    """
     if clause is None:
         return LateData()
     allow = 0
@@ -421,8 +421,9 @@ def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Conte
 
 
 def with_own_windows(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
-    """The aggregate, which assigns its windows itself where its firing needs that. SS213, SS320, SS349 where it
-    cannot."""
+    """The aggregate, changed to assign its windows itself where its firing requires that. SS213, SS320, SS349 where it
+    cannot.
+    """
     if node.window is not None or not _must_assign_windows(node):
         return node
     aggregate = node.with_windows_fused()
@@ -465,7 +466,7 @@ def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
 
 
 def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context) -> Node:
-    """The plan of a query whose EMIT says when the windows in its subqueries fire."""
+    """The plan of a query with EMIT, which says when the windows in its subqueries fire."""
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:

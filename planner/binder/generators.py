@@ -55,8 +55,10 @@ def without_table(call: exp.Expr) -> exp.Expression:
 def correlate(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, on: exp.Expr | None = None
 ) -> Scope:
-    """The scope of each row with those that ``call`` gives for it, under the alias of ``source``, and for which ``on``
-    holds. SS301 for a condition of an outer join that is not evaluated where the rows are made."""
+    """The scope of each row joined with its rows of ``call``, under the alias of ``source``, where ``on`` holds.
+
+    SS301 for a condition of an outer join that the operator cannot evaluate.
+    """
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
     position = source.args.get("offset")
@@ -84,7 +86,7 @@ def is_generator(call: exp.Expr, context: Context) -> bool:
 
 
 def gives_rows(call: exp.Expr, context: Context) -> bool:
-    """Whether a call is a generator of Spark's, or a table function of the user's."""
+    """Whether a call returns rows: a generator of Spark, or a user's table function."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     return is_generator(call, context) if function is None else function.kind is FunctionKind.TABLE
 

@@ -77,7 +77,7 @@ class Grouping:
 
 
 def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
-    """The keys, grouping sets and window of GROUP BY. BindError SS207 to SS212, SS220, SS223, SS289."""
+    """The bound keys, grouping sets and window of GROUP BY. BindError SS207 to SS212, SS220, SS223, SS289."""
     group = select.args.get("group") or exp.Group()
     terms = [*group.expressions]
     for name in ("grouping_sets", "cube", "rollup"):
@@ -176,7 +176,7 @@ def _ordinal(literal: exp.Expr, select: exp.Select) -> exp.Expr:
 
 
 def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
-    """A copy whose GROUP BY has the expressions that ordinals and aliases of the select list stand for."""
+    """A copy of the SELECT whose GROUP BY has ordinals and aliases replaced by the expressions of the select list."""
     group = select.args.get("group")
     if group is None:
         return with_args(select)
@@ -260,7 +260,7 @@ def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict
 
 
 def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
-    """Spark's ``window(ts, …)`` or ``session_window(ts, gap)``."""
+    """The window of Spark's ``window(ts, …)`` or ``session_window(ts, gap)``."""
     name, arguments = spark_name(call) or "", list(call.expressions)
     most = 2 if name == "session_window" else 4
     if not 2 <= len(arguments) <= most:
@@ -292,7 +292,7 @@ def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
 
 @dataclass(frozen=True)
 class GroupNames:
-    """The columns and calls that only a grouped SELECT knows, outside of aggregates; None for all others.
+    """Resolves the columns and calls that only a grouped SELECT has, outside of aggregates; None for all others.
 
     ``scope`` is that below the window, where time columns are still time attributes.
     """
@@ -306,7 +306,9 @@ class GroupNames:
     context: Context
 
     def column(self, column: exp.Column) -> exp.Expr | None:
-        """``window_start`` of a window clause, ``window`` and ``window.start`` of Spark's."""
+        """The field for ``window_start`` of a window clause, ``window`` and ``window.start`` of Spark's; None for
+        others.
+        """
         if self.grouped is None:
             return None
         name, table = column.name.lower(), column.table.lower()
@@ -320,7 +322,7 @@ class GroupNames:
         return field_of(by_name[name]) if name in by_name else None
 
     def call(self, call: exp.Expr) -> exp.Expr | None:
-        """The field or expression that TUMBLE_START(…), GROUPING(…) and similar calls stand for."""
+        """The field or expression for TUMBLE_START(…), GROUPING(…) and similar calls; None for others."""
         name = spark_name(call)
         if name in WINDOW_PROPERTIES:
             return self._property(call, name)

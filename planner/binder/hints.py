@@ -55,7 +55,7 @@ def options_of(hint: TableHint) -> tuple[Option, ...]:
 
 
 def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, enabled: bool) -> Table:
-    """The table with the options of its hint in place of its own. SS374 where the setting forbids such hints."""
+    """The table with the options of its hint replacing its own. SS374 where the setting forbids such hints."""
     if hint is None:
         return table
     options = options_of(hint)
@@ -66,7 +66,7 @@ def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, 
 
 
 def without_table(clauses: TableClauses) -> Span | None:
-    """The span of a hint after something that is no table of the catalog."""
+    """The span of an OPTIONS hint that follows something other than a table of the catalog; None without a hint."""
     return clauses.hint.span if clauses.hint is not None else None
 
 
@@ -93,7 +93,7 @@ def check_hinted_tables(call: exp.Expr, tables: list[str], context: Context) -> 
 
 
 def for_spark(hint: exp.Hint) -> exp.Hint | None:
-    """The hints on joins and partitions under Spark's names; None where Spark has none of them."""
+    """The hints on joins and partitions under Spark's names; None where Spark has no such hint."""
     hints: list[exp.Expr] = []
     for call in hint.expressions:
         spark = JOIN_HINTS.get(hint_name(call), hint_name(call))
@@ -123,8 +123,9 @@ _STATE_TTL_FORM = "Write /*+ STATE_TTL('t' = '1d') */ with the alias that the ta
 
 @dataclass
 class StateTtls:
-    """The STATE_TTL hints of one SELECT by table, and the default; ``used`` are the tables whose hint some state
-    needs."""
+    """The STATE_TTL hints of one SELECT by table, and the default; ``used`` are the tables whose hint applies to some
+    state.
+    """
 
     default_ms: int
     given: dict[str, tuple[int, exp.Expr]] = field(default_factory=dict)
@@ -168,7 +169,7 @@ def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
 
 
 def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
-    """The lookup; one that keeps rows of these tables as state does so for their time to live."""
+    """The lookup with the time to live of these tables for its stored rows; unchanged if it stores none."""
     return replace(node, ttl_ms=ttl_ms_of(tables, context)) if node.remembers_answers else node
 
 
@@ -223,7 +224,7 @@ class LookupHints:
 
 
 def misplaced_lookup(clause: LookupAsync, what: str) -> BindError:
-    """SS253 for LOOKUP ASYNC after a source that is not looked up; ``what`` it needs."""
+    """The error SS253 for LOOKUP ASYNC after a source that is not looked up; ``what`` says what it needs."""
     hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
     return bind_error("SS253", f"LOOKUP ASYNC needs {what}", clause.span, hint)
 
@@ -290,7 +291,7 @@ def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
 
 @dataclass
 class HintOptions:
-    """The options of a LOOKUP hint while they are read; ``known`` are the keys that have been asked for."""
+    """The options of a LOOKUP hint while they are read; ``known`` are the keys that were requested."""
 
     pairs: dict[str, exp.EQ]
     at: exp.Expr
@@ -298,7 +299,7 @@ class HintOptions:
     known: list[str] = field(default_factory=lambda: ["table"])
 
     def read(self, key: str, default: _T, convert: Callable[[str], _T | None], wanted: str) -> _T:
-        """The value of an option; SS256 where ``convert`` gives None."""
+        """The value of an option, converted; SS256 where ``convert`` returns None."""
         self.known.append(key)
         pair = self.pairs.get(key)
         if pair is None:

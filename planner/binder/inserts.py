@@ -100,8 +100,10 @@ def _missing(column: Column, sources: dict[str, Field], statement: InsertStateme
 
 
 def storable(value: DataType, column: DataType) -> bool:
-    """Whether a column can store values of a type, by Spark's ANSI store assignment: numbers in numbers, times in
-    times, anything in STRING. Spark checks the range of numbers when it runs."""
+    """Whether a column can store values of a type, by Spark's ANSI store assignment.
+
+    Numbers are stored in numbers, times in times, anything in STRING. Spark checks the range of numbers at run time.
+    """
     if value == column or value.is_unknown or value.name == "VOID" or column.name == "STRING":
         return True
     if value.is_numeric and column.is_numeric:
@@ -149,8 +151,9 @@ def partitions_of(table: Table) -> list[str]:
 
 
 def without_partition(statement: InsertStatement, catalog: Catalog) -> InsertStatement:
-    """The INSERT with the partition's values as columns of its query. BindError SS295 for a column that is no
-    partition."""
+    """The INSERT with the values of PARTITION as columns of its query. BindError SS295 for a column that is not a
+    partition column.
+    """
     table = catalog.relation(str(statement.target))
     if not statement.partition or not isinstance(table, Table):
         return replace(statement, partition=()) if statement.partition else statement
@@ -195,8 +198,9 @@ def _aliased_value(value: PartitionValue) -> exp.Alias:
 
 @dataclass(frozen=True)
 class SideRowFields:
-    """The rows of a side output: an adjective for messages ("late"), where its columns come from, the fields by
-    name."""
+    """The fields of a side output's rows: an adjective for messages ("late"), the origin of its columns, the fields by
+    name.
+    """
 
     adjective: str
     origin: str
@@ -204,7 +208,7 @@ class SideRowFields:
 
 
 def side_table(table: exp.Table, context: Context) -> Table:
-    """The table that the clause TO names. BindError SS202."""
+    """The table that the clause TO names. BindError SS202 for an unknown name."""
     return table_to_write(".".join(p.name for p in table.parts), table, context.catalog)
 
 

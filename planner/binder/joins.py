@@ -54,10 +54,10 @@ JOIN_KINDS = {
 def stream_join(
     join: exp.Join, left: Scope, right: Scope, where: Sequence[exp.Expr], context: Context
 ) -> tuple[Scope, list[exp.Expr]]:
-    """The scope of both sides, and those conditions of ``where`` that all rows of the join fulfil.
+    """The scope of a stream join, and the conditions of ``where`` that the join already fulfils.
 
-    An inner join uses conditions of WHERE like those of ON. BindError SS239 for a missing condition, SS291 to SS293
-    for one that kernels cannot evaluate.
+    An inner join uses conditions of WHERE like those of ON. BindError SS239 for a missing condition, SS291 to SS293 for
+    one that kernels cannot evaluate.
     """
     kind = _join_kind(join)
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using"), context)
@@ -99,10 +99,11 @@ def join_sides(
     context: Context,
     implied: Iterable[exp.Expression] = (),
 ) -> Node:
-    """The join of two sides, whose fields have different names, on bound conditions; an inner join filters by what
-    remains of them. ``implied`` conditions are checked above again, unless ``_is_fulfilled``. SS291 to SS293, SS325.
+    """The join of two sides, whose fields have different names, on bound conditions.
 
-    Of finished rows Spark SQL evaluates any condition, and the join has their columns alone.
+    A filter above an inner join has the remaining conditions. ``implied`` conditions are checked above again, unless
+    ``_is_fulfilled``. SS291 to SS293, SS325. Over finished rows Spark SQL evaluates any condition, and the join is only
+    the columns of both sides.
     """
     if context.settings.any_order:
         return RegularJoin(left.node, right.node, kind, (), None)
@@ -138,7 +139,7 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
 
 
 class WhereConditions:
-    """The conditions of WHERE, of which each join gets those that may be about its right side.
+    """The conditions of WHERE, of which each join gets those that may read its right side.
 
     The others read its left side alone, or tables that are joined later.
     """
@@ -304,8 +305,11 @@ def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl
 def window_join(
     left: Node, right: Node, kind: JoinKind, equal: tuple[Equality, ...], condition: exp.Expression | None
 ) -> WindowJoin | None:
-    """The join of rows with equal windows: both bounds are equal, or one of them where it determines the other. None
-    for any other join, and where rows of a window may arrive after its end."""
+    """The join of rows with equal windows; None for any other join, and where rows of a window may arrive after its
+    end.
+
+    Windows are equal if both bounds are, or one of them where it determines the other.
+    """
     windows = _joinable_window(left), _joinable_window(right)
     if windows[0] is None or windows[1] is None:
         return None
@@ -323,8 +327,10 @@ def window_join(
 
 
 def with_one_window(scope: Scope) -> Scope:
-    """The scope of an inner window join, in which the bounds of both windows are the same fields, so that grouping by
-    those of the right side is grouping by the window, too."""
+    """The scope of an inner window join in which the windows of both sides share their bounds' fields.
+
+    Grouping by the right side's bounds then is grouping by the window, too.
+    """
     node = scope.node.input if isinstance(scope.node, Filter) else scope.node
     if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
         return scope
@@ -377,7 +383,7 @@ def is_always_true(condition: exp.Expr | None) -> bool:
 
 
 def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
-    """The condition without parentheses, BETWEEN as two comparisons."""
+    """The condition without parentheses, and with BETWEEN as two comparisons."""
     plain = condition.unnest()
     if isinstance(plain, exp.Between):
         low, high = plain.args["low"], plain.args["high"]
@@ -426,8 +432,10 @@ class Sides:
         return Equality(left_value, right_value, isinstance(condition, exp.NullSafeEQ))
 
     def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
-        """For ``l.ts >= r.ts - INTERVAL '1' HOUR``: both time fields, the operator, and the microseconds that left -
-        right is compared with; None for other conditions."""
+        """The time bound ``l.ts >= r.ts - INTERVAL '1' HOUR`` of a condition; None for other conditions.
+
+        It is both time fields, the operator, and the bound on left - right in microseconds.
+        """
         operator: type[exp.Expr] = type(condition)
         if operator not in MIRRORED:
             return None
@@ -509,7 +517,9 @@ def _using_column(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Vi
 
 
 def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
-    """The scope in which a column of USING is that of the side that always has a row, or of either in a FULL JOIN."""
+    """The scope in which a column of USING is the one of the side that always has a row, or the first not NULL in a
+    FULL JOIN.
+    """
     names = [name.name for name in join.args.get("using") or ()]
     if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
         return scope
@@ -543,7 +553,7 @@ _EXPLICIT_JOIN = ("side", "method", "on", "using")
 def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The joins of FROM, reordered if all are commas: each table is joined by an equality of WHERE where there is one.
 
-    Without an equality, all rows of the join meet in one task. Other joins keep their written order.
+    Without an equality, all rows of the join are processed in one task. Other joins keep their written order.
     """
     if not steps or not all(map(_is_comma_join, steps)):
         return list(steps)

@@ -33,11 +33,11 @@ def is_lateral_query(join: exp.Expr) -> bool:
 
 
 def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
-    """The scope of each row with those that LATERAL (SELECT …) gives for it. UnsupportedError SS308 for what cannot be
-    joined.
+    """The scope of each row joined with its rows of LATERAL (SELECT …). UnsupportedError SS308 where that is not a
+    join.
 
-    What the subquery reads of the row is the condition of a join; LIMIT is a Top-N per value that the condition
-    compares, and a join with the nearest row where it asks for that.
+    The conditions in which the subquery reads the row become the join's; LIMIT becomes a Top-N per compared value, or a
+    join with the nearest row.
     """
     context, lateral = subqueries.context, join.this
     refuse_rest(join, ("this", "side", "kind", "on"), context)

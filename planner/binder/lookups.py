@@ -49,7 +49,7 @@ def is_time_travel(right: exp.Expr) -> bool:
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope of a join with a table that is looked up, by a request per key. BindError SS250 to SS259."""
+    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259."""
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
@@ -100,7 +100,7 @@ def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
 
 
 def is_looked_up(right: exp.Expr, context: Context) -> bool:
-    """Whether a join with the table is a lookup; not with streams, views and queries of WITH, whose rows are state."""
+    """Whether a join with the table is a lookup: not for streams, views and queries of WITH, whose rows are stored."""
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
         return True
     name = ".".join(p.name for p in right.parts)
@@ -194,8 +194,9 @@ def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> S
 
 @dataclass
 class LookupConditions:
-    """The conditions of ON: ``keys`` in their order; ``left`` reads the left side alone; ``above`` calls Python
-    functions; ``rest`` is evaluated on the answers."""
+    """The conditions of a lookup's ON: ``keys`` in their order; ``left`` reads the left side alone; ``above`` calls
+    Python functions; ``rest`` is evaluated on the answers.
+    """
 
     keys: tuple[Item, ...] = ()
     left: list[exp.Expression] = field(default_factory=list)
@@ -204,7 +205,7 @@ class LookupConditions:
 
 
 def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
-    """Sorts the conjuncts of ON, which are over the fields of ``node``. SS206, SS258."""
+    """The conjuncts of a lookup's ON, which are over the fields of ``node``, sorted by kind. SS206, SS258."""
     parts = LookupConditions()
     columns = _key_columns(node)
     outputs = {o.name for o in node.outputs}
@@ -308,7 +309,7 @@ def _decides(value: DataType, column: DataType) -> bool:
 
 
 def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
-    """The coroutine that ``call`` calls; None for any other function."""
+    """The coroutine function that ``call`` names; None for any other function."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     return function if function is not None and function.kind is FunctionKind.ASYNC else None
 
@@ -316,7 +317,7 @@ def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
 def lookup_call(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
 ) -> Scope:
-    """The scope with the rows that the coroutine answers. It is asynchronous also without LOOKUP ASYNC."""
+    """The scope with the rows that the coroutine returns. It is asynchronous also without LOOKUP ASYNC."""
     function = lookup_function_of(call, context)
     assert function is not None, "the caller has looked"
     check_arity(call, function, context)
@@ -381,7 +382,7 @@ def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options of a lookup, and the side output for rows whose lookup fails."""
+    """The options of a lookup, with the side output for rows whose lookup fails."""
 
     options: LookupOptions
     failed: FailedRows | None = None
@@ -390,8 +391,10 @@ class Chosen:
 def chosen_options(
     right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
 ) -> Chosen:
-    """The options that LOOKUP ASYNC or a LOOKUP hint give the lookup of ``right``; without either, those of the session
-    for a lookup that is ``asynchronous`` or not. SS257 where both are written."""
+    """The options of the lookup of ``right`` from LOOKUP ASYNC or a LOOKUP hint, else from the session's settings.
+
+    ``asynchronous`` selects the session's defaults. SS257 where both clause and hint are written.
+    """
     clause, hint = table_clauses_of(right).lookup, hints.take(right)
     if clause is not None and hint is not None:
         message = f'LOOKUP ASYNC and a LOOKUP hint both say how "{right.alias_or_name}" is looked up'
@@ -462,8 +465,9 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
 
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
-    """The side output for failed rows, which gets columns of the left side and ``error`` by name. SS202, SS206,
-    SS216."""
+    """The side output for failed rows, whose columns are the left side's and ``error``, matched by name. SS202, SS206,
+    SS216.
+    """
     table_of_failed = side_table(table, context)
     fields: dict[str, Field] = {}
     for visible in scope.columns:
@@ -490,7 +494,7 @@ _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
 
 
 def with_options_of(table: Table, chosen: Chosen) -> Chosen:
-    """The options of a lookup, with those of the table where clause and hint leave them open."""
+    """The options of a lookup; those that clause and hint leave open are the table's."""
     options = chosen.options
     if options.cache is None:
         options = replace(options, cache=cache_of(table))

@@ -58,7 +58,7 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     """The plan of a query with ORDER BY, LIMIT or OFFSET: a Top-N without keys, or a sort by event time.
 
     A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is selected in
-    addition and dropped above. SS217 for an order that is known only at the end of the input.
+    addition and dropped above. SS217 for an order that is complete only at the end of the input.
     """
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
@@ -129,7 +129,7 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
 
 
 def is_row_count(clause: exp.Expr | None, least: int) -> bool:
-    """Whether LIMIT or OFFSET, where it is there, is a literal number of rows from ``least`` on."""
+    """Whether LIMIT or OFFSET, if present, is a literal number of at least ``least`` rows."""
     if clause is None:
         return True
     value = clause.args.get("expression")
@@ -192,11 +192,11 @@ NO_NUMBER = "SS640"
 
 @dataclass(frozen=True)
 class Ranked(Unary):
-    """ROW_NUMBER, RANK or DENSE_RANK before the queries above are bound, which may have a condition on the number.
+    """ROW_NUMBER, RANK or DENSE_RANK, until outer queries are bound, which may have a condition on the number.
 
-    A filter above turns it into what its condition means: ``rn <= 3`` is a Top-N, ``rn = 1`` in the order of a time
-    attribute a deduplication. Without a condition it becomes OVER, whose numbers are updated where the order is not
-    that of time. The fields are those of TopN; ``at`` is where the call is written.
+    A filter above replaces it: ``rn <= 3`` makes a Top-N, ``rn = 1`` in the order of a time attribute a deduplication.
+    Without a condition it becomes OVER, whose numbers are updated where the order is not that of time. The fields are
+    those of TopN; ``at`` is where the call is written.
     """
 
     keys: tuple[str, ...]
@@ -228,7 +228,7 @@ class Ranked(Unary):
         return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
 
     def updating(self) -> UpdatingOver:
-        """The operator that numbers all rows in any order, and updates the numbers when rows arrive before others."""
+        """The operator that numbers all rows in any order, and updates the numbers when earlier rows arrive."""
         return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
 
     @property
@@ -271,8 +271,10 @@ def resolve_ranks(node: Node, context: Context) -> Node:
 
 
 def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
-    """The filter; if its condition bounds a row number below, the operator that keeps those rows. BindError SS640 for
-    bounds that no number is within."""
+    """The filter, or, if its condition bounds a row number below, the operator that emits only those rows.
+
+    BindError SS640 for bounds that exclude every number.
+    """
     names = _unbounded_ranks(node.input)
     if not names or context.problems:
         return node
@@ -406,7 +408,7 @@ def _is_time_below(node: Node, name: str) -> bool:
 
 
 def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
-    """When the window among the keys is complete; None where the keys name no window that fires once."""
+    """When the window among the keys closes; None where the keys contain no window that fires once."""
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None

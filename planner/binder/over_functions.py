@@ -34,8 +34,11 @@ def name_of(call: exp.Expr) -> str:
 
 
 def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
-    """A call without IGNORE NULLS or RESPECT NULLS, and which of the two it says; both may stand after the call or one
-    of its arguments. BindError SS207 where it says so twice. Aggregates stay as they are."""
+    """A call without IGNORE NULLS or RESPECT NULLS, and its treatment; both may follow the call or one of its
+    arguments.
+
+    BindError SS207 where the call has two. Aggregates are unchanged.
+    """
     inner = call.this if isinstance(call, NULL_TREATMENTS) else call
     if not isinstance(inner, exp.Anonymous) or name_of(inner) not in POSITIONAL:
         return call, None
@@ -52,7 +55,7 @@ def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
 
 
 def with_treatment_behind(call: exp.Expr) -> exp.Expr:
-    """The call with IGNORE NULLS or RESPECT NULLS after it, where Spark reads them; any other expression itself."""
+    """The call with IGNORE NULLS or RESPECT NULLS after it, where Spark expects it; any other expression unchanged."""
     if isinstance(call, NULL_TREATMENTS):
         return call
     plain, treatment = without_treatment(call)
@@ -70,7 +73,7 @@ def with_treatment(bound: exp.Expression, treatment: type[exp.Expr] | None, at: 
 
 
 def number_argument(called: str) -> int:
-    """Which of the arguments must be a constant number."""
+    """The position of the argument that must be a constant number."""
     return 0 if called == _NTILE else 1
 
 
@@ -123,17 +126,17 @@ def require_few(value: exp.Expr, what: str) -> None:
 
 
 def needs_event_time(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for what reads the rows that follow, in the order of processing time."""
+    """The error for a function or frame that reads following rows, in the order of processing time."""
     return bind_error(WRONG_OVER, f"{what} needs an order of event time", at, _NO_FOLLOWING)
 
 
 def needs_all_rows(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for what reads all rows of a partition, in the order of processing time."""
+    """The error for a function that reads all rows of a partition, in the order of processing time."""
     return bind_error(WRONG_OVER, f"{what} needs another order than that of processing time", at, _NEVER_ALL)
 
 
 def not_over(call: exp.Expr, called: str) -> SqlStreamError:
-    """The error for a call that OVER does not take. SS239, SS304."""
+    """The error for a call that OVER does not support. SS239, SS304."""
     if kind_of(called) is BuiltinKind.WINDOW:
         return unsupported.refusal("over function", span_of(call), f"It is {called.upper()}.")
     hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE."

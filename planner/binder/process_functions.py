@@ -104,7 +104,7 @@ UID = "uid"
 
 
 def signature_of(function: Function) -> ProcessSignature:
-    """What the class of a process function declares."""
+    """The signature that the class of a process function declares."""
     assert function.process is not None, f'"{function.name}" is a process function'
     return function.process
 
@@ -157,7 +157,7 @@ def _check_kinds(call: TableFunction, function: Function, arguments: Mapping[str
 
 
 def expected(function: Function) -> str:
-    """``Write f(input => TABLE t PARTITION BY k, threshold => BIGINT, [on_time => DESCRIPTOR(ts)], …).``"""
+    """The hint with the signature of a process function: ``Write f(input => TABLE t PARTITION BY k, …).``"""
     signature = signature_of(function)
     keys = " PARTITION BY k" if signature.keyed or len(signature.tables) > 1 else ""
     shown = {table.name: f"TABLE t{keys}" for table in signature.tables}
@@ -257,7 +257,7 @@ def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound])
 
 
 def timed(argument: Argument | None, tables: list[Bound]) -> tuple[list[Bound], TimeDomain | None]:
-    """The tables with the time of their rows, one of the columns in on_time for each, and its domain. SS264."""
+    """The tables with the time of their rows, one of the columns in on_time for each, and the time domain. SS264."""
     if argument is None:
         return tables, None
     descriptor = argument.value

@@ -38,12 +38,12 @@ _OF_ROWS = (*COMPARED, exp.In, exp.Between)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT with comparisons with ANY, SOME and ALL, those of rows, SINGLE_VALUE, and ORDER BY inside aggregates,
-    in other words.
+    """The SELECT with some operators rewritten: comparisons with ANY, SOME and ALL, row comparisons, SINGLE_VALUE, and
+    ORDER BY in aggregates.
 
-    Those of rows become comparisons of their fields. Those of a list become comparisons joined by OR or AND; those of a
-    subquery IN or NOT IN, or comparisons with its least or greatest value. Those of an array stay and are refused later
-    (SS355), as in Flink and Spark.
+    Comparisons of rows become comparisons of their fields. Those of a list become comparisons joined by OR or AND;
+    those of a subquery IN or NOT IN, or comparisons with its least or greatest value. Those of an array are refused
+    later (SS355), as in Flink and Spark.
     """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
@@ -53,13 +53,16 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
 
 
 def all_spelled_out(expression: exp.Expr) -> exp.Expr:
-    """A copy of the expression in which ``spelled_out`` has replaced all that it replaces."""
+    """A copy of the expression with every part rewritten by ``spelled_out``."""
     return rewritten(expression, _spelled_out_below)
 
 
 def spelled_out(node: exp.Expr) -> exp.Expr:
-    """A comparison with ANY, SOME or ALL, or of rows, SINGLE_VALUE, or an aggregate with ORDER BY, in other words; any
-    other expression itself."""
+    """The rewritten form of a comparison with ANY, SOME or ALL, or of rows, of SINGLE_VALUE, or of an aggregate with
+    ORDER BY.
+
+    Any other expression is unchanged.
+    """
     if _is_single_value(node):
         single = filled(_SINGLE, *node.expressions)
         mark_as(single, node)
@@ -193,7 +196,7 @@ _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, 
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
-    """The bound expression in Spark's words; what has none is reported to the context."""
+    """The bound expression in Spark's dialect; parts that Spark cannot express are reported to the context."""
     rows = any(field.type.name == "STRUCT" for field in types.fields.values())
     if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
         return as_expression(bound)
@@ -423,8 +426,11 @@ _LENGTHS = {
 
 
 def flink_function(node: exp.Expr, types: Types, context: Context, again: Respell) -> exp.Expr | None:
-    """A bound call of Flink's functions, or another expression whose meaning depends on the types of its operands, in
-    the words of Spark or the lowering; None for all others. ``again`` respells operands. SS206, SS207, SS366."""
+    """The Spark expression for a bound call of Flink's functions, or for an operator that depends on its operands'
+    types.
+
+    None for all others. ``again`` rewrites operands. SS206, SS207, SS366.
+    """
     match node:
         case RoundedTime():
             return _rounded(again(node.this), node.args["name"], node.args["unit"], types.of(node.this))

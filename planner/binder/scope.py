@@ -32,7 +32,7 @@ class Visible:
     qualified: bool = False
 
     def matches(self, name: str, table: str | None) -> bool:
-        """Whether ``name``, or ``table.name``, means this column."""
+        """Whether ``name``, or ``table.name``, refers to this column."""
         if self.name.casefold() != name.casefold():
             return False
         if table is None:
@@ -70,11 +70,11 @@ class Scope:
         return list(dict.fromkeys(c.table for c in self.columns if c.table is not None))
 
     def over(self, node: Node) -> Scope:
-        """The same names over another node with the same fields."""
+        """The scope with the same names over another node with the same fields."""
         return replace(self, node=node)
 
     def with_columns(self, node: Node, columns: tuple[Visible, ...]) -> Scope:
-        """These names and further ``columns`` over ``node``."""
+        """The scope with further ``columns``, over ``node``."""
         return Scope(node, (*self.columns, *columns))
 
     def stars(self, table: str | None) -> list[Visible]:
@@ -87,12 +87,13 @@ class Scope:
         return sorted(own, key=lambda c: order[c.field])
 
     def find(self, name: str, table: str | None = None) -> list[Visible]:
-        """All columns that ``name``, or ``table.name``, may mean."""
+        """All columns to which ``name``, or ``table.name``, may refer."""
         return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The field, or the member of a struct field, that a written column stands for. BindError SS201, SS202,
-        SS204."""
+        """The field, or the member of a struct field, to which a written column refers. BindError SS201,
+        SS202, SS204.
+        """
         parts = [p.name for p in column.parts]
         for width, table, name in _readings(parts):
             matching = self.find(name, table)
@@ -103,7 +104,9 @@ class Scope:
         raise self._unknown(column, parts)
 
     def visible_of(self, column: exp.Column) -> Visible | None:
-        """The name that a written column, or the STRUCT that it is a member of, stands for; None of another query."""
+        """The name to which a written column, or the STRUCT that it is a member of, refers; None for columns of outer
+        queries.
+        """
         parts = [p.name for p in column.parts]
         return next((found[0] for _, table, name in _readings(parts) if (found := self.find(name, table))), None)
 
@@ -184,7 +187,7 @@ def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tup
 
 @dataclass(frozen=True)
 class Selected:
-    """A column of the select list: the name that the result shows, and the expression as written, without AS.
+    """A column of the select list: its name in the result, and the expression as written, without AS.
 
     ``bound`` is set where the field is known already, as for stars and generators. ``aliases`` are the names after AS.
     """
@@ -263,9 +266,9 @@ def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[s
 
 
 def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-    """The scope with a processing-time attribute, and the columns that read it in place of PROCTIME().
+    """The scope with a processing-time attribute, and the columns with PROCTIME() replaced by it.
 
-    A query of several tables has no such attribute: the columns stay as they are, and the calls are refused later.
+    A query of several tables has no such attribute: the columns are unchanged, and the calls are refused later.
     """
     if not any(map(is_proctime, columns)):
         return scope, columns

@@ -59,7 +59,7 @@ _OVER = ("qualify", "windows")
 def bind_select(
     select: exp.Select, context: Context, bind_query: BindQuery, correlation: Correlation | None = None
 ) -> Relation:
-    """The plan of one SELECT. ``correlation`` collects what it reads of the query around, where it is a subquery."""
+    """The plan of one SELECT. ``correlation`` collects what it reads of the outer query, where it is a subquery."""
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     select = without_quantifiers(with_positions(select, context))
     ttls = state_ttls(select, context)
@@ -187,8 +187,8 @@ Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
 
 @dataclass(frozen=True)
 class AboveGroups:
-    """A SELECT with groups as two queries: ``groups`` selects the keys, aggregates and window columns that the query
-    above reads, which has OVER, QUALIFY and subqueries.
+    """A grouped SELECT as two queries: ``groups`` selects the values that the query above reads, which has OVER,
+    QUALIFY and subqueries.
 
     ``columns`` is the select list above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those of HAVING with
     subqueries. ``read`` are the expressions that are read of a group, in the order of the columns of ``groups``.
@@ -201,7 +201,7 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The scope above the groups: the columns that are read, and the names that subqueries use for keys."""
+        """The scope above the groups: their columns, and the names that subqueries use for keys."""
         visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
         named: dict[tuple[str, str | None], Visible] = {}  # a key may be written with its table and without
         for written, field in zip(self.read, relation.fields, strict=True):
@@ -212,7 +212,7 @@ class AboveGroups:
 
 
 def is_above(expression: exp.Expr) -> bool:
-    """Whether a part of the expression is computed above the groups."""
+    """Whether a part of the expression must be computed above the groups: OVER or a subquery."""
     return has_subquery(expression) or expression.find(exp.Window) is not None
 
 
@@ -394,10 +394,10 @@ _DECLARE_WATERMARK = "Declare one in CREATE TABLE: WATERMARK FOR ts AS ts - INTE
 def with_watermark(
     select: exp.Select, where: exp.Expr | None, scope: Scope, context: Context
 ) -> tuple[exp.Select, exp.Expr | None, Scope]:
-    """The query with a column of the watermark in place of CURRENT_WATERMARK(…), over a scope with that column.
+    """The query with CURRENT_WATERMARK(…) replaced by a column, over a scope with that column.
 
-    An operator below adds the watermark at which a row arrives. Calls in HAVING and elsewhere stay and are refused
-    later, since a group does not arrive. SS210 for arguments without a watermark, SS325 for updating rows.
+    An operator below adds the watermark at which a row arrives. Calls in HAVING and elsewhere are refused later, since
+    a group does not arrive. SS210 for arguments without a watermark, SS325 for updating rows.
     """
     group = select.args.get("group")
     written = [e for e in (where, *select.expressions, group) if e is not None]

@@ -42,7 +42,7 @@ def is_aggregation(select: exp.Select, context: Context) -> bool:
 
 
 def aggregates(expression: exp.Expr, catalog: Catalog) -> bool:
-    """Whether an expression has an aggregate of the groups of its SELECT, outside of subqueries."""
+    """Whether an expression contains an aggregate over the groups of its SELECT, outside of subqueries."""
     if isinstance(expression, exp.Query):
         return False
     if isinstance(expression, exp.Window):  # its own function may be an aggregate over rows; its arguments count
@@ -100,8 +100,7 @@ def _key(column: exp.Expr, position: int) -> exp.Expr:
 
 
 def with_lateral_aliases(select: exp.Select, scope: Scope, context: Context) -> exp.Select:
-    """The SELECT whose columns have the expressions of the aliases that they read: ``a + 1 AS b, b * 2`` reads
-    ``(a + 1) * 2``.
+    """The SELECT with aliases replaced by their expressions: ``a + 1 AS b, b * 2`` reads ``(a + 1) * 2``.
 
     Without groups, an alias of a random value or of a call of the user's code is left to ``with_computed_aliases``.
     BindError SS204 for an alias of two columns, UnsupportedError SS359 for one of a random value of a group.
@@ -116,7 +115,7 @@ def with_lateral_aliases(select: exp.Select, scope: Scope, context: Context) -> 
 
 
 def with_computed_aliases(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
-    """The scope with those columns computed that later ones read by their aliases, so that all see the same value."""
+    """The scope in which columns that later ones read by alias are computed once, so that all read the same value."""
     names = UniqueNames(f.name for f in scope.node.schema)
     computed = list(columns)
     for i, column in enumerate(columns):
@@ -140,7 +139,7 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
 
 
 def is_computed_once(expression: exp.Expr) -> bool:
-    """Whether a column is an expression of one row, which may be computed below the others."""
+    """Whether a column is an expression over one row, so that it may be computed below the others."""
     return expression.find(exp.Query, exp.Window) is None
 
 
@@ -149,7 +148,7 @@ _BY_ALIAS = "by_alias"
 
 
 def is_read_by_alias(node: exp.Expr) -> bool:
-    """Whether a subquery stands for the alias of a column before it, which has the same one."""
+    """Whether a subquery is the copy that replaced the alias of an earlier column."""
     return bool(node.meta.get(_BY_ALIAS))
 
 
@@ -163,12 +162,12 @@ class AliasReader:
         self._grouped = grouped
 
     def add(self, column: exp.Expr) -> None:
-        """Later columns may read the alias of this one."""
+        """Add a column, whose alias later columns may read."""
         if isinstance(column, exp.Alias) and not is_generator(column.this, self._context):
             self._aliases.setdefault(column.alias.casefold(), []).append(column.this)
 
     def replaced(self, column: exp.Expr) -> exp.Expr:
-        """The column of the select list under its name, or itself where it reads no alias."""
+        """The column with the aliases in its expression replaced; unchanged where it reads none."""
         if not self._aliases or not any(self._read(node) for node in _outside(column)):
             return column
         value = self._value(column)

@@ -74,8 +74,10 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 def bind_from(
     select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries, start: Scope | None = None
 ) -> tuple[Scope, exp.Expr | None]:
-    """The scope of FROM with its joins and lateral views, and the rest of WHERE, which filters above. ``start`` are the
-    rows that a generator reads with which FROM starts; None for one row."""
+    """The scope of FROM with its joins and lateral views, and the rest of WHERE, for a filter above.
+
+    ``start`` are the rows for a generator at the start of FROM; None for one row.
+    """
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
     if source is None:

@@ -95,7 +95,7 @@ def with_queries(query: exp.Expr, context: Context) -> Context:
 
 
 def refuse_sort(query: exp.Expr, context: Context) -> None:
-    """Report SS217 for SORT BY, DISTRIBUTE BY and CLUSTER BY, which need all rows at once."""
+    """Report SS217 for SORT BY, DISTRIBUTE BY and CLUSTER BY, which need all rows at the same time."""
     for key in () if context.settings.any_order else _SORTS:
         sort = query.args.get(key)
         if sort is not None:

@@ -52,7 +52,7 @@ MOST_NULLABLE = 3
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
-    """WHERE without its conditions that have subqueries, and those conditions."""
+    """WHERE without the conditions that contain subqueries, and those conditions."""
     if not has_subquery(where):
         return where, []
     conditions = conjuncts(where)
@@ -69,14 +69,16 @@ class Subqueries:
     bind: Bind
 
     def filtered(self, scope: Scope, conditions: Iterable[exp.Expr]) -> Scope:
-        """The rows for which all ``conditions``, which have subqueries, hold."""
+        """The rows for which all ``conditions``, which contain subqueries, hold."""
         for condition in conditions:
             scope = self._where(scope, condition)
         return scope
 
     def selected(self, columns: Sequence[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-        """The select list with its subqueries replaced by columns of the returned scope. A subquery that a column reads
-        by its alias is joined once."""
+        """The select list with its subqueries replaced by columns of the returned scope.
+
+        A subquery that other columns read by its alias is joined once.
+        """
         replaced = list(columns)
         known: dict[exp.Expr, exp.Expr] = {}
         for i, column in enumerate(columns):
@@ -148,9 +150,11 @@ class Subqueries:
         filters: bool = False,
         known: dict[exp.Expr, exp.Expr] | None = None,
     ) -> tuple[Scope, exp.Expr]:
-        """The expression with its subqueries replaced by columns of the returned scope. ``filters``: it is a condition
-        that rows must fulfil, so that NULL has the effect of FALSE. ``known`` are the columns of subqueries so far, for
-        those that are read by an alias."""
+        """The expression with its subqueries replaced by columns of the returned scope.
+
+        ``filters``: it is a condition that rows must fulfil, so that NULL acts as FALSE. ``known`` are the columns of
+        earlier subqueries, for those that are read by an alias.
+        """
         answers = {} if known is None else known
 
         def value(node: exp.Expr) -> exp.Expr:
@@ -289,7 +293,9 @@ class Subqueries:
     def rows_and_names(
         self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain it twice."""
+        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain the
+        subquery twice.
+        """
         around = read.around
         outer = self.context.around
         inside = replace(
@@ -327,7 +333,7 @@ class Subqueries:
         return Scope(joined.node, tuple(c for c in joined.columns if c.name not in rows.names_of_keys))
 
     def nearest_joined(self, scope: Scope, rows: SubqueryRows, kind: JoinKind, at: exp.Expr) -> Scope:
-        """The rows of the query, each with the nearest row of the subquery, as an ASOF JOIN."""
+        """The scope of the query, each row joined with the nearest row of the subquery, as an ASOF JOIN."""
         condition = conjunction([as_expression(condition) for condition in rows.read.conditions])
         join = exp.Join(
             this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None
@@ -389,7 +395,7 @@ _BOTH_SIDES = "It reads both sides of a join that is not INNER."
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """The join without subqueries in ON, its sides, and further conditions that its rows must fulfil.
+    """The join with the subqueries of ON removed, its sides, and further conditions that its rows must fulfil.
 
     Conditions of an inner join hold for its rows; those of other joins read one side and are evaluated below the join.
     UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
@@ -449,8 +455,10 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
 
 
 def limited_select(select: exp.Select) -> tuple[exp.Select, Limited] | None:
-    """A subquery without ORDER BY and LIMIT, which selects the columns of ORDER BY in addition, and its LIMIT; None
-    where it has none, or one that is not written as a number, and with DISTINCT of other columns."""
+    """A subquery without ORDER BY and LIMIT, which also selects the columns of ORDER BY, and its LIMIT.
+
+    None without a LIMIT, for one that is not a literal, and with DISTINCT of other columns.
+    """
     order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
     count, skipped = _whole_number(limit), _whole_number(offset) if offset is not None else 0
     ordered = tuple(order.expressions) if order is not None else ()

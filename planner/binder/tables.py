@@ -204,7 +204,7 @@ def delay_ms(expression: exp.Expr) -> int:
 
 
 def conversion_hint(name: str, kind: DataType) -> str:
-    """The hint that says how a column of another type becomes a TIMESTAMP."""
+    """The hint how to convert a column of another type to a TIMESTAMP."""
     value = f"TIMESTAMP_MILLIS({name})" if kind.is_numeric else f"CAST({name} AS TIMESTAMP)"
     return f"Add a column such as event_time AS {value} to CREATE TABLE, and a WATERMARK for it."
 
@@ -265,7 +265,7 @@ _MILLISECONDS = 3
 
 
 def in_whole_milliseconds(name: str, table: Table) -> bool:
-    """True where a column of times is declared or computed to have no parts of a millisecond: ``TIMESTAMP(3)``."""
+    """True where the times of a column are declared or computed as whole milliseconds, as ``TIMESTAMP(3)``."""
     column = _find(name, table.columns)
     while column is not None and isinstance(column.expression, exp.Column):
         column = _find(column.expression.name, table.columns)

@@ -55,11 +55,11 @@ _KEYED = (
 
 
 def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, context: Context) -> Scope:
-    """The scope of both sides of FOR SYSTEM_TIME AS OF. ``time`` is the left side's event or processing time that AS OF
-    names; None means the current rows, when a left row arrives.
+    """The scope of both sides of a join FOR SYSTEM_TIME AS OF.
 
-    BindError SS655 for a right side without versions, SS656 for a key that the condition does not name, SS657 for the
-    kind of join, SS291 to SS293 for conditions that kernels cannot evaluate.
+    ``time`` is the left side's event or processing time that AS OF names; None means the right rows that are current
+    when a left row arrives. BindError SS655 for a right side without versions, SS656 for a key that the condition does
+    not name, SS657 for the kind of join, SS291 to SS293 for conditions that kernels cannot evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     kind = inner_or_left(join, "a temporal join")
@@ -103,7 +103,7 @@ def temporal_scope(
 
 
 def inner_or_left(join: exp.Join, what: str) -> JoinKind:
-    """INNER or LEFT. BindError SS657 for other kinds of join, which ``what`` cannot be."""
+    """The kind of the join, INNER or LEFT. BindError SS657 for other kinds; ``what`` names the join in the message."""
     side, kind = ((join.args.get(key) or "").upper() for key in ("side", "kind"))
     if side not in ("", "LEFT") or kind not in {"", "INNER", "OUTER"} or (kind == "OUTER" and not side):
         words = " ".join(word for word in (side, kind) if word)
@@ -176,7 +176,8 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """The rows of a relation as versions, each valid for its key from its ``time`` on; None where they are no versions.
+    """The rows of a relation as versions, each valid for its key from its ``time`` on; None where they are not
+    versions.
 
     In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
     the join reads the rows below the view. The first row of a key is its only version, emitted once it is final.

@@ -68,8 +68,10 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
 
 
 def with_times_of_distinct(scope: Scope) -> Scope:
-    """The scope in which distinct rows keep their event times: from rows that are only added they are added only, too,
-    each when it comes first."""
+    """The scope in which distinct rows keep their event times.
+
+    If rows are only inserted, so are the distinct rows, each when it first arrives.
+    """
     node = _with_times(scope.node)
     return scope if node is scope.node else scope.over(node)
 
@@ -156,14 +158,14 @@ def watermarked_columns(scope: Scope) -> dict[str, str]:
 
 
 def attribute_kept_hint(marked: Mapping[str, str]) -> str:
-    """What to write where tables have watermarks, but no query above them selects the columns as they are."""
+    """The hint for tables with watermarks whose time columns no query above selects unchanged."""
     columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
     have = "have" if len(marked) > 1 else "has"
     return f"{columns} {have} a WATERMARK: select it as it is, not in an expression, in each query above the table."
 
 
 def default_time(scope: Scope) -> Field | None:
-    """The time attribute for a window that names none: event time, else ingestion time, else PROCTIME(), else None."""
+    """The time attribute for a window without one: event time, else ingestion time, else PROCTIME(), else None."""
     times = [f for f in scope.node.schema if f.time is not None and any(c.field == f.name for c in scope.columns)]
     preferred = (TimeDomain.EVENT, TimeDomain.INGESTION, TimeDomain.PROCESSING)
     return min(times, key=lambda f: preferred.index(f.time or TimeDomain.PROCESSING), default=None)
@@ -187,8 +189,11 @@ def assign_windows(scope: Scope, window: Window, time: Field | None, partition_b
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a window function. ``measures`` and ``optional`` may be given by position, after the table and,
-    where the function is ``timed``, its time; ``named`` ones by name only."""
+    """The parameters of a window function.
+
+    ``measures`` and ``optional`` may be given by position, after the table and, where the function is ``timed``, its
+    time; ``named`` ones by name only.
+    """
 
     measures: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -316,7 +321,7 @@ def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
 
 
 def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
-    """The arguments that are expressions or numbers of rows."""
+    """The arguments that are expressions or numbers of rows, by parameter."""
     measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value

@@ -26,9 +26,12 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 @dataclass(frozen=True)
 class Figure:
-    """A count or a text. ``node``: the position of its operator in ``Node.walk``; None for the whole job. ``name``
-    tells it from others of the same operator, ``label`` says what it is, ``more`` what exactly is counted. ``value`` is
-    None where nothing is known yet, ``per_second`` where there is no rate. ``words`` stand for the value."""
+    """A figure of EXPLAIN's page: a count or a text.
+
+    ``node``: the position of its operator in ``Node.walk``; None for the whole job. ``name`` distinguishes it from
+    others of the same operator, ``label`` is shown, ``more`` explains what is counted. ``value`` is None while unknown,
+    ``per_second`` where there is no rate. ``words`` are shown instead of the value.
+    """
 
     node: int | None
     name: str
@@ -44,7 +47,7 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """For people: ``words``, or the value with its rate."""
+        """The figure as shown: ``words``, or the value with its rate."""
         if self.words is not None:
             return self.words
         if self.value is None:
@@ -60,8 +63,10 @@ def _rate_text(rate: float) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """All that is known at a moment; which figures there are depends on the plan alone. ``source``: where a page finds
-    newer ones, as ``as_json`` writes them; None for a page that stays as it is."""
+    """All figures at one moment; which ones exist depends on the plan alone.
+
+    ``source``: the address of newer ones, as ``as_json`` writes them; None for a page without updates.
+    """
 
     figures: Sequence[Figure]
     source: str | None = None
@@ -70,7 +75,7 @@ class Figures:
         return (figure for figure in self.figures if figure.node == node)
 
     def as_json(self) -> dict[str, Any]:
-        """An object of JSON values."""
+        """The figures as an object of JSON values."""
         return {
             "figures": [
                 {
@@ -126,8 +131,10 @@ setInterval(refresh, PAUSE);
 def html_page(
     plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan", figures: Figures | None = None
 ) -> str:
-    """The page of an optimized plan, whose secrets are hidden already; ``text`` is its SQL. ``figures``: what the job
-    counts that runs it."""
+    """The HTML page of an optimized plan, whose secrets are masked already; ``text`` is its SQL.
+
+    ``figures``: the counts of the job that runs it.
+    """
     live = figures if figures is not None else Figures(())
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
     tree = _section("Plan", f'<ul class="plan">{_tree(changes_of(plan), live, count())}</ul>')

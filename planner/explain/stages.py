@@ -24,14 +24,14 @@ from sqlstream.planner.rules import STAGES, Stage, optimize, trace
 
 
 def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
-    """Sentences about a bound plan, most important first."""
+    """The sentences of EXPLAIN ADVICE about a bound plan, most important first."""
     optimized = optimize(plan, rules)
     remarks = [*_said(optimized), *((Topic.UNUSED_WATERMARKS, text) for text in _unused_watermarks(plan, optimized))]
     return [text for _, text in sorted(remarks, key=lambda remark: remark[0])]
 
 
 def latency(plan: Node) -> Iterator[str]:
-    """The latency floor of each windowed operator: no result is emitted earlier."""
+    """The minimum latency of each windowed operator, as sentences: no result is emitted earlier."""
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
 
 
@@ -60,7 +60,7 @@ PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
 
 
 def formats_of(stage: str) -> tuple[str, ...]:
-    """The formats of a stage of ``PLANNER_STAGES``: what is not one plan has no diagram."""
+    """The formats of a stage of ``PLANNER_STAGES``; stages that are not one plan have no diagram."""
     return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
@@ -71,7 +71,9 @@ def explain(
     stage: str = "OPTIMIZED",
     rules: Sequence[Stage] = STAGES,
 ) -> str:
-    """A bound plan at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``, optimized by these rules."""
+    """The text of EXPLAIN for a bound plan, at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``; ``rules``
+    optimize the plan.
+    """
     assert stage in PLANNER_STAGES and format in formats_of(stage), f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":
         return json_text(_document(plan, stage, rules))

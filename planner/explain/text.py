@@ -12,7 +12,7 @@ from sqlstream.planner.node import Node
 
 
 class HasInputs(Protocol):
-    """A node of a tree: of a plan, or a step of a physical one."""
+    """A node of a tree: of a plan or a physical plan."""
 
     @property
     def inputs(self: T) -> tuple[T, ...]: ...
@@ -47,7 +47,9 @@ def with_properties(changes: Changes) -> str:
 
 
 def properties_text(changes: Changes) -> str:
-    """``[append] time ts (event time), watermark delay 5 s, unique (k), unbounded, order source``."""
+    """The properties of a node: ``[append] time ts (event time), watermark delay 5 s, unique (k), unbounded, order
+    source``.
+    """
     node = changes.node
     parts = [f"[{changes.text}]", *changelog_texts(changes)]
     delay = node.watermark_delay_ms
@@ -66,7 +68,7 @@ _ESCAPES = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
 
 
 def mermaid(root: T, label: Callable[[T], str]) -> str:
-    """``flowchart TD`` with a box per node and an arrow from each input to its reader."""
+    """The tree as a Mermaid ``flowchart TD`` with a box per node and an arrow from each input to its reader."""
     nodes = list(root.walk())
     ids = {id(node): f"n{i}" for i, node in enumerate(nodes)}
     lines = [f'    {ids[id(node)]}["{_escaped(label(node))}"]' for node in nodes]
@@ -85,7 +87,7 @@ _STEP = "  "
 
 
 def json_text(document: Any) -> str:
-    """The text of a document of dictionaries with texts as keys, lists, and values that JSON has."""
+    """The JSON text of a document of dictionaries, lists and JSON's scalar values."""
     parts: list[str] = []
     _write(document, "\n", parts)
     return "".join(parts)

@@ -43,7 +43,7 @@ TAGGED = {
 
 @cache
 def kinds_of_nodes() -> dict[str, type[Node]]:
-    """The classes of nodes by name, those of the rooms of operators included."""
+    """The classes of plan nodes by name, including those in ``planner.operators``."""
     import_module("sqlstream.planner.operators")  # by name, because this room imports no operator
     waiting, by_name = [Node], {}
     while waiting:
@@ -55,15 +55,15 @@ def kinds_of_nodes() -> dict[str, type[Node]]:
 
 @on_deep_stack
 def to_json(plan: Node) -> dict[str, Any]:
-    """The plan as an object of JSON values; ``json.dumps`` takes it as it is."""
+    """The plan as an object of JSON values, for ``json.dumps``."""
     return {"version": VERSION, "plan": encode(plan)}
 
 
 @on_deep_stack
 def from_json(document: dict[str, Any] | str) -> Node:
-    """The plan of a document or its text, which may come from anywhere: nothing is imported for it.
+    """The plan of a document or its text; the document need not be trusted, as nothing is imported for it.
 
-    ValueError for another version, and for trees of anything else than sqlglot's expressions.
+    ValueError for another version, and for expressions other than sqlglot's.
     """
     parsed = json.loads(document) if isinstance(document, str) else document
     if parsed.get("version") != VERSION:
@@ -77,7 +77,7 @@ def from_json(document: dict[str, Any] | str) -> Node:
 
 
 def encode(value: Any) -> Any:
-    """A value of a plan as JSON has it."""
+    """A value of a plan as JSON values."""
     match value:
         case None | bool() | int() | str():
             return value

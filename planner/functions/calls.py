@@ -21,7 +21,7 @@ _CALL = re.compile(r"`?(\w+)`?(?:\(|$)")
 
 
 def hint_for(name: str, users: Iterable[str]) -> str:
-    """What to write for a function that does not exist: by meaning, else a name that is spelled nearly so."""
+    """The hint for a function that does not exist: one with that meaning, else one with a similar name."""
     return instead_of(name) or one_of_many(name, [*FUNCTIONS, *users]) or _ALL
 
 

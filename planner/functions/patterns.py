@@ -28,7 +28,7 @@ _MISTAKEN = {
 
 
 def warnings_of(statement: Statement) -> Iterator[Diagnostic]:
-    """Warnings about constant patterns that are allowed and probably a mistake."""
+    """Warnings about constant patterns that are valid but probably mistakes."""
     for expression in walk(statement):
         pattern = _regex(expression)
         for text in pattern.find_all(exp.Literal) if pattern is not None else ():
@@ -62,7 +62,9 @@ def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class Misused:
-    """A constant pattern of LIKE whose escape character stands before ``behind`` or at the end; ``better`` is right."""
+    """A constant pattern of LIKE whose escape character precedes ``behind`` or ends it; ``better`` is the corrected
+    pattern.
+    """
 
     pattern: exp.Literal
     behind: str
@@ -70,7 +72,7 @@ class Misused:
 
 
 def misused_escape(like: exp.Expr) -> Misused | None:
-    """The first pattern of LIKE that Spark refuses, which it does not do before the query runs."""
+    """The first pattern of LIKE that Spark refuses, but only when the query runs."""
     escape = _escape(like)
     if escape is None:
         return None
@@ -87,7 +89,7 @@ def misused_escape(like: exp.Expr) -> Misused | None:
 
 
 def quote_pattern(text: str) -> str:
-    """A text as SQL in which backslashes are not doubled, where that can be said."""
+    """The text as an SQL literal, without doubling backslashes where possible."""
     plain = "'" not in text and text.isprintable()
     return f"r'{text}'" if plain and "\\" in text else quote_string(text)
 

@@ -33,7 +33,7 @@ def _parsed(template: str) -> exp.Expr:
 
 
 def filled(template: str, *operands: exp.Expr) -> exp.Expression:
-    """The expression of the template over the operands, in parentheses where they need them."""
+    """The expression of the template with the operands inserted, in parentheses where necessary."""
     values = {f"p{i}": operand for i, operand in enumerate(operands, 1)}
 
     def replaced(node: exp.Expr) -> exp.Expr:
@@ -50,12 +50,14 @@ def text(value: str) -> exp.Expression:
 
 
 def called(name: str, *arguments: exp.Expr) -> exp.Expression:
-    """A function of the arguments that makes a call of ``name``."""
+    """A function that makes a call of ``name`` with its arguments."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """The body over a value that is computed once, by the name of a lambda's variable."""
+    """An expression that computes ``value`` once and evaluates the ``body`` over it, by the name of a lambda's
+    variable.
+    """
     if isinstance(value, exp.Column | exp.Literal):
         return body(value)
     variable = exp.to_identifier(name)
@@ -64,7 +66,7 @@ def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr])
 
 
 def case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None = None) -> exp.Expression:
-    """``CASE WHEN … THEN … ELSE default END``."""
+    """The expression ``CASE WHEN … THEN … ELSE default END``."""
     made = exp.Case(ifs=[exp.If(this=condition, true=value) for condition, value in branches])
     if default is not None:
         made.set("default", default)
@@ -88,7 +90,7 @@ Step = str | int | None
 
 @dataclass(frozen=True)
 class JsonPath:
-    """``strict``: what is not there is an error."""
+    """A JSON path. ``strict``: missing fields are errors."""
 
     strict: bool
     steps: tuple[Step, ...]
@@ -99,7 +101,9 @@ class JsonPath:
 
 
 def parsed_path(text: str) -> JsonPath | None:
-    """None for what is no path, or one with steps that are not executed: filters, slices, ``..``."""
+    """The JSON path of a text; None for an invalid one, or one with steps that are not supported: filters, slices,
+    ``..``.
+    """
     match = _MODE.fullmatch(text)
     assert match is not None, "the pattern takes every text"
     mode, path = match[1] or "strict", match[2]
@@ -131,7 +135,7 @@ def _unspeakable(step: Step) -> bool:
 
 
 def text_of(steps: tuple[Step, ...]) -> str:
-    """The path to one value, for VARIANT_GET."""
+    """The text of a path to one value, for VARIANT_GET."""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else _member(str(step)) for step in steps)
 
 
@@ -142,7 +146,7 @@ def _member(name: str) -> str:
 
 
 def text_for_strings(steps: tuple[Step, ...]) -> str | None:
-    """The path to one value for GET_JSON_OBJECT; None where that has no spelling for it."""
+    """The text of a path to one value, for GET_JSON_OBJECT; None where that function cannot express it."""
     if any(isinstance(step, str) and ("'" in step or "?" in step) for step in steps):
         return None
     return text_of(steps)
@@ -172,13 +176,15 @@ class _Asked:
 
 
 def path_of(call: exp.Expr) -> JsonPath | None:
-    """The constant path of JSON_VALUE, JSON_QUERY or JSON_EXISTS; None where it is none that is executed."""
+    """The constant path of JSON_VALUE, JSON_QUERY or JSON_EXISTS; None without a supported one."""
     path = call.expressions[1] if len(call.expressions) == 2 else None
     return parsed_path(path.name) if isinstance(path, exp.Literal) and path.is_string else None
 
 
 def spelled_json(call: exp.Expr, name: str) -> exp.Expr | None:
-    """The call in Spark's words, ``name`` in lower case; None for other functions. Operands may still be Flink's."""
+    """The JSON call in Spark's functions, ``name`` in lower case; None for other functions. Operands may still be
+    Flink's.
+    """
     match name:
         case "json_value":
             return _value(_asked(call, name))
@@ -205,7 +211,7 @@ def spelled_json(call: exp.Expr, name: str) -> exp.Expr | None:
 
 
 def is_json(predicate: exp.Is) -> exp.Expr:
-    """``a IS JSON OBJECT``; NULL is none."""
+    """The Spark expression for ``a IS JSON OBJECT`` and the like; false for NULL."""
     kind = predicate.expression.args.get("this")
     valid = filled("TRY_PARSE_JSON(p1) IS NOT NULL", predicate.this)
     if kind not in _KINDS:
@@ -214,12 +220,12 @@ def is_json(predicate: exp.Is) -> exp.Expr:
 
 
 def nests(value: exp.Expr) -> bool:
-    """Whether the value is a JSON text that is put into another one as it is."""
+    """Whether the value is already a JSON text, which is inserted into another one unchanged."""
     return isinstance(value, exp.Anonymous | JsonCall) and value.name.lower() in _NESTING
 
 
 def member_text(value: exp.Expr, on_null: str) -> exp.Expr:
-    """The JSON text of a value; for NULL ``null``, or NULL where that is ABSENT."""
+    """The JSON text of a value; for NULL it is ``null``, or NULL where ``on_null`` is ABSENT."""
     whole = _raw(value) if nests(value) else _text_of(value)
     if on_null == "ABSENT":
         return filled("NULLIF(p1, 'null')", whole)
@@ -415,7 +421,7 @@ def _object(operands: Sequence[exp.Expr], on_null: str) -> exp.Expr:
 
 
 def key_text(key: exp.Expr) -> exp.Expr:
-    """The key and a colon."""
+    """The JSON text of a key, with the colon."""
     if _is_text(key):
         return text(json.dumps(key.name, ensure_ascii=False) + ":")
     return filled("CONCAT(p1, ':')", _text_of(exp.cast(key.copy(), exp.DataType.build("STRING"))))
@@ -452,7 +458,7 @@ _MERGED = "MAP_ZIP_WITH(p1, p2, (__k, __x, __y) -> IF(MAP_CONTAINS_KEY(p2, __k),
 
 
 def spelled_for_spark(node: exp.Expr) -> exp.Expr:
-    """A call or predicate of Flink's as Spark has it, all others as they are. Its operands may still be Flink's."""
+    """A Flink call or predicate as a Spark expression, all others unchanged. The operands may still be Flink's."""
     match node:
         case JsonCall() | exp.Anonymous():
             return _call(node, node.name.lower(), node.expressions)

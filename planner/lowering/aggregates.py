@@ -44,14 +44,14 @@ from sqlstream.planner.windows import AlignedWindow, Session
 
 @dataclass(frozen=True)
 class Reduction:
-    """``partials`` are Spark's aggregates by hidden name, ``result`` is SQL text over these names."""
+    """An aggregate on Spark: ``partials`` are Spark's aggregates by hidden name, ``result`` is SQL over these names."""
 
     partials: tuple[tuple[str, str], ...]
     result: str
 
 
 def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, sessions: bool) -> Reduction:
-    """How to compute an aggregate item over ``rows``; SS3xx where DISTINCT has no rewrite."""
+    """The Spark aggregates for an aggregate item over ``rows``; SS3xx where DISTINCT cannot be rewritten."""
     treated, nulls = _split_nulls(item.expression)
     call, condition = _split_filter(treated)
     kept = context.sql(condition) if condition is not None else None
@@ -253,7 +253,7 @@ _CLOSES = "__closes"
 
 
 def lower_window_aggregate(node: WindowAggregate, step: NativeState, context: Context) -> DataFrame:
-    """Aggregates per key and window on Spark's streaming aggregation."""
+    """Compute aggregates per key and window with Spark's streaming aggregation."""
     rows = context.lower(step.input)
     if isinstance(node.window, AlignedWindow):  # Spark's aggregation assigns sessions itself
         rows = with_windows(rows, node)

@@ -50,9 +50,9 @@ class Letter:
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
-    """The rows without the bad ones, which have NULL in all columns but the hidden ones where a table gets them.
+    """The rows without the bad ones, or with these reduced to their hidden columns where a table receives them.
 
-    ``counted`` is the name of the metric; without it they are those of another reader of the same rows, and only
+    ``counted`` is the name of the metric; without it another reader of the same rows counts them, and they are only
     dropped.
     """
     rows = rows.select("*", letter.error.alias(_ERROR))
@@ -86,7 +86,7 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """A member of BAD, where the source has it."""
+    """The column of a member of BAD; None where the source has no BAD."""
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
 
@@ -98,12 +98,12 @@ READ_FROM = "__read_from"
 
 
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
-    """The rows for which a condition holds that may raise an error, which no optimizer evaluates after another one.
+    """The rows for which a condition holds that may raise an error; optimizers do not move other conditions below it.
 
-    ``kept`` makes the condition of a text such as `` of file "/data/a.json"``, which is empty for rows out of no file.
-    On a stream the text names the file that the task is reading, and Spark moves no condition with that function.
-    Finished rows name it by a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and subqueries
-    of ON. There a counter that nobody reads keeps other conditions above this one.
+    ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
+    from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
+    function. For finished rows it is a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and
+    subqueries of ON. There an unused counter keeps other conditions above this one.
     """
     if rows.isStreaming:
         return rows.where(kept(_of_file(F.input_file_name())))
@@ -132,8 +132,9 @@ Lack = tuple[Column, str]
 
 
 def lacks(table: Table) -> list[Lack]:
-    """For each column that must not be NULL, and each field within a column: the condition that it lacks a value,
-    and the error."""
+    """For each NOT NULL column, and each NOT NULL field within a column: the condition that it is NULL, and the
+    error.
+    """
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
 
@@ -230,7 +231,7 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
 def with_calls(
     rows: DataFrame, expressions: Sequence[exp.Expression], context: Context
 ) -> tuple[DataFrame, list[exp.Expression]]:
-    """The rows without bad ones, with the results of all calls as columns, and the expressions over these."""
+    """The rows without bad ones, with the results of all function calls as columns, and the expressions over these."""
     if not context.functions.tolerates:
         return rows, list(expressions)
     computed: list[exp.Expression] = []

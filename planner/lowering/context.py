@@ -31,28 +31,28 @@ METRIC = "bad"
 
 @dataclass
 class Counted:
-    """The sources whose bad rows a query counts: those that are read twice, once."""
+    """The sources whose bad rows a query counts; a source that is read twice is counted once."""
 
     sources: list[tuple[str, str]] = field(default_factory=list)
 
     def first(self, source: str, what: str = "") -> bool:
-        """True at the first call for a reason."""
+        """True at the first call for a source and a kind of count."""
         is_first = (source, what) not in self.sources
         self.sources.append((source, what))
         return is_first
 
     @property
     def metric(self) -> str:
-        """The name for the source that was asked for last."""
+        """The name of the metric of the last new source."""
         return f"{METRIC}/{len(self.sources)}/{quote(self.sources[-1][0], safe='')}"
 
 
 @dataclass(frozen=True)
 class Context:
-    """One query while it is lowered.
+    """A query while it is lowered.
 
-    ``lower_step`` makes the rows of a step without what drops -U (``lower.lower_step``). ``counted``: the sources whose
-    bad rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises.
+    ``lower_step`` makes the rows of a step without what drops -U (``lower.lower_step``). ``counted``: the sources
+    whose bad rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises.
     """
 
     runtime: Runtime
@@ -71,15 +71,17 @@ class Context:
         return replace(self, functions=functions)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
-        """The expression as Spark reads it, with Python functions registered under the names it mentions.
+        """The expression as Spark's SQL, with Python functions registered under the names it contains.
 
-        Scalar functions are not called for control rows and the like among ``rows``.
+        Scalar functions are not called for control rows and side outputs among ``rows``.
         """
         skipped = None if rows is None else passing(rows)
         return _spark_sql(with_registered_functions(expression, self.runtime, skipped))
 
     def column(self, expression: exp.Expression, rows: DataFrame | None = None) -> Column:
-        """The expression as a column of Spark; ``rows`` as for ``sql``."""
+        """The expression as a column of Spark. Functions are not called for control rows among ``rows``, as in
+        ``sql``.
+        """
         return F.expr(self.sql(expression, rows))
 
 
@@ -105,7 +107,7 @@ _HINT = (
 
 
 def too_deep_for_spark(text: str) -> Diagnostic | None:
-    """The mistake, where the text of an exception, with its stack of Java, tells of an exhausted stack."""
+    """The error SS284 where the text of an exception, with Java's stack, shows a stack overflow; else None."""
     if not any(mark in text for mark in _MARKS):
         return None
     return Diagnostic(TOO_DEEP_FOR_SPARK, "the query is nested too deeply for Spark", hint=_HINT)

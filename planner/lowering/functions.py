@@ -74,7 +74,7 @@ _EXECUTED = (FunctionKind.SCALAR, FunctionKind.AGGREGATE, FunctionKind.TABLE)
 
 
 def called_function(expression: exp.Expression, runtime: Runtime) -> Function | None:
-    """The user's function that the expression is a call of."""
+    """The user's function that the expression calls; None for other expressions."""
     return runtime.function(expression.name) if isinstance(expression, exp.Anonymous) else None
 
 
@@ -82,9 +82,9 @@ def called_function(expression: exp.Expression, runtime: Runtime) -> Function | 
 def with_registered_functions(
     expression: exp.Expression, runtime: Runtime, skipped: exp.Expression | None = None
 ) -> exp.Expression:
-    """The expression with calls of Flink's functions, and of the user's, under the names that Spark knows them by.
+    """The expression with calls of Flink's and the user's functions under the names that they have in Spark.
 
-    Scalar functions give NULL, and are not called, for rows with ``skipped``.
+    Scalar functions are not called for rows with ``skipped``, and return NULL.
     """
 
     def renamed(node: exp.Expr) -> exp.Expr:
@@ -116,22 +116,28 @@ def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Express
 
 
 def register(function: Function, runtime: Runtime, arity: int) -> str:
-    """Make the function known to the Spark session; the name is its own, whatever other jobs call theirs."""
+    """Register the function in the Spark session under a name of its own, whatever other jobs call theirs; returns
+    the name.
+    """
     if function.kind not in _EXECUTED:
         raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
     return _registered("", function, runtime, arity, _columnar(function, runtime, arity), _result(function))
 
 
 def register_unless(function: Function, runtime: Runtime, arity: int) -> str:
-    """As ``register``, for a scalar function whose first argument is whether a row is left out, which gives NULL."""
+    """Register a scalar function whose first argument is whether to skip the row, which returns NULL; returns its
+    name.
+    """
     result = _result(function)
     columnar = unless(_columnar(function, runtime, arity), result.to_arrow())
     return _registered("unless_", function, runtime, arity, columnar, result)
 
 
 def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
-    """As ``register``, for a scalar or table function that tells which rows it fails for: its first argument is whether
-    a row is left out, its result a STRUCT of value, error and place."""
+    """Register a scalar or table function that reports the rows it fails for; returns its name.
+
+    Its first argument is whether to skip the row, its result a STRUCT of value, error and location.
+    """
     result = _result(function)
     columnar = tolerant(_columnar(function, runtime, arity), result.to_arrow())
     returns = DataType("STRUCT", (("value", result), ("error", STRING), ("place", STRING)))
@@ -150,7 +156,7 @@ def _registered(
 
 
 def ship(implementation: object) -> None:
-    """Let the workers get what the user defined by value, because they may not be able to import it."""
+    """Send the user's definitions to workers by value, because they may not be able to import them."""
     for module in modules_to_ship(implementation):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 

@@ -57,7 +57,7 @@ def event_time(micros_text: str, offset_ms: int = 0) -> str:
 
 
 def lifting_time(micros_text: str) -> str:
-    """SQL text: the same for a row that lifts the watermark by its time; NULL from the end of the input on."""
+    """SQL text: the event time of a row that advances the watermark; NULL from the end of the input on."""
     return f"CASE WHEN {micros_text} < {END_OF_INPUT}L THEN {event_time(micros_text)} END"
 
 
@@ -104,7 +104,7 @@ def hidden_results(rows: DataFrame) -> list[Column]:
 
 
 def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
-    """The hidden columns ``names`` in their order. Rows without them are added, if it is their kinds; else NULL."""
+    """The hidden columns ``names`` in this order; missing ones are added: +I for kinds, NULL for others."""
     return [
         column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
         for name, kind in _HIDDEN.items()
@@ -113,19 +113,21 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 
 
 def passing(rows: DataFrame) -> exp.Expression | None:
-    """True for rows with one of PASSING. None where there are no such rows."""
+    """SQL text: true for control rows and side outputs, which have one of PASSING. None where there are no such
+    rows.
+    """
     markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
     return as_expression(exp.or_(*markers)) if markers else None
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """``passing`` as a column of Spark."""
+    """The condition of ``passing`` as a column of Spark."""
     condition = passing(rows)
     return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
 
 
 def without_before(rows: DataFrame) -> DataFrame:
-    """The rows but those of the kind -U."""
+    """The rows except those of the kind -U."""
     if ROW_KIND not in rows.columns:
         return rows
     return rows.where(F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'"))

@@ -36,7 +36,7 @@ _POSITION = "__lookup_position"
 
 
 def with_answers(rows: DataFrame, node: Lookup, answers: str, context: Context) -> DataFrame:
-    """The rows once per answer, with the outputs of the lookup in place of ``answers``, an ARRAY of what was read."""
+    """The rows once per answer, with the outputs of the lookup replacing ``answers``, an ARRAY of the columns read."""
     passing = passes_by(rows)
     kept = [column(name) for name in rows.columns if name != answers]
     chosen = _chosen(node, answers, passing, context)
@@ -82,7 +82,7 @@ def _of_answer(expression: exp.Expression, node: Lookup) -> exp.Expression:
 
 
 def require_array_functions(node: Lookup, context: Context) -> None:
-    """UnsupportedError SS380 for Python functions in what decides, per answer, about rows that stay without any."""
+    """UnsupportedError SS380 for Python functions in the conditions that decide whether a row has any answer."""
     if not node.outer or node.condition is None:
         return
     read = columns_of(node.condition)
@@ -100,9 +100,9 @@ def require_array_functions(node: Lookup, context: Context) -> None:
 
 @dataclass(frozen=True)
 class Marks:
-    """Names of columns, ``error``, which says what went wrong, and ``values``, which gets those of the failed rows.
+    """The names of columns for failed rows: ``error`` with the cause, and ``values`` for the side output.
 
-    ``table`` is what LATE_TABLE says of them.
+    ``table`` is their marker in LATE_TABLE.
     """
 
     error: str
@@ -111,7 +111,7 @@ class Marks:
 
 
 def with_failures(rows: DataFrame, failed: FailedRows, marks: Marks, context: Context) -> DataFrame:
-    """Rows with an error are on their way to a table from here on; their values stand ready for it."""
+    """The rows, of which those with an error become side rows with the values for their table."""
     rows = with_side_columns(rows.withColumnRenamed(marks.error, LOOKUP_ERROR))
     fails = f"{LATE_TABLE} IS NULL AND {LOOKUP_ERROR} IS NOT NULL"
     values = struct_of(failed.table, [context.sql(value) for value in failed.values])
@@ -126,7 +126,7 @@ METRIC = "lookup"
 
 @dataclass(frozen=True)
 class Asked:
-    """A lookup with its number in the plan, and the names of its columns, which none of the plan's can be."""
+    """A lookup with its number in the plan, and names for its columns that differ from all in the plan."""
 
     number: int
     node: Lookup
@@ -153,7 +153,7 @@ class Asked:
 
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
-    """A group of lookups that are asked at the same time."""
+    """Compute a group of lookups that are requested at the same time."""
     group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
@@ -164,7 +164,7 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 
 
 def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """The rows with the answers of each lookup, and errors and marks of deferred rows where these are wanted."""
+    """The rows with the answers of each lookup, and with errors and flags of deferred rows where these are used."""
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
     given = rows.select(*fields, *hidden(rows), *keys)
@@ -193,7 +193,7 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
 
 
 def step_of(lookup: Asked, context: Context) -> LookupStep:
-    """The step of a lookup in the operator that asks."""
+    """The configuration of a lookup in the operator that sends the requests."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
@@ -218,7 +218,7 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 
 
 def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFrame:
-    """The rows with the outputs of each lookup for its answers; failed rows on their way to their tables."""
+    """The rows with the outputs of each lookup for its answers; failed rows become side rows of their tables."""
     markers: dict[str, str] = {}
     for lookup in group:
         failed = lookup.node.failed

@@ -85,8 +85,8 @@ def lower_step(step: Step, context: Context) -> DataFrame:
 def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
     """The streaming DataFrame of a plan, with the fields of its schema (of the table, for an Insert) as columns.
 
-    UnsupportedError SS39x for what Spark cannot run, BindError SS290 for what only Spark could tell to be wrong, such
-    as a type that sqlglot does not infer; SS284 for what is too deep for Spark's stack.
+    UnsupportedError SS39x for plans that Spark cannot run, BindError SS290 for mistakes that only Spark finds, such
+    as in a type that sqlglot does not infer; SS284 for expressions too deep for Spark's stack.
     """
     try:
         return Context(runtime, plan, lower_step).lower(plan.root)

@@ -110,14 +110,16 @@ def _decoder(names: list[str]) -> Batches:
 
 
 def with_side_columns(rows: DataFrame) -> DataFrame:
-    """The rows with LATE_TABLE and LATE, NULL where they have had none."""
+    """The rows with LATE_TABLE and LATE, added as NULL if they lack them."""
     if LATE_TABLE in rows.columns:
         return rows
     return rows.select("*", F.lit(None).cast("STRING").alias(LATE_TABLE), F.lit(None).cast("BINARY").alias(LATE))
 
 
 def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
-    """Rows with a STRUCT of a table's columns become side rows under its marker; ``markers`` are by STRUCT column."""
+    """The rows, of which those with a STRUCT of a table's columns become side rows under its marker; ``markers``
+    are by STRUCT column.
+    """
     kept = [f for f in rows.schema.fields if f.name not in markers]
     schema = rows.select(*(column(f.name) for f in kept)).schema
     for field in schema.fields:
@@ -126,7 +128,7 @@ def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
 
 
 def struct_of(table: Table, values: Sequence[str]) -> Column:
-    """The row of a table from SQL texts of its physical columns."""
+    """A row of a table as a STRUCT, from SQL texts of its physical columns."""
     named = zip(values, table.physical_columns, strict=True)
     return F.struct(*(F.expr(value).cast(c.type.ddl()).alias(c.name) for value, c in named))
 
@@ -137,7 +139,7 @@ def struct_of(table: Table, values: Sequence[str]) -> Column:
 
 
 class SharedSources:
-    """The ``Runtime`` of a statement set over that of its job."""
+    """The ``Runtime`` of a statement set, which shares one source per table among its queries."""
 
     def __init__(self, runtime: Runtime, root: Step) -> None:
         reads = [step for step in root.walk() if isinstance(step, Read)]
@@ -165,7 +167,7 @@ class SharedSources:
         return self._runtime.steps_clock
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The columns of this scan, and the hidden ones, among those that all scans of the table read."""
+        """The columns of this scan, and the hidden ones, from the shared source of the table."""
         name = scan.table.name
         columns = self._columns[name]
         if name not in self._tables:
@@ -189,7 +191,7 @@ class SharedSources:
         return self._clock
 
     def clocks(self) -> list[DataFrame]:
-        """The control rows and ticks that were asked for."""
+        """The control rows and ticks that operators have requested."""
         return [*self._control.values(), *([self._clock] if self._clock is not None else [])]
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -237,7 +239,7 @@ TABLES_METRIC = "tables"
 
 
 def rows_of(batch: DataFrame, plan: StatementSet, table: Table) -> DataFrame:
-    """The rows for one table among those of a micro-batch, with its columns and, where they have one, their kind."""
+    """The rows of a micro-batch for one table, with its columns and, where they have one, their kind."""
     number = _number(plan, table)
     return batch.where(column(TABLE_NUMBER) == F.lit(number)).select(f"{quoted(_struct(number))}.*")
 

@@ -16,56 +16,60 @@ if TYPE_CHECKING:
 
 
 class Runtime(Protocol):
-    """Sources, control rows and functions of one job."""
+    """The sources, control rows and functions of one job."""
 
     @property
     def spark(self) -> SparkSession: ...
 
     @property
     def max_parallelism(self) -> int:
-        """The number of key groups of operators with state on the columnar engine; a checkpoint fixes it."""
+        """The number of key groups of stateful operators on the columnar engine; a checkpoint fixes it."""
         ...
 
     @property
     def run_id(self) -> str:
-        """Identifies this query among all others, earlier ones of the same text included; it stays the same where
-        the query goes on from its checkpoint. Lookups keep nothing for another one."""
+        """An identifier of this query, different from earlier runs of the same text, but the same after a restart
+        from its checkpoint.
+
+        Cached answers of lookups are not shared with other queries.
+        """
         ...
 
     @property
     def steps_clock(self) -> bool:
-        """True where a test moves the clock: sources stamp it on their rows, and ticks tell it. That of the machine has
-        nothing to say then."""
+        """True where a test moves the clock: sources stamp it on their rows, and ticks report it, instead of the
+        machine's.
+        """
         ...
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """A streaming DataFrame with exactly the columns of the scan, in order.
 
         It may add the hidden column ``__processing_time TIMESTAMP``, the clock of each row; without it the clock is
-        that of the micro-batch. ``in_order``: where Spark mixes the parts of a source, files for instance, the hidden
-        columns ``udfs.exchange.PARTS`` tell their order.
+        that of the micro-batch. ``in_order``: where Spark interleaves the splits of a source, such as files, the
+        hidden columns ``udfs.exchange.PARTS`` define their order.
         """
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Where the rows of the scan are in Parquet files that ``udfs.parquet`` reads.
+        """The Parquet files of the scan, which ``udfs.parquet`` reads instead of Spark.
 
-        A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each share,
-        and ``in_order``, where times of files do not tell their order, the name of the file (PARTS).
+        A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each
+        share, and ``in_order``, where times of files do not define their order, the name of the file (PARTS).
         """
         ...
 
     def control(self, table: str) -> DataFrame:
         """A new streaming DataFrame of the table's control rows: one column ``watermark_ms BIGINT``.
 
-        Each row lifts the watermark of the table to exactly ``watermark_ms`` (milliseconds since 1970).
+        Each row advances the watermark of the table to exactly ``watermark_ms`` (milliseconds since 1970).
         """
         ...
 
     def clock(self) -> DataFrame:
         """A new streaming DataFrame of ticks: one column ``processing_time_ms BIGINT`` (milliseconds since 1970).
 
-        END_OF_INPUT_MS as a tick ends processing time. Asked for where ``PlanClocks.needs_ticks``.
+        END_OF_INPUT_MS as a tick ends processing time. Requested where ``PlanClocks.needs_ticks``.
         """
         ...
 
@@ -75,22 +79,25 @@ class Runtime(Protocol):
         ...
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
-        """Told of each operator of Spark with state on the columnar engine. ``numbers``: those of the plan that run in
-        it, the lowest first; they are numbered from the top."""
+        """Called for each stateful operator of Spark on the columnar engine.
+
+        ``numbers``: the operators of the plan that run in it, the lowest first; they are numbered from the top.
+        """
         ...
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
-        """The rows, of which the newest time in ``column`` less ``delay_ms`` is a watermark of the query: that of the
-        table, or of the clock where that is None."""
+        """The rows with a watermark of the query: the maximum of ``column`` minus ``delay_ms``.
+
+        It is the watermark of the table, or the clock if ``table`` is None.
+        """
         ...
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
-        """What the processor of operator ``number`` gives where state is kept from step to step of a test; None where
-        Spark keeps it."""
+        """The output of operator ``number`` where a test keeps state from step to step; None where Spark does."""
         ...
 
     def event_time_from_rows(self, table: str) -> bool:
-        """True where rows move the watermark of the table, as declared; False where control rows alone do."""
+        """True where rows advance the watermark of the table, as declared; False where only control rows do."""
         ...
 
     def function(self, name: str) -> Function | None:

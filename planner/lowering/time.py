@@ -41,12 +41,12 @@ _VALUE = "{value}"
 
 
 def time_of(node: AssignTime) -> str:
-    """The time attribute in messages."""
+    """The name of the time attribute in messages."""
     return time_name(node.column, node.table)
 
 
 def time_name(column: str, table: str) -> str:
-    """What messages call the event time of a table."""
+    """The name of a table's event time in messages."""
     return f'event time "{column}" of table "{table}"'
 
 
@@ -56,15 +56,18 @@ def null_time(name: str) -> str:
 
 
 def time_error(name: str, column: str) -> str:
-    """SQL text: code and message for the time in a column; NULL where nothing is wrong with it."""
+    """SQL text: code and message for an invalid time in a column; NULL for a valid one."""
     return (
         f"CASE WHEN {quoted(column)} IS NULL THEN {_null(name)} WHEN {_beyond(column)} THEN {_range(name, column)} END"
     )
 
 
 def required_time(name: str, column: str, failure: str, otherwise: str, passing: str | None = None) -> str:
-    """SQL text: ``otherwise``, NULL for rows that are ``passing``, and for bad times ``failure``, in which ``{error}``
-    stands for the call that fails with SS401 or SS430."""
+    """SQL text: ``otherwise`` for valid times, NULL for rows that are ``passing``, and ``failure`` for invalid
+    times.
+
+    In ``failure``, ``{error}`` stands for the call that fails with SS401 or SS430.
+    """
     passes = f"WHEN {passing} THEN NULL " if passing else ""
     null = failure.format(error=f"raise_error({_null(name)})")
     hinted = f"CONCAT({_range(name, column)}, {string(chr(10) + 'HINT: ' + HINT)})"
@@ -98,7 +101,7 @@ _LIVE = "__live"
 
 
 def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
-    """A watermark or a clock on the rows of a table, moved by its control rows."""
+    """Compute a watermark or a clock on the rows of a table, advanced by its control rows."""
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
@@ -151,7 +154,7 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
 
 
 def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame:
-    """The rows with EVENT_TIME, and the watermark that they reach as a metric of the query where it has several."""
+    """The rows with EVENT_TIME; where the query has several watermarks, with a metric of the one they reach."""
     if metric is None:
         return rows
     reached = F.expr(f"unix_millis(max({EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")

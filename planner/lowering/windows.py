@@ -74,7 +74,8 @@ def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The windows numbered 0 to ``candidates`` - 1 that start no later than a row; they hold it if they end after it.
+    """The windows numbered 0 to ``candidates`` - 1 that start no later than a row; they contain it if they end
+    after it.
 
     ``start`` and ``end`` are SQL texts over the row's time and the number, in microseconds since 1970.
     """
@@ -121,9 +122,9 @@ def with_session_time(rows: DataFrame, time: str) -> DataFrame:
 
 
 def session_keys(session: Session, *, keyed: bool) -> list[Column]:
-    """The grouping keys of sessions over rows ``with_session_time``; ``keyed``: there are other keys beside them.
+    """The grouping keys of sessions over rows ``with_session_time``; ``keyed``: there are other keys.
 
-    Spark wants another key beside a session window. Where there is none, it gets one that is always 0, made of a
+    Spark requires another key with a session window. Where there is none, one is added that is always 0, made of a
     column so that Catalyst does not remove it as a literal.
     """
     window = F.session_window(column(_SESSION_TIME), f"{session.gap_ms} milliseconds").alias(_WINDOW)
@@ -175,16 +176,16 @@ def with_arrival(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Collecting:
-    """SQL texts that collect values, and read them out again.
+    """SQL texts that collect values into a list, and read the list.
 
-    ``by_arrival`` is for rows ``with_arrival``; NULLs are values too where they are respected.
+    ``by_arrival`` is for rows ``with_arrival``; NULLs are collected only where they are respected.
     """
 
     by_arrival: bool
     respecting_nulls: bool = False
 
     def partial(self, value: str, kept: str | None = None) -> str:
-        """The aggregate of the values of rows where the condition ``kept`` holds."""
+        """The aggregate that collects the values of rows where the condition ``kept`` holds."""
         if not self.by_arrival:
             respected = " RESPECT NULLS" if self.respecting_nulls else ""
             return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "") + respected
@@ -202,5 +203,5 @@ class Collecting:
         return f"{extreme}(named_struct('value', {value}), {_ARRIVAL}){where}"
 
     def values(self, name: str) -> str:
-        """The list, from the column that holds the aggregate."""
+        """SQL text: the collected list, from the column ``name`` of the aggregate."""
         return f"transform(array_sort({name}, {_EARLIER_FIRST}), v -> v.value)" if self.by_arrival else name

@@ -39,12 +39,12 @@ class AlignBarriers(Unary):
 
     @property
     def holds(self) -> bool:
-        """True where rows wait for the markers of other channels."""
+        """True where the operator holds rows back, which wait for the markers of other channels."""
         return not self.at_least_once
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
-        """What it computes of each row."""
+        """The expressions that the operator computes for each row."""
         computed = (self.channel, self.marker, self.id, self.cancel_when, self.end_when)
         return tuple(e for e in computed if e is not None)
 
@@ -108,7 +108,7 @@ class AlignBarriers(Unary):
     state_title = ("barriers", "barriers")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """How many rows may wait, and how long, may change."""
+        """The facts about the state; the limits on waiting rows and on their time are not facts, as they may change."""
         names = self.input.column_provenance
         yield "channel", traced(self.channel, names)
         yield "number of channels", str(self.channels)

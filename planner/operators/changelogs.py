@@ -19,15 +19,16 @@ Codes = tuple[tuple[RowKind, str], ...]
 
 @dataclass(frozen=True)
 class ToChangelog(Unary):
-    """Each change as an inserted row, with the code of its kind in the field ``op``; kinds without a code are left
-    out."""
+    """Emits each change as an inserted row, with the code of its kind in the field ``op``; kinds without a code are
+    dropped.
+    """
 
     op: str
     codes: Codes
 
     @cached_property
     def schema(self) -> Schema:
-        """Rows of before bring old times, so no field is a time attribute where there are some."""
+        """The input's fields and ``op``. With -U or -D rows no field is a time attribute, as their times are old."""
         appended = self.input.changelog_mode == APPEND_ONLY
         fields = (f if appended else replace(f, time=None) for f in self.input.schema)
         return (Field(self.op, STRING, False), *fields)
@@ -39,7 +40,7 @@ class ToChangelog(Unary):
     changes_row_kinds = True
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """A deleted row is shown with all its fields."""
+        """True where -U or -D has a code: a retracted row is emitted with all its fields."""
         kinds = {kind for kind, _ in self.codes}
         return bool(kinds & {RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
@@ -70,8 +71,11 @@ class ToChangelog(Unary):
 
 @dataclass(frozen=True)
 class FromChangelog(Unary):
-    """Each row as the change that the code in its field ``op`` means. ``skips``: rows with other codes are left out,
-    else they are an error. ``keys`` identify the row that an update without -U is about."""
+    """Emits each row as the change that the code in its field ``op`` means.
+
+    ``skips``: rows with other codes are dropped, instead of an error. ``keys`` identify the row of an update without
+    -U.
+    """
 
     op: str
     codes: Codes
@@ -109,7 +113,7 @@ class FromChangelog(Unary):
         return self.unique_keys
 
     def pruned(self, required: FieldNames) -> Node:
-        """At least one field remains next to the operation."""
+        """The node with the ``required`` fields, but at least one next to the operation."""
         kept = required | set(self.keys) or frozenset({f.name for f in self.schema[:1]})
         return replace(self, input=self.input.pruned(kept | {self.op}))
 
@@ -181,11 +185,14 @@ class Normalize(Unary):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def pruned(self, required: FieldNames) -> Normalize:
-        """A change of columns that nobody reads is no change."""
+        """The node over its keys and the ``required`` fields: a change of other columns is not emitted."""
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a row that is filtered does not take the place of the one before."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row would not replace the previous row of its key.
+        """
         return bool(read) and read <= set(self.keys)
 
     # --- texts ------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from sqlstream.planner.properties import Keys, StateDescription, WindowInfo
 
 @dataclass(frozen=True)
 class CurrentWatermark(Unary):
-    """The rows, each with the watermark of ``time`` as the field ``output``: NULL before the first one.
+    """Adds the watermark of ``time`` to each row as the field ``output``: NULL before the first watermark.
 
-    A micro-batch is judged by the watermark that the rows before it have reached.
+    All rows of a micro-batch get the watermark of the micro-batches before.
     """
 
     time: str
@@ -91,5 +91,5 @@ class CurrentWatermark(Unary):
         yield from ()
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """Nothing is kept."""
+        """No facts, because the operator stores nothing."""
         yield from ()

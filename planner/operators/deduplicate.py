@@ -17,7 +17,7 @@ from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescripti
 
 @dataclass(frozen=True)
 class Deduplicate(Unary):
-    """The first row, or the ``last``, of each value of ``keys`` in the order of ``time``.
+    """Emits the first row, or the ``last``, of each value of ``keys`` in the order of ``time``.
 
     In processing time rows are in order of arrival, so the first one is final. In event time an earlier (or later) row
     replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this long after its
@@ -35,7 +35,7 @@ class Deduplicate(Unary):
 
     @property
     def timed(self) -> bool:
-        """True where rows are in order of a time of their own, not of arrival."""
+        """True where the order of rows is that of their event times, not of their arrival."""
         return self.domain is not TimeDomain.PROCESSING
 
     @property
@@ -88,7 +88,7 @@ class Deduplicate(Unary):
     )
 
     def append_only_variant(self) -> Node | None:
-        """The first row in event time is final when the watermark has passed it."""
+        """A node that emits the first row of each key once, when the watermark has passed it."""
         if self.last:
             return None
         number = UniqueNames(f.name for f in self.schema).unique("number")
@@ -107,7 +107,10 @@ class Deduplicate(Unary):
         return replace(self, closes=Closing(time, after_ms), ttl_ms=0)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still is the first, or the last."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row may be the first or last of its key.
+        """
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -115,14 +118,16 @@ class Deduplicate(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The windows above close a millisecond later where times are finer: their keys are of interest until then."""
+        """The input's delay, and one millisecond more for finer times, which windows above accept a
+        millisecond longer.
+        """
         finer = self.closes is not None and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
 
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """Rows come out at once."""
+        """The delay at this operator's input: it emits rows at once, so it adds no delay."""
         return super().operator_held_back_ms
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -145,7 +150,9 @@ class Deduplicate(Unary):
         return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """When windows close is computed."""
+        """The fields that the operator reads unchanged; None with ``closes``, as the time at which windows close is
+        computed.
+        """
         if self.closes is not None:
             return None
         return FieldsRead(tuple(f.name for f in self.input.schema), self.keys, self.time if self.timed else None)

@@ -50,13 +50,16 @@ class GroupAggregate(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Groups must be forgotten."""
+        """True where state expires, which the clock decides."""
         return self.ttl_ms > 0
 
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Groups are retracted with their last row. Distinct rows of an append-only input are never retracted."""
+        """Inserts and updates, and deletes where the last row of a group may be retracted.
+
+        Distinct rows of an append-only input are inserts only.
+        """
         kinds = ALL_KINDS if self.aggregates else frozenset({RowKind.INSERT, RowKind.DELETE})
         return kinds if self.input.changelog_mode != APPEND_ONLY else kinds - {RowKind.DELETE}
 
@@ -89,14 +92,19 @@ class GroupAggregate(Unary):
         return replace(self, aggregates=tuple(item.with_constants_folded() for item in self.aggregates))
 
     def pruned(self, required: FieldNames) -> Node:
-        """Without keys one aggregate is kept, so that there is a row with a field."""
+        """The node with the required aggregates; without keys at least one aggregate remains, so that the row has a
+        field.
+        """
         required_aggregates = tuple(a for a in self.aggregates if a.name in required)
         aggregates = required_aggregates if required_aggregates or self.keys else self.aggregates[:1]
         read = frozenset(self.keys).union(*(columns_of(a.expression) for a in aggregates))
         return replace(self, aggregates=aggregates, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE with grouping sets, where a key is NULL above only, and on aggregates."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on aggregates, and with grouping sets, whose keys are NULL above the node only.
+        """
         return bool(read) and read <= set(self.keys) and self.grouping_sets is None
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -126,7 +134,7 @@ class GroupAggregate(Unary):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """Changes of a row must come in their order; so must the values of some aggregates."""
+        """True for changes, which must arrive in order, and for aggregates that depend on the order of values."""
         shows = (sees_order(item.expression) or sees_ties(item.expression) for item in self.aggregates)
         return self.input.changelog_mode != APPEND_ONLY or any(shows)
 

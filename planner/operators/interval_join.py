@@ -18,9 +18,9 @@ from sqlstream.planner.properties import FieldsRead, StateDescription
 class IntervalJoin(Join):
     """Joins rows where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
 
-    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they mean the arrival of a
-    row. A row without a partner is emitted when the watermark excludes that one will arrive. Fields of a side that may
-    be padded with NULL are no time attributes above.
+    ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they are the arrival of a
+    row. A row without a partner is emitted when the watermark has passed the times of all possible partners. Fields of
+    a side that may be padded with NULL are no time attributes above.
     """
 
     left_time: str = ""
@@ -40,7 +40,7 @@ class IntervalJoin(Join):
 
     @property
     def by_clock(self) -> bool:
-        """True for a join in processing time."""
+        """True for a join in processing time, which the clock drives."""
         return self.domain is TimeDomain.PROCESSING
 
     def pruned(self, required: FieldNames) -> Node:
@@ -68,7 +68,9 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """A row meets partners that are older than itself by as much as the bounds allow, as in Flink."""
+        """The delay of the input and of the bounds: a row is joined with partners that are older by up to the bounds,
+        as in Flink.
+        """
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return self.operator_held_back_ms - (-older_us // 1000)
 

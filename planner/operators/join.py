@@ -28,7 +28,9 @@ from sqlstream.udfs.joins import JoinKind
 
 @dataclass(frozen=True)
 class Equality:
-    """Expressions of one type, over the fields of the left and of the right side. ``null_safe``: NULL equals NULL."""
+    """An equality of a join: expressions of one type over the fields of either side. ``null_safe``: NULL
+    equals NULL.
+    """
 
     left: exp.Expression
     right: exp.Expression
@@ -37,11 +39,11 @@ class Equality:
 
 @dataclass(frozen=True)
 class Join(Node):
-    """Pairs of rows of ``left`` and ``right`` that match: all of ``equal`` are, and ``condition`` is true.
+    """Emits the pairs of rows of ``left`` and ``right`` for which all of ``equal`` hold and ``condition`` is true.
 
-    No field of one side has the name of one of the other. ``condition``: over the fields of both, for kinds that emit
-    rows without a partner; other conditions of inner joins are a filter above. Schema: the fields of the left side,
-    then, except for SEMI and ANTI, of the right; those of a side that may be missing are nullable.
+    The fields of both sides have different names. ``condition`` is over the fields of both, for kinds that emit rows
+    without a partner; conditions of inner joins are a filter above. Schema: the fields of the left side, then, except
+    for SEMI and ANTI, those of the right; fields of a side that may be missing are nullable.
     """
 
     left: Node
@@ -56,7 +58,7 @@ class Join(Node):
 
     @cached_property
     def pair_condition(self) -> PairCondition | None:
-        """``condition`` as kernels evaluate it on pairs of rows."""
+        """The ``condition`` in the form that kernels evaluate on pairs of rows."""
         if self.condition is None:
             return None
         return pair_condition(self.condition, self.left.schema, self.right.schema)
@@ -70,7 +72,7 @@ class Join(Node):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of both sides that matches depend on."""
+        """The fields of both sides that decide which rows match."""
         values = [side for equality in self.equal for side in (equality.left, equality.right)]
         return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
@@ -107,7 +109,10 @@ class Join(Node):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """UNSAFE where the join key of a row changes: the results of its old and new key group arrive in no order."""
+        """The upsert keys of one side where the other has at most one partner, or pairs of keys.
+
+        UNSAFE where the join key of a row changes: the results of its old and new key group arrive in any order.
+        """
         return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
 
     def stays_together(self, key: frozenset[str], side: int) -> bool:
@@ -136,12 +141,15 @@ class Join(Node):
         return self.pruned_below(required | self.read)
 
     def pruned_below(self, needed: FieldNames) -> Node:
-        """The join over inputs with the needed fields only, but at least one."""
+        """The join over inputs pruned to the needed fields, but at least one each."""
         left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
         return replace(self, left=left, right=right)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE for a side that may be missing, whose fields are NULL above only; where both can be, for either."""
+        """Whether a condition on ``read`` may run below: only on the fields of one side.
+
+        UNSAFE for a side that may be missing, whose fields are NULL above only, so for neither side of a FULL join.
+        """
         return self._side_read(read) is not None
 
     def _side_read(self, read: set[str]) -> int | None:
@@ -169,7 +177,7 @@ class Join(Node):
         return self.fields_of_side(port)
 
     def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
-        """What the exchange of a side reads, with its ``time`` if the join depends on it."""
+        """The fields that the exchange of a side reads, with its ``time`` if the join depends on it."""
         equal = [(equality.left, equality.right)[port] for equality in self.equal]
         operands = (
             [operand for _, operand in self.pair_condition.columns[port]] if self.pair_condition is not None else []
@@ -181,7 +189,7 @@ class Join(Node):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """Pairs of rows that are only inserted are the same in any order."""
+        """True where a side has changes; inserted rows give the same pairs in any order."""
         return any(side.changelog_mode != APPEND_ONLY for side in self.inputs)
 
     @property
@@ -200,7 +208,7 @@ class Join(Node):
 
     @property
     def equalities_text(self) -> list[str]:
-        """What must be equal, and the rest of the condition, each as SQL."""
+        """The equalities, and the rest of the condition, each as SQL."""
         equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in self.equal]
         if self.condition is None:
             return equal
@@ -208,7 +216,7 @@ class Join(Node):
         return [*equal, f"({rest})" if equal and isinstance(self.condition, exp.Or) else rest]
 
     def join_facts(self) -> Iterator[tuple[str, str]]:
-        """What the state of every join depends on."""
+        """The facts that the state of every kind of join depends on."""
         left, right = self.left.column_provenance, self.right.column_provenance
         yield "kind", self.kind.value
         equal = (f"{traced(e.left, left)} {_operator(e)} {traced(e.right, right)}" for e in self.equal)
@@ -228,7 +236,7 @@ def _fields(side: Node, *, nullable: bool) -> Schema:
 
 
 def without_time(field: Field) -> Field:
-    """The field as no time attribute."""
+    """The field, no longer a time attribute."""
     return field if field.time is None else replace(field, time=None)
 
 
@@ -251,11 +259,10 @@ Names = frozenset[str]
 
 @dataclass(frozen=True)
 class RegularJoin(Join):
-    """Every row of one side meets every row of the other, however far apart they arrive; so the results have no order
-    in time, and no time attributes.
+    """Joins every row of one side with every matching row of the other, however far apart they arrive.
 
-    ``ttl_ms``: how long the rows of each side are stored after they arrived, in processing time; 0 for ever. Results
-    with an expired row are not retracted.
+    So the results are not in order of time and have no time attributes. ``ttl_ms``: how long the rows of each side are
+    stored after they arrived, in processing time; 0: for ever. Results with an expired row are not retracted.
     """
 
     ttl_ms: tuple[int, int] = (0, 0)
@@ -267,7 +274,10 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts only from inserts, where no row is retracted because its first partner has arrived."""
+        """Inserts only for INNER and SEMI joins of inserts; else deletes too.
+
+        Other kinds of join retract a row without partner when its first partner arrives.
+        """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):
             return APPEND_ONLY
@@ -279,7 +289,8 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a key are in order if they are in one key group: the key must contain one side of ``equal``.
+        """The upsert keys whose changes are in order because all are in one key group: they contain one side of
+        ``equal``.
 
         A side that may be padded does not count: its NULLs do not determine the key group.
         """
@@ -299,7 +310,7 @@ class RegularJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Stored rows expire."""
+        """True where stored rows expire, which the clock decides."""
         return any(self.ttl_ms)
 
     def watermark_fields_needed(self, needed: Names) -> Names:
@@ -335,10 +346,10 @@ class RegularJoin(Join):
 
 @dataclass(frozen=True)
 class WindowJoin(Join):
-    """Joins rows of the same window: both sides have windows of event time, whose bounds are among the equal keys.
+    """Joins rows of the same window: both sides have event-time windows, whose bounds are among the equal keys.
 
-    ``ends``: the fields of both sides with the end of the window. Results are emitted when the watermark closes the
-    window, also rows without a partner; rows of a closed window are late. Fields of a side that may be padded with
+    ``ends``: the fields of both sides with the end of the window. Results, also rows without a partner, are emitted
+    when the watermark closes the window; rows of a closed window are late. Fields of a side that may be padded with
     NULL are no time attributes.
     """
 
@@ -358,7 +369,7 @@ class WindowJoin(Join):
     @property
     @cached_per_node
     def window_info(self) -> WindowInfo | None:
-        """That of a side whose rows are always there."""
+        """The window of the side that is never padded with NULL."""
         pads_left, pads_right = self.kind.padded
         if not pads_right:
             return self.left.window_info

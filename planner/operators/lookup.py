@@ -33,8 +33,11 @@ LOOKUP_ERROR = "__lookup_error"
 
 @dataclass(frozen=True)
 class FailedRows:
-    """The table for rows whose lookup failed. ``values`` are its physical columns, in order and cast: expressions over
-    the input of the lookup and LOOKUP_ERROR, the STRING with the cause."""
+    """The table for rows whose lookup failed (ON ERROR TO).
+
+    ``values`` are its physical columns, in order and cast: expressions over the input of the lookup and LOOKUP_ERROR,
+    the STRING with the cause.
+    """
 
     table: Table
     values: tuple[exp.Expression, ...]
@@ -42,14 +45,14 @@ class FailedRows:
 
 @dataclass(frozen=True)
 class Lookup(Unary):
-    """For each row the rows that a source outside has for its key; ``outer`` keeps rows without any.
+    """Joins each row with the rows that an external source has for its key; ``outer`` keeps rows without any.
 
     ``source`` is a table with a lookup connector or an asynchronous function. ``keys`` are named by the columns of the
-    table (the parameters of the function), with expressions over the input cast to their types; a row with a NULL
-    among them finds nothing. ``read`` are the physical columns asked for (the members of the function's row), under
-    their own names. ``outputs`` are the fields that are added: expressions over ``read`` alone, NULL where nothing
-    was found. ``filters`` compare columns of the table with constants, in the source; ``condition``, over input and
-    outputs, is the rest of ON. ``ttl_ms``: how long answers are remembered for rows that may be retracted; 0: for ever.
+    table (the parameters of the function), with expressions over the input cast to their types; a row with a NULL among
+    them has no match. ``read`` are the physical columns requested (the members of the function's row), under their own
+    names. ``outputs`` are the fields that are added: expressions over ``read`` alone, NULL without a match. ``filters``
+    compare columns of the table with constants, in the source; ``condition``, over input and outputs, is the rest of
+    ON. ``ttl_ms``: how long answers are stored for rows that may be retracted; 0: for ever.
     """
 
     source: Table | Function
@@ -72,17 +75,19 @@ class Lookup(Unary):
 
     @property
     def remembers_answers(self) -> bool:
-        """True where rows of the input may be retracted: their answers are stored, to be retracted with them."""
+        """True where rows of the input may be retracted: their answers are stored, to be retracted too."""
         return self.input.changelog_mode != APPEND_ONLY
 
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """The fields that identify a row that is retracted: all but the clock, which may have moved on since."""
+        """The fields that identify a row that is retracted: all except processing times, which differ at the
+        retraction.
+        """
         return tuple(field.name for field in self.input.schema if field.time is not TimeDomain.PROCESSING)
 
     @property
     def answer_key(self) -> tuple[str, ...]:
-        """The fields in which a row equals the rows that retract it, and those that replace it where that is known."""
+        """The fields in which a row equals its retraction, and, where a key is known, the row that replaces it."""
         keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
         return tuple(sorted(keys[0])) if keys else self.row_identity
 
@@ -96,7 +101,7 @@ class Lookup(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Stored answers expire."""
+        """True where stored answers expire, which the clock decides."""
         return self.ttl_ms > 0
 
     @property
@@ -107,7 +112,9 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """A lookup by the whole primary key finds at most one row."""
+        """The unique keys of the input where the lookup key contains the whole primary key, so that a row has one match
+        at most.
+        """
         key = self.source.primary_key if isinstance(self.source, Table) else ()
         is_by_key = bool(key) and set(key) <= {k.name for k in self.keys}
         return self.input.unique_keys if is_by_key else frozenset()
@@ -115,7 +122,7 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """Order per key is not the order of the input either."""
+        """The order in which rows leave: with a lookup ordered by key it is not that of the input."""
         if self.remembers_answers:
             return ArrivalOrder.MIXED
         return self.input.arrival_order if self.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
@@ -162,11 +169,16 @@ class Lookup(Unary):
         return next((o for o in self.outputs if columns_of(o.expression) <= keys), self.outputs[0])
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE with outer on the new fields, as for Correlate; without, the rest of ON takes them."""
+        """Whether a condition on ``read`` may be moved to the lookup: with ``outer`` not one on the added fields.
+
+        Without ``outer`` a condition on these becomes part of ON.
+        """
         return not self.outer or not read & {o.name for o in self.outputs}
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """Conditions on the input filter rows before they are looked up; the others become part of ON."""
+        """The lookup with ``conditions``: those on the input filter rows before the lookup, the others become part of
+        ON.
+        """
         added = {o.name for o in self.outputs}
         below = [c for c in conditions if not columns_of(c) & added]
         rest = [c for c in conditions if columns_of(c) & added]
@@ -223,7 +235,9 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """An updated row may find another answer than the row before, so both are emitted in full."""
+        """Inserts, and deletes where the input has changes: an updated row may have another answer, so both are emitted
+        in full.
+        """
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.remembers_answers else APPEND_ONLY
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
@@ -232,7 +246,7 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a key stay in order in the key group of the rows."""
+        """The unique keys; for changes only those that contain the answer key, so that one key group orders them."""
         keys = self.unique_keys
         return frozenset(key for key in keys if key >= set(self.answer_key)) if self.remembers_answers else keys
 
@@ -254,7 +268,9 @@ class Lookup(Unary):
 
     @property
     def asked_together(self) -> tuple[Lookup, ...]:
-        """Adjacent lookups, of which none needs what another one adds. One with state is alone."""
+        """Adjacent lookups that are requested together because none needs the result of another; a stateful one is
+        alone.
+        """
         group, read = [self], self._key_fields
         while not self.keeps_state and isinstance(below := group[-1].input, Lookup) and not below.keeps_state:
             if not read.isdisjoint(output.name for output in below.outputs):
@@ -293,7 +309,7 @@ class Lookup(Unary):
 
     @property
     def exchange_keys(self) -> tuple[str, ...]:
-        """Ordered rows wait for each other, whatever their keys; changes are ordered by row."""
+        """The answer key for changes; else the lookup's keys, or none where all rows must remain in order."""
         if self.remembers_answers:
             return self.answer_key
         return () if self.options.order is Order.ORDERED else tuple(key.name for key in self.keys)
@@ -347,7 +363,7 @@ def lookup_nodes(plan: Node) -> Iterator[Lookup]:
 
 
 def failed_marker(table: Table, number: int) -> str:
-    """What LATE_TABLE says of the failed rows of the lookup with a number."""
+    """The marker, in LATE_TABLE, of the failed rows of lookup ``number``."""
     return f"lookup/{number}/{table.name}"
 
 
@@ -356,7 +372,7 @@ def failed_marker(table: Table, number: int) -> str:
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """``age > 3``, ``name IN ('a', 'b')``, ``name IS NULL``."""
+    """The comparison as SQL: ``age > 3``, ``name IN ('a', 'b')``, ``name IS NULL``."""
     if comparison.value is None:
         return f"{comparison.column} {comparison.operator}"
     if isinstance(comparison.value, tuple):
@@ -369,7 +385,9 @@ def _value(value: object) -> str:
 
 
 def options_text(options: LookupOptions, failed: str = "") -> list[str]:
-    """Order, capacity and timeout always, the rest where it is asked for; ``failed`` is the table of ON ERROR TO."""
+    """The options of a lookup for EXPLAIN: order, capacity and timeout, and others that are set; ``failed``: the table
+    of ON ERROR TO.
+    """
     if options.asynchronous:
         texts = [f"{options.order.value.lower()}, capacity {options.capacity}"]
     else:

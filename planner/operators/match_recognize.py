@@ -21,11 +21,11 @@ from sqlstream.udfs.match.automaton import Automaton, Skip
 
 @dataclass(frozen=True)
 class MatchRecognize(Unary):
-    """For each match of the ``pattern`` among the rows with equal ``keys`` in order of ``time`` and ``ties``: the keys
-    and the ``measures``. With ``all_rows`` a row for each row of the match: the input's fields and the measures.
+    """Finds the matches of the ``pattern`` among the rows with equal ``keys`` in the order of ``time`` and ``ties``.
 
+    A match gives one row with the keys and the ``measures``; with ``all_rows`` each of its rows, with the measures.
     ``operands`` are those of ``definitions``. In event time rows older than the watermark are late, and dropped.
-    ``within_ms``: how much later than the first row of a match the last one may be.
+    ``within_ms``: the longest time between the first and the last row of a match.
     """
 
     keys: tuple[str, ...]
@@ -47,15 +47,18 @@ class MatchRecognize(Unary):
 
     @cached_property
     def passed(self) -> Schema:
-        """The fields of the input that are emitted. Their times are no longer time attributes: the rows come out when
-        the match is decided."""
+        """The fields of the input that are emitted. They are no time attributes, as rows are emitted when their match
+        is decided.
+        """
         own = self.input.schema if self.all_rows else self._key_fields
         return tuple(replace(field, time=None) for field in own)
 
     @property
     def holds(self) -> bool:
-        """True where matches that have found an end hold the watermark until they are decided: an operator above needs
-        the time of their last row, and matches may be decided later than by that."""
+        """True where complete matches hold back the watermark until they are decided.
+
+        An operator above needs the time of their last row, which the watermark may pass before the decision.
+        """
         tells_time = any(measure.item.time is TimeDomain.EVENT for measure in self.measures)
         return tells_time and not self.automaton.has_one_length
 
@@ -66,7 +69,7 @@ class MatchRecognize(Unary):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of the input that order, keys, conditions and measures read."""
+        """The input fields that the order, keys, conditions and measures read."""
         operands = (*self.operands, *self.measures)
         values = [o.item.expression for o in operands] + [o.absent for o in operands if o.absent is not None]
         read = frozenset[str]().union(*map(columns_of, values))
@@ -86,7 +89,7 @@ class MatchRecognize(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """WITHIN, and the end of the input, decide open matches."""
+        """True in processing time, where WITHIN and the end of the input decide open matches."""
         return self.domain is TimeDomain.PROCESSING
 
     unique_keys = frozenset()
@@ -112,7 +115,10 @@ class MatchRecognize(Unary):
         return replace(kept, input=self.input.pruned(of_rows | kept.read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE except on keys: a filtered row still separates other rows."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row would no longer separate other rows.
+        """
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:

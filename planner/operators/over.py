@@ -29,10 +29,10 @@ _POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 @dataclass(frozen=True)
 class OverCall:
-    """A function over a frame, whose offsets are milliseconds where it is one of RANGE over times.
+    """A function over a frame. The offsets of a RANGE frame over times are in milliseconds.
 
     Calls of NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names, in
-    ``exp.IgnoreNulls`` where rows without a value are not counted; all others are aggregates.
+    ``exp.IgnoreNulls`` where NULLs are not counted; all others are aggregates.
     """
 
     item: Item
@@ -40,20 +40,20 @@ class OverCall:
 
     @property
     def positional(self) -> exp.Anonymous | None:
-        """The call of one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
+        """The call, if its function is one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
         call = self.item.expression
         inner = call.this if isinstance(call, exp.IgnoreNulls) else call
         return inner if isinstance(inner, exp.Anonymous) and inner.name in _POSITIONAL else None
 
     @property
     def ignores_nulls(self) -> bool:
-        """True where a positional call does not count rows without a value."""
+        """True where a positional call does not count rows whose value is NULL."""
         return isinstance(self.item.expression, exp.IgnoreNulls) and self.positional is not None
 
 
 @dataclass(frozen=True)
 class Closing:
-    """When the window of a row has all its rows: ``after_ms`` after the time in ``field``."""
+    """When the window of a row closes: ``after_ms`` after the time in ``field``."""
 
     field: str
     after_ms: int
@@ -61,7 +61,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Sorted:
-    """A field that breaks ties among rows of one time."""
+    """A field that orders rows of equal time."""
 
     name: str
     descending: bool = False
@@ -70,8 +70,7 @@ class Sorted:
 
 @dataclass(frozen=True)
 class Over(Unary):
-    """OVER in order of time: each row with the results of ``calls`` over the rows with equal ``keys``, in order of
-    ``time``.
+    """OVER in order of time: adds to each row the results of ``calls`` over the rows with equal ``keys``.
 
     In event time a row is emitted when the watermark says that its frames are complete; rows older than the watermark
     are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of the same time. ``passed``:
@@ -91,7 +90,7 @@ class Over(Unary):
 
     @property
     def of_input(self) -> Schema:
-        """The fields of the input that are emitted."""
+        """The input fields that are emitted."""
         fields = self.input.schema
         return fields if self.passed is None else tuple(field for field in fields if field.name in self.passed)
 
@@ -102,7 +101,7 @@ class Over(Unary):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of the input that order, keys and functions read."""
+        """The input fields that order, keys and functions read."""
         read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
         return read | {*self.keys, self.time, *(tie.name for tie in self.ties)}
 
@@ -120,7 +119,7 @@ class Over(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Frames in time must forget rows."""
+        """True in processing time with frames in time, whose rows expire by the clock."""
         in_time = any(c.frame is not None and c.frame.time_before for c in self.calls)
         return self.domain is TimeDomain.PROCESSING and in_time
 
@@ -166,7 +165,10 @@ class Over(Unary):
         return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row still belongs to the frames of other rows.
+        """
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -222,7 +224,7 @@ class Over(Unary):
             yield "rows", "come and go"
 
     def state_descriptions(self) -> Iterator[StateDescription]:
-        """Frames of times free rows; all others store rows or totals of each key."""
+        """What is stored: the rows of frames in time, which expire, else rows or totals per key, which do not."""
         frames = [call.frame for call in self.calls]
         if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
             yield StateDescription("the rows of frames", "the watermark passes all frames that hold them")
@@ -233,20 +235,20 @@ class Over(Unary):
 
 
 def sorted_text(tie: Sorted) -> str:
-    """A column of ORDER BY."""
+    """A column of ORDER BY as SQL."""
     default = tie.nulls_first is not tie.descending
     nulls = "" if default else f" NULLS {'FIRST' if tie.nulls_first else 'LAST'}"
     return f"{tie.name}{' DESC' if tie.descending else ''}{nulls}"
 
 
 def call_text(call: OverCall, in_time: bool = True) -> str:
-    """``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``; ``in_time`` as for ``frame_text``."""
+    """The call as SQL, ``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``; ``in_time`` as for ``frame_text``."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
 
 
 def frame_text(frame: Frame, in_time: bool = True) -> str:
-    """``in_time``: distances of RANGE are milliseconds."""
+    """The frame as SQL; ``in_time``: distances of RANGE are milliseconds."""
     kind, counts = ("ROWS", True) if frame.rows else ("RANGE", not in_time)
     start = "UNBOUNDED PRECEDING" if frame.start is None else _bound(frame.start, counts)
     end = "UNBOUNDED FOLLOWING" if frame.end is None else _bound(frame.end, counts)
@@ -261,7 +263,7 @@ def _bound(offset: int, counts: bool) -> str:
 
 
 def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
-    """What a call reads of rows. An offset is none, but a default is."""
+    """The arguments of a call that are read from rows: the value and a default, not an offset."""
     positional = call.positional
     if positional is None:
         yield from values_read_by(call.item)
@@ -270,7 +272,7 @@ def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
 
 
 def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
-    """A call, as far as its results depend on it."""
+    """The call as text without the parts that do not change its results."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{traced(call.item.expression, names)}{frame}"
 
@@ -283,8 +285,11 @@ _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 @dataclass(frozen=True)
 class OverAllRows(Unary):
-    """Base of OVER that has all rows of a key: for each row its fields and the results of ``calls``, over the rows with
-    equal ``keys`` in the ``order``; without one all of these are peers. Schema: that of the input, then the calls."""
+    """Base of OVER functions that need all rows of a key before they are final.
+
+    Adds to each row the results of ``calls`` over the rows with equal ``keys`` in the ``order``; without an order all
+    of these are peers. Schema: that of the input, then the calls.
+    """
 
     keys: tuple[str, ...]
     order: tuple[Sorted, ...]
@@ -307,7 +312,7 @@ class OverAllRows(Unary):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of the input that order, keys and functions read."""
+        """The input fields that order, keys and functions read."""
         read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
         return read | {*self.keys, *(key.name for key in self.order)}
 
@@ -333,7 +338,10 @@ class OverAllRows(Unary):
         return replace(kept, input=self.input.pruned(below))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE except on keys: a filtered row still belongs to the frames of other rows."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row still belongs to the frames of other rows.
+        """
         return bool(read) and read <= set(self.keys)
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -377,9 +385,9 @@ class OverAllRows(Unary):
 
 @dataclass(frozen=True)
 class UpdatingOver(OverAllRows):
-    """OVER whose rows are emitted at once, and again when others change their results.
+    """OVER that emits each row at once, and again when other rows change its results.
 
-    ``ttl_ms``: how long a key is remembered after its last change; 0: for ever. No field of the schema is a time
+    ``ttl_ms``: the state of a key expires this long after its last change; 0: never. No field of the schema is a time
     attribute.
     """
 
@@ -403,14 +411,14 @@ class UpdatingOver(OverAllRows):
         return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A retraction would not have the time at which its row arrived."""
+        """All kinds, except in order of arrival: a retraction lacks the arrival time of its row."""
         by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
         return APPEND_ONLY if by_arrival else ALL_KINDS
 
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a row have the key of OVER, so they are emitted in order."""
+        """The input's unique keys with the keys of OVER, whose changes are emitted in order."""
         return frozenset(key | set(self.keys) for key in self.input.unique_keys)
 
     consumer_name = "OVER in the order of processing time"
@@ -445,9 +453,12 @@ class UpdatingOver(OverAllRows):
 
 @dataclass(frozen=True)
 class WindowOver(OverAllRows):
-    """OVER whose ``keys`` contain a window of event time: rows are emitted once, when the watermark has passed their
-    window, as ``closes`` says. Rows that arrive after that are late, and dropped. The only time attribute of the schema
-    is that of the window, because the watermark has passed all others."""
+    """OVER whose ``keys`` contain an event-time window: rows are emitted once, when the watermark has passed their
+    window.
+
+    ``closes`` says when. Rows that arrive later are dropped. The only time attribute of the schema is that of the
+    window, because the watermark has passed all others.
+    """
 
     closes: Closing
 
@@ -460,7 +471,7 @@ class WindowOver(OverAllRows):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of the input that order, keys, functions and the window read."""
+        """The input fields that order, keys, functions and the window read."""
         return super().read | {self.closes.field}
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -499,7 +510,7 @@ class WindowOver(OverAllRows):
     # --- what runs --------------------------------------------------------------------------------------------
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The end of a window is computed."""
+        """None, because the time at which the window closes is computed."""
         return None
 
     # --- state ------------------------------------------------------------------------------------------------

@@ -16,9 +16,12 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """A table argument. Its rows have the ``fields`` of the table, called ``names`` and cast to ``types`` where these
-    are given. ``time``: the field with the event time of rows, if the call has one. ``passed``: the fields that are
-    emitted with each row that the function returns."""
+    """A table argument of a process function.
+
+    Its rows have the ``fields`` of the table, called ``names`` and cast to ``types`` where these are given. ``time``:
+    the field with the event time of rows, if the call has one. ``passed``: the fields that are emitted with each row
+    that the function returns.
+    """
 
     parameter: str
     fields: tuple[str, ...]
@@ -30,7 +33,7 @@ class ProcessInput:
 
     @property
     def given(self) -> frozenset[str]:
-        """The fields of the table that the function is given."""
+        """The fields of the table that are passed to the function."""
         time = [self.time] if self.time is not None else []
         return frozenset({*self.fields, *self.partition_by, *self.passed, *time})
 
@@ -93,8 +96,9 @@ class ProcessTable(Node):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """Functions see times, timers and the watermark in whole milliseconds: rows of a millisecond are expected
-        until the watermark is at the next one."""
+        """The input's delay, and one millisecond for finer times: functions see whole milliseconds, so rows of a
+        millisecond are expected until the watermark is at the next one.
+        """
         finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
 

@@ -38,7 +38,7 @@ class SetOperation(Node):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Rows must be forgotten."""
+        """True where stored rows expire, which the clock decides."""
         return self.ttl_ms > 0
 
     arrival_order = ArrivalOrder.MIXED
@@ -46,7 +46,9 @@ class SetOperation(Node):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """What the right side gets takes rows out of EXCEPT."""
+        """Inserts only for INTERSECT of inserts; else deletes too, as rows of the right side retract results
+        of EXCEPT.
+        """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         return APPEND_ONLY if appends and self.kind.intersects else frozenset({RowKind.INSERT, RowKind.DELETE})
 
@@ -73,7 +75,7 @@ class SetOperation(Node):
         return replace(self, left=left, right=right)
 
     def pruned(self, required: FieldNames) -> Node:
-        """Rows are compared by all their fields."""
+        """The node with all its fields, because it compares whole rows."""
         return replace(
             self, left=self.left.pruned(self.left.field_names), right=self.right.pruned(self.right.field_names)
         )

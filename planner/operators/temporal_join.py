@@ -20,17 +20,16 @@ from sqlstream.udfs.expressions.tree import Comparison
 
 @dataclass(frozen=True)
 class TemporalJoin(Join):
-    """Temporal join: each row of ``left`` with at most one partner; ``kind`` is INNER or LEFT. The right side stores
-    rows by the fields of ``equal``.
+    """Joins each row of ``left`` with at most one row of ``right``; ``kind`` is INNER or LEFT.
 
-    In event time a left row waits until the watermark reaches its ``left_time``. Its partner is the right row with the
-    newest ``right_time`` that is not after that time, or with ``strict`` before it. Right rows are versions, each valid
-    from its time on; with ``first_by`` (ASOF) they are plain rows, and among rows of the same time the first by these
-    fields counts.
+    The right side stores rows by the fields of ``equal``. In event time a left row waits until the watermark reaches
+    its ``left_time``. Its partner is the right row with the newest ``right_time`` that is not after that time, or with
+    ``strict`` before it. Right rows are versions, each valid from its time on; with ``first_by`` (ASOF) they are plain
+    rows, and among rows of the same time the first by these fields counts.
 
     In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
-    right row expires this long after its arrival; 0: never. Left rows that are retracted are retracted with the partner
-    that they were joined with, which is stored for ``left_ttl_ms``.
+    right row expires this long after its arrival; 0: never. Retracted left rows are emitted with the partner they were
+    joined with, which is stored for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -43,7 +42,7 @@ class TemporalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        """The times of the right side are older than the watermark when they are emitted."""
+        """The fields of both sides. Right times are no time attributes, as the watermark has passed them."""
         own = self.left.field_names
         return tuple([field if field.name in own else without_time(field) for field in super().schema])
 
@@ -59,12 +58,14 @@ class TemporalJoin(Join):
 
     @property
     def is_asof(self) -> bool:
-        """True where the right side are plain rows, not changes."""
+        """True where the right rows are plain rows, not versions."""
         return self.first_by is not None
 
     @property
     def left_row_identity(self) -> tuple[str, ...]:
-        """The fields that identify a left row that is retracted: all but the clock, which may have moved on since."""
+        """The fields that identify a left row that is retracted: all except processing times, which differ at the
+        retraction.
+        """
         return tuple(field.name for field in self.left.schema if field.time is not TimeDomain.PROCESSING)
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class TemporalJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Stored rows expire."""
+        """True where stored rows expire, which the clock decides."""
         return self.ttl_ms > 0 or self.left_ttl_ms > 0
 
     @property
@@ -90,27 +91,29 @@ class TemporalJoin(Join):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Changes of a key stay in order where its rows are in one key group."""
+        """The left side's unique keys of which all rows are in one key group, so that their changes remain in order."""
         return frozenset(key for key in self.left.unique_keys if self.stays_together(key, 0))
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     @property
     def retracts(self) -> bool:
-        """True where left rows may be retracted: their partners are stored, to be retracted with them."""
+        """True where left rows may be retracted: their partners are stored, to be retracted too."""
         return self.left.changelog_mode != APPEND_ONLY
 
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """An updated row may have another partner than the row before, or none."""
+        """Inserts, and deletes where the left side has changes: an updated row may have another partner than before, or
+        none.
+        """
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.retracts else APPEND_ONLY
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
         return APPEND_ONLY if port == 1 and self.is_asof else ALL_KINDS
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """On the right side +U says from when on a row holds."""
+        """True for the left side; the right one needs no -U, as +U says from when on a row is valid."""
         return port == 0
 
     why_inserts_only = "a row that was the nearest one to others could be taken back"
@@ -124,7 +127,10 @@ class TemporalJoin(Join):
         return needed | {*self.times}
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE for the right side: without a row, the one before it is valid for longer."""
+        """Whether a condition on ``read`` may run below: only on fields of the left side.
+
+        UNSAFE for the right side: without a row, the previous one would be valid for longer.
+        """
         return bool(read) and read <= self.left.field_names
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
@@ -141,7 +147,9 @@ class TemporalJoin(Join):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """Among rows of one time the last to arrive counts, unless ``first_by`` orders them."""
+        """True unless ``first_by`` orders the rows of one time and no left row is retracted: else the last to arrive
+        counts.
+        """
         return not self.first_by or self.retracts
 
     # --- texts and state --------------------------------------------------------------------------------------
@@ -199,9 +207,9 @@ class TemporalJoin(Join):
 class AsofJoin(Join):
     """ASOF join of updating rows: each row of ``left`` with at most one partner; ``kind`` is INNER or LEFT.
 
-    The partner is the right row with the nearest ``right_value`` among those for which ``left_value``, ``comparison``,
-    ``right_value`` is true, as is ``condition``. Of equal values the first by ``first_by`` counts, then the first that
-    arrived. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
+    The partner is the right row with the nearest ``right_value`` among those for which ``left_value comparison
+    right_value`` and ``condition`` are true. Of equal values the first by ``first_by`` counts, then the first to
+    arrive. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
     expire this long after the last of them arrived; 0: never.
     """
 
@@ -217,12 +225,14 @@ class AsofJoin(Join):
 
     @property
     def values(self) -> tuple[exp.Expression, exp.Expression]:
-        """The values of both sides that are compared."""
+        """The expressions of both sides that are compared."""
         return self.left_value, self.right_value
 
     @property
     def above(self) -> bool:
-        """True where the partner has the least right value that is not below the left one."""
+        """True where the partner has the least right value above (or equal to) the left one; else the greatest below
+        it.
+        """
         return self.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 
     @property
@@ -254,7 +264,7 @@ class AsofJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Keys must be forgotten."""
+        """True where the state of keys expires, which the clock decides."""
         return self.ttl_ms > 0
 
     # --- rules ------------------------------------------------------------------------------------------------
@@ -267,7 +277,10 @@ class AsofJoin(Join):
         return frozenset()
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE for the right side: without its partner a left row has the next one."""
+        """Whether a condition on ``read`` may run below: only on fields of the left side.
+
+        UNSAFE for the right side: without its partner a left row would have the next one.
+        """
         return bool(read) and read <= self.left.field_names
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
@@ -277,7 +290,7 @@ class AsofJoin(Join):
     # --- what runs --------------------------------------------------------------------------------------------
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The value that is compared is computed."""
+        """None, because the compared value is computed."""
         return None
 
     depends_on_arrival_order = True

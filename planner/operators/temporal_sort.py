@@ -14,10 +14,11 @@ from sqlstream.planner.properties import Keys, Kinds, StateDescription, WindowIn
 
 @dataclass(frozen=True)
 class TemporalSort(Unary):
-    """The rows in the order of ``time``, then of ``ties``, then of arrival.
+    """Emits the rows in the order of ``time``, then of ``ties``, then of arrival.
 
     A row is emitted when the watermark has passed it; rows older than the watermark are late, and dropped. The order
-    holds among rows with equal ``keys``, which changes of one row have; without keys all rows are in one key group.
+    holds among rows with equal ``keys``, which all changes of one row share; without keys all rows are in one key
+    group.
     """
 
     time: str

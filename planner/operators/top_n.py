@@ -23,13 +23,14 @@ INT = DataType("INT")
 
 @dataclass(frozen=True)
 class TopN(Unary):
-    """The rows whose ``function``, one of ``over.NUMBERS``, is from ``first`` to ``last`` among the rows of equal
-    ``keys`` in the ``order``; among equal rows in order of arrival, with ``newest_first`` against it.
+    """Emits the rows whose ``function``, one of ``over.NUMBERS``, is from ``first`` to ``last`` among the rows of equal
+    ``keys``.
 
-    Changes of the result are emitted at once. Where the keys contain a window of event time, which ``closes``, its rows
-    are emitted once, when the watermark has passed it, and later rows are dropped. ``number`` names the field with the
-    number of a row; None where it is not read. ``ttl_ms``: the state of a key expires this long after its last change;
-    0: never. Schema: that of the input, then the number.
+    They are numbered in the ``order``, equal rows by arrival, with ``newest_first`` the newest first. Changes of the
+    result are emitted at once. Where the keys contain an event-time window, which ``closes``, its rows are emitted
+    once, when the watermark has passed it, and later rows are dropped. ``number`` names the field with the number of a
+    row; None where it is not read. ``ttl_ms``: the state of a key expires this long after its last change; 0: never.
+    Schema: that of the input, then the number.
     """
 
     keys: tuple[str, ...]
@@ -49,13 +50,13 @@ class TopN(Unary):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of the input that keys, order and windows read."""
+        """The input fields that keys, order and windows read."""
         closes = {self.closes.field} if self.closes is not None else set()
         return frozenset({*self.keys, *(key.name for key in self.order), *closes})
 
     @property
     def is_single(self) -> bool:
-        """True where a key has one row at most."""
+        """True where a key has at most one result row."""
         return self.function == ROW_NUMBER and self.first == self.last
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ class TopN(Unary):
         return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """A retraction would not have the time at which its row arrived."""
+        """All kinds; inserts only with windows, and in order of arrival, which a retraction of the row lacks."""
         fields = {f.name: f for f in self.input.schema}
         by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
         return APPEND_ONLY if self.closes is not None or by_arrival else ALL_KINDS
@@ -114,7 +115,9 @@ class TopN(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Where rows take the place of others, changes are about places; else about rows of their keys."""
+        """The keys and the number where results are replaced by number; else unique keys of the input, with
+        the keys.
+        """
         slots = self._slots
         if slots or self.is_single:
             return slots
@@ -131,7 +134,7 @@ class TopN(Unary):
     )
 
     def append_only_variant(self) -> Node | None:
-        """Numbers in the order of event time are final when the watermark has passed: OVER emits such rows once."""
+        """An OVER in event time that emits each row once, when the watermark has passed it and its number is final."""
         fields = {f.name: f for f in self.input.schema}
         if not self.order or self.order[0].descending or fields[self.order[0].name].time is not TimeDomain.EVENT:
             return None
@@ -153,7 +156,10 @@ class TopN(Unary):
         return replace(self, number=number, input=self.input.pruned(frozenset(below)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE but on keys: a filtered row still has a place before others."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on others, as a filtered row still counts in the numbers of others.
+        """
         return bool(read) and read <= set(self.keys)
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
@@ -184,7 +190,7 @@ class TopN(Unary):
         return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The end of a window is computed."""
+        """All fields of the input; None with windows, because the time at which a window closes is computed."""
         return None if self.closes is not None else FieldsRead(tuple(f.name for f in self.input.schema), self.keys)
 
     columnar_only_clause = "Top-N"
@@ -226,7 +232,7 @@ class TopN(Unary):
 
 @dataclass(frozen=True)
 class Limit:
-    """The ``rows`` of LIMIT, after those that OFFSET ``skipped``."""
+    """LIMIT and OFFSET: ``rows`` rows after the first ``skipped`` ones."""
 
     rows: int
     skipped: int
@@ -238,7 +244,7 @@ class Limit:
 
 
 def limit_of(plan: Node) -> Limit | None:
-    """The limit of a query with LIMIT and without order, after which it can emit nothing more; None for others."""
+    """The limit of a query with LIMIT and without an order, which ends when it is reached; None for others."""
     match plan:
         case Output() | Insert() | Project():
             return limit_of(plan.input)
@@ -248,7 +254,7 @@ def limit_of(plan: Node) -> Limit | None:
 
 
 def number_between(number: str, first: int, last: int) -> exp.Expression:
-    """The condition on a field of numbers."""
+    """The condition that the field ``number`` is from ``first`` to ``last``."""
     column, low, high = field_of(number), exp.Literal.number(first), exp.Literal.number(last)
     if first == last:
         return exp.EQ(this=column, expression=low)

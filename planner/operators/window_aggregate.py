@@ -138,7 +138,7 @@ class WindowAggregate(Windowed):
 
     @property
     def shows_rows_to_classes(self) -> bool:
-        """True where Python classes of users get whole rows, so that it is unknown which columns they read."""
+        """True where Python classes of users get whole rows, so that any column may be read."""
         eviction = self.firing.eviction
         evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
@@ -158,8 +158,9 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """RETRACTING retracts previous results. Results are deleted only where windows merge or their rows are
-        retracted."""
+        """The kinds of rows: RETRACTING retracts previous results, and results are deleted where windows merge or rows
+        are retracted.
+        """
         if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
             return APPEND_ONLY
         window = self.window_info
@@ -201,7 +202,7 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """One row per key and window; bounds do not identify windows of rows, and each firing adds a row."""
+        """The keys with the window's bounds, if these identify it, and it fires once or retracts earlier results."""
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
         retracts = self.firing.accumulation is Accumulation.RETRACTING
@@ -223,13 +224,15 @@ class WindowAggregate(Windowed):
         return self.firing.late.table
 
     def late_marker(self, number: int) -> str | None:
-        """What LATE_TABLE says of the late rows of a node: its number among the nodes with state, and the table."""
+        """The marker, in LATE_TABLE, of the late rows of this node: its number among the stateful nodes, and
+        the table.
+        """
         table = self.firing.late.table
         return f"{number}/{table.name}" if table is not None else None
 
     @property
     def late_fields(self) -> tuple[Field, ...]:
-        """The fields of the node's input that the values of late rows read, without the bounds of the window."""
+        """The input fields that the values of late rows read, without the bounds of the window."""
         read = set[str]().union(*(columns_of(value) for value in self.firing.late.values))
         bounds = {self.columns.start, self.columns.end}
         return tuple(f for f in self.input.schema if f.name in read - bounds)
@@ -251,8 +254,11 @@ class WindowAggregate(Windowed):
         return replace(rebuilt, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """UNSAFE with grouping sets, where a key is NULL above only, on aggregates and windows, and where a table
-        receives the late rows of all keys."""
+        """Whether a condition on ``read`` may run below: only on keys.
+
+        UNSAFE on aggregates and windows, with grouping sets, whose keys are NULL above only, and where a table receives
+        the late rows of all keys.
+        """
         keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
         return keyed and self.firing.late.action is LateAction.DROP
 
@@ -410,8 +416,8 @@ class WindowAggregate(Windowed):
     def with_windows_fused(self) -> WindowAggregate:
         """The aggregate that assigns the windows itself; the same node where that would change its result.
 
-        UNSAFE where an aggregate reads the window, which is known only at the end, and, for windows of a key, where
-        keys differ from PARTITION BY.
+        UNSAFE where an aggregate reads the window, which is known only at the end, and where the keys differ from the
+        PARTITION BY of keyed windows.
         """
         if self.window is not None:
             return self

@@ -54,7 +54,7 @@ class WindowKernelKind(Enum):
 
 
 class Windowed(Unary):
-    """Base of nodes that windows are computed by: window table functions and aggregates over windows."""
+    """Base of nodes that compute windows: window table functions and aggregates over windows."""
 
     window: Window | None
     time: str | None
@@ -64,20 +64,25 @@ class Windowed(Unary):
     @property
     @cached_per_node
     def has_sub_millisecond_times(self) -> bool:
-        """The time of an aligned window is a millisecond before its end; that of other windows follows their rows."""
+        """Whether emitted times may be finer than milliseconds: those of aligned windows never are, others are times of
+        rows.
+        """
         return self.input.has_sub_millisecond_times and not isinstance(self.window, AlignedWindow)
 
     @property
     def operator_held_back_ms(self) -> int:
-        """A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
-        milliseconds. Rows with finer times may still come then, so their windows close a millisecond later."""
+        """By how many milliseconds the watermark is held back here: one more for times finer than milliseconds.
+
+        A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
+        milliseconds. Rows with finer times may still arrive then.
+        """
         closes_by_time = not (self.window is None or self.time is None or isinstance(self.window, CountWindow))
         finer = closes_by_time and self.domain is not TimeDomain.PROCESSING and self.input.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
 
     @property
     def times(self) -> FieldNames:
-        """The field with the time of rows, where the node assigns windows by one."""
+        """The field with the time of rows, as a set; empty where windows are not assigned by one."""
         return frozenset({self.time} if self.time is not None else ())
 
     def _firing_remarks(self, trigger: Trigger | None) -> Iterator[Remark]:
@@ -96,7 +101,7 @@ class Windowed(Unary):
                 yield Topic.MANY_WINDOWS, text
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """Also retractions, where the bounds of windows do not depend on the rows."""
+        """All kinds where the bounds of windows do not depend on the rows; else inserts only."""
         return ALL_KINDS if self.why_inserts_only is None else APPEND_ONLY
 
     @property
@@ -119,7 +124,7 @@ class Windowed(Unary):
 
     @property
     def kernel_kind(self) -> WindowKernelKind:
-        """The kernel that computes the windows. The fast ones take windows that fire once."""
+        """The kernel that computes the windows; the fast ones compute windows that fire once."""
         match self.window:
             case CountWindow():
                 return WindowKernelKind.COUNTED
@@ -176,7 +181,7 @@ class AssignWindows(Windowed):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Rows that are emitted when their window closes are final."""
+        """The input's kinds, or inserts only where rows are emitted when their window closes and so are final."""
         return APPEND_ONLY if self.keeps_state else self.input.changelog_mode
 
     @property
@@ -187,7 +192,7 @@ class AssignWindows(Windowed):
 
     @property
     def keeps_state(self) -> bool:
-        """The rows of a window table function on aligned windows are emitted at once."""
+        """True for all windows except aligned ones, whose rows are emitted at once."""
         return not isinstance(self.window, AlignedWindow)
 
     @property
@@ -305,13 +310,13 @@ class AssignWindows(Windowed):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """A row stands in its windows: those with the bounds of a key are about one of them."""
+        """The input's upsert keys with the window's bounds: each identifies a row in one of its windows."""
         if self.keeps_state:
             return frozenset()
         return frozenset(key | {self.columns.start, self.columns.end} for key in self.input.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """A row that moves in time has other windows."""
+        """True: a row whose time changes moves to other windows."""
         return True
 
     def append_only_variant(self) -> Node | None:
@@ -327,7 +332,7 @@ class AssignWindows(Windowed):
 
 
 def text_of(window: Window, time: str | None) -> str:
-    """``TUMBLE size 1 min on ts``."""
+    """The window in words, ``TUMBLE size 1 min on ts``."""
     return f"{window.text}{f' on {time}' if time else ''}"
 
 
@@ -338,7 +343,7 @@ def columns_text(columns: WindowColumns) -> str:
 
 
 def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Provenance:
-    """The provenance of window columns. ``time``: that of the field that assigns windows, which lineage shows."""
+    """The provenance of window columns. ``time``: that of the field that assigns windows, for lineage."""
     of = f"({time})" if time is not None and is_qualified_by_tables() else ""
     return {columns.start: f"window_start{of}", columns.end: f"window_end{of}", columns.time: f"window_time{of}"}
 
@@ -346,7 +351,7 @@ def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Pr
 def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
 ) -> Iterator[StateDescription]:
-    """What is stored of windows: those of time close, those of rows do not."""
+    """What windows store: the state of time windows is freed when they close, that of row windows is not."""
     match window:
         case GlobalWindow() | CountWindow():
             of = "each key" if keyed else "all rows"
@@ -391,7 +396,9 @@ def reads_window(expression: exp.Expr, columns: WindowColumns) -> bool:
 
 
 def windows_on_top(node: Node, spare: set[str]) -> AssignWindows | None:
-    """The same rows with the windows assigned last; ``spare`` fields need not be the same. None where impossible."""
+    """The plan with the windows assigned last, for the same rows; ``spare`` fields may differ. None where
+    impossible.
+    """
     match node:
         case AssignWindows():
             return node

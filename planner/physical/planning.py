@@ -104,12 +104,14 @@ class _Whole:
 
 @dataclass(frozen=True)
 class Above:
-    """The nodes above the current one. ``awaited``: the time fields whose watermark some operator awaits.
-    ``stateful``: the operators with state, innermost last. ``in_order``: one of them depends on the order of rows.
-    ``reported``: the time field whose watermark an exchange reports. ``read``: the scan that an exchange reads
-    itself. ``linked``: the operator above may be chained to the one below, whatever projections are between them.
-    ``functions``: what happens to rows for which a scalar function raises an exception. ``before``: an operator
-    above needs rows of the kind -U."""
+    """The nodes above the one that is planned.
+
+    ``awaited``: the time fields whose watermark some operator awaits. ``stateful``: the stateful operators, innermost
+    last. ``in_order``: one of them depends on the order of rows. ``reported``: the time field whose watermark an
+    exchange reports. ``read``: the scan that an exchange reads itself. ``linked``: the operator above may be chained to
+    the one below, whatever projections are between them. ``functions``: what happens to rows for which a scalar
+    function raises an exception. ``before``: an operator above needs rows of the kind -U.
+    """
 
     whole: _Whole
     awaited: frozenset[TimeDomain] = frozenset()
@@ -122,7 +124,7 @@ class Above:
     before: bool = False
 
     def step(self, node: Node) -> Step:
-        """The step of a node, over those of its inputs."""
+        """The physical step of a node, over the steps of its inputs."""
         planned = self._step(node)
         return replace(planned, drops_before=True) if drops_update_before(node, self.before) else planned
 
@@ -132,7 +134,7 @@ class Above:
         return self._native(node) if self.whole.engine is Engine.NATIVE else self._operator(node)
 
     def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
-        """The steps of a node's inputs; ``ports``: what the exchanges of an operator with state do with them."""
+        """The steps of a node's inputs; ``ports``: the exchanges of a stateful operator's inputs."""
         return tuple(self._over(node, port, ports).step(child) for port, child in enumerate(node.inputs))
 
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
@@ -146,11 +148,15 @@ class Above:
 
     @property
     def native_state(self) -> tuple[Node, ...]:
-        """Spark's own operators with state above, which rows of other kinds cannot pass."""
+        """The stateful operators above that Spark runs itself, which no side output can pass; empty on the columnar
+        engine.
+        """
         return self.stateful if self.whole.engine is Engine.NATIVE else ()
 
     def require_calls(self) -> None:
-        """Rows for which a function raises an exception must be able to leave."""
+        """Require that rows for which a function raises an exception can reach their table: Spark's stateful operators
+        drop them.
+        """
         _require_passage("dead letters", self.functions.table, self.native_state)
 
     @property

@@ -23,12 +23,11 @@ from sqlstream.udfs.spark import Watermark
 
 @dataclass(frozen=True)
 class PlanClocks:
-    """The clocks of a plan. ``watermark`` is what Spark's watermark is.
+    """The clocks of a plan.
 
-    ``ticks``: processing time arrives as ticks, as no watermark of a table is the clock. ``waiting``: what rows of the
-    plan may wait for. ``ends_by_tick``: a tick reports the end of a bounded input, as no table has a watermark.
-
-    On the native engine the watermark is the only clock.
+    ``watermark`` says what Spark's watermark means. ``ticks``: processing time arrives as ticks, because no table's
+    watermark is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: a tick reports the end of
+    a bounded input, because no table has a watermark. On the native engine the watermark is the only clock.
     """
 
     watermark: Watermark = Watermark.NONE
@@ -43,7 +42,7 @@ class PlanClocks:
 
     @property
     def needs_ticks(self) -> bool:
-        """True where ticks are needed, as processing time or to call operators that hold rows."""
+        """True where ticks are needed, for processing time or to call operators that hold rows."""
         return self.ticks or self.rows_wait
 
 
@@ -68,7 +67,7 @@ def stateful_nodes(plan: Node) -> Iterator[Node]:
 
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
-    """The time attributes that get a watermark: those that an operator above waits for."""
+    """The time attributes that need a watermark, because an operator above waits for it."""
     waiting = [(plan, awaited)]
     while waiting:
         node, domains = waiting.pop()
@@ -79,7 +78,7 @@ def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) 
 
 
 def observes_watermarks(plan: Node) -> bool:
-    """True where several watermarks make one: Spark's checkpoint then holds the least of them only.
+    """True where Spark combines several watermarks to their minimum, so that each must be observed on its own.
 
     The queries of a statement set read each table as one source, so that all its watermarks are the same.
     """
@@ -93,15 +92,16 @@ AUTO = "auto"
 
 
 def reads_no_files(scan: Scan) -> bool:
-    """Spark reads the files of all scans."""
+    """The default of ``reads_files``: no exchange reads files itself, Spark reads them for all scans."""
     return False
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
+    """The settings that planning depends on.
 
-    ``reads_files`` is asked about scans of Parquet files: True where the exchange of an operator may read them itself.
+    ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
+    ``reads_files``: whether the exchange of an operator may read the Parquet files of a scan itself.
     """
 
     engine: str = AUTO
@@ -110,16 +110,16 @@ class EngineSettings:
 
 
 class Engine(Enum):
-    """Which operators a plan runs on: kernels over columns, or Spark's own."""
+    """The engine that a plan runs on: kernels over columns, or Spark's own operators."""
 
     COLUMNAR = "columnar"
     NATIVE = "native"
 
 
 def engine_of(plan: Node, setting: str) -> Engine:
-    """The engine for a setting of ``auto``, ``columnar`` or ``native``.
+    """The engine for the setting ``auto``, ``columnar`` or ``native``.
 
-    ``auto`` runs plans without state on Spark's own operators, which is the same on both engines, others on kernels.
+    ``auto`` runs plans without state on Spark's own operators, which both engines share, and others on kernels.
     """
     if setting == AUTO:
         return Engine.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Engine.NATIVE
@@ -139,18 +139,20 @@ _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """``columns``: by field of the operator's input, the column of the table of ``scan`` that it is."""
+    """The files that an exchange reads itself. ``columns`` maps fields of the operator's input to columns of the table
+    of ``scan``.
+    """
 
     scan: Scan
     columns: tuple[tuple[str, Column], ...]
 
     def column(self, field: str) -> Column:
-        """The column of the table that a field is."""
+        """The column of the table that a field is read from."""
         return dict(self.columns)[field]
 
 
 def parquet_scan_below(below: Node) -> Scan | None:
-    """The scan of a table of Parquet files that only projections and times part from an operator above ``below``."""
+    """The scan of Parquet files at or below ``below``, if only projections and times are between; else None."""
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
@@ -158,7 +160,7 @@ def parquet_scan_below(below: Node) -> Scan | None:
 
 
 def times_between(below: Node) -> Iterator[AssignTime]:
-    """The time attributes between an operator above ``below`` and the scan."""
+    """The time attributes at and below ``below``, down to the scan."""
     return (node for node in _down(below) if isinstance(node, AssignTime))
 
 
@@ -206,8 +208,10 @@ def _column(below: Node, name: str, scan: Scan) -> Column | None:
 
 @dataclass(frozen=True)
 class Step:
-    """``node`` is the operator of the optimized plan; the steps of its inputs are ``inputs``. ``drops_before``: rows of
-    the kind -U do not go up, because nobody above reads them."""
+    """A step of the physical plan, which carries out ``node`` over the steps ``inputs``.
+
+    ``drops_before``: rows of the kind -U are dropped, because no operator above reads them.
+    """
 
     node: Node
     inputs: tuple[Step, ...] = ()
@@ -215,7 +219,7 @@ class Step:
 
     @property
     def input(self) -> Step:
-        """The only input."""
+        """The step of the only input."""
         (step,) = self.inputs
         return step
 
@@ -229,12 +233,12 @@ class Step:
 
     @property
     def label(self) -> str:
-        """The node that the step carries out, or the nodes."""
+        """The node that the step carries out, or the nodes, for EXPLAIN."""
         return self.node.describe()
 
     @property
     def runs(self) -> str:
-        """What runs, in a few words."""
+        """How the step runs, in a few words for EXPLAIN."""
         raise TypeError(f"no description for {type(self).__name__}")
 
     @property
@@ -246,9 +250,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Compute(Step):
-    """Rows one by one, without state: Catalyst's expressions, or Python where ``arrow`` (``mapInArrow``).
+    """A step without state: Catalyst's expressions, or Python where ``arrow`` (``mapInArrow``).
 
-    ``skipped``: it does not run, because the operator above reads what it needs from below.
+    ``skipped``: the step does not run, because the operator above reads its fields from below.
     """
 
     arrow: bool = False
@@ -263,8 +267,9 @@ class Compute(Step):
 
 @dataclass(frozen=True)
 class Ask(Compute):
-    """Lookups without state that are asked at the same time, from the lowest to that of ``node``, each with its number
-    among the lookups of the plan."""
+    """Lookups without state that are requested at the same time, from the lowest to ``node``; each with its number
+    among the lookups of the plan.
+    """
 
     lookups: tuple[tuple[int, Node], ...] = ()
 
@@ -275,8 +280,7 @@ class Ask(Compute):
 
 @dataclass(frozen=True)
 class Read(Step):
-    """The rows of a table. ``by_exchange``: Spark lists its files, which the exchange above reads.
-
+    """The step that reads a table. ``by_exchange``: Spark lists its files, which the exchange above reads.
     ``in_order``: with the hidden columns that number the rows.
     """
 
@@ -293,7 +297,7 @@ class Read(Step):
 
 
 class WatermarkSource(Enum):
-    """How Spark learns a watermark."""
+    """How a watermark is reported to Spark."""
 
     NOT = "not"
     """No operator waits for it."""
@@ -307,7 +311,9 @@ class WatermarkSource(Enum):
 
 @dataclass(frozen=True)
 class Mark(Step):
-    """A time attribute and its watermark. ``metric``: the number under which the watermark is observed, if it is."""
+    """The step of a time attribute and its watermark. ``metric``: the number under which the watermark is observed, if
+    it is.
+    """
 
     node: AssignTime
     watermark_source: WatermarkSource = WatermarkSource.NOT
@@ -332,7 +338,7 @@ class Mark(Step):
 
 @dataclass(frozen=True)
 class NativeState(Step):
-    """An operator with state that is Spark's own."""
+    """A stateful operator of Spark's own."""
 
     @property
     def runs(self) -> str:
@@ -341,8 +347,9 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source``, reported by the blobs of an exchange; ``time`` is the field of the operator's input.
-    ``metric``: the number under which the watermark is observed, if it is."""
+    """The watermark of ``source``, reported by an exchange; ``time`` is the field of the operator's input. ``metric``:
+    the number under which the watermark is observed, if it is.
+    """
 
     source: AssignTime
     time: str
@@ -351,8 +358,9 @@ class BlobWatermark:
 
 @dataclass(frozen=True)
 class Port:
-    """The exchange of one input of an operator. ``watermark``: that which it reports to Spark. ``files``: the files
-    that it reads in place of Spark."""
+    """The exchange of one input of an operator. ``watermark``: the watermark that it reports to Spark. ``files``: the
+    files that it reads in place of Spark.
+    """
 
     watermark: BlobWatermark | None = None
     files: FilesToRead | None = None
@@ -360,14 +368,14 @@ class Port:
 
 @dataclass(frozen=True)
 class Operator(Step):
-    """An operator with state on the columnar engine: an exchange by key group, and a kernel.
+    """A stateful operator on the columnar engine: an exchange by key group, and a kernel.
 
-    ``number`` counts the operators with state of the plan from the top. ``keys``: the keys of its exchange; empty:
-    all rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
-    ``ticks``: processing time comes as ticks. ``stateful_above``: the next operator with state above. ``link``: it
-    is chained to the operator below; ``apart`` says why it is not. ``lookup``: the number of a lookup with
-    state, among the lookups of the plan. ``held_back_ms``: how far its watermark is held back from that of the query.
-    ``ports``: the exchange of each input.
+    ``number`` counts the stateful operators of the plan from the top. ``keys``: the keys of its exchange; empty: all
+    rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
+    ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator above. ``link``: the
+    operator below that it is chained to; ``apart``: the reason why it is not chained. ``lookup``: the number of a
+    stateful lookup among the lookups of the plan. ``held_back_ms``: how far its watermark is held back from that of the
+    query. ``ports``: the exchange of each input.
     """
 
     number: int = 0
@@ -395,7 +403,7 @@ class Operator(Step):
 
     @property
     def operator_below(self) -> Operator:
-        """The operator in whose call it runs."""
+        """The operator below that this one is chained to."""
         below = self.input
         while isinstance(below, Compute):
             below = below.input
@@ -442,9 +450,9 @@ class PhysicalPlan:
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:
-        """The watermark that an operator sees: that of the plan, where something at or below it reports one.
+        """The watermark that an operator sees: the plan's, if a step at or below the operator reports one, else none.
 
-        Spark refuses operators that ask for a watermark where none is.
+        Spark refuses operators that ask for a watermark that no source reports.
         """
         by_ticks = self.clocks.watermark is Watermark.CLOCK
         for step in operator.walk():
@@ -458,7 +466,7 @@ class PhysicalPlan:
 
     @property
     def observes_watermarks(self) -> bool:
-        """True where several watermarks make one: Spark's checkpoint then holds the least of them only."""
+        """True where Spark combines several watermarks to their minimum, so that each must be observed on its own."""
         return any(_observes(step) for step in self.root.walk())
 
 

@@ -34,7 +34,7 @@ from sqlstream.udfs.lookup.source import Comparison
 
 
 def merge_projects(plan: Node) -> Node:
-    """Adjacent projections become one, adjacent filters one, and projections that change nothing are removed."""
+    """Merge adjacent projections and adjacent filters, and remove projections that change nothing."""
     merge = Merging()
 
     def rule(node: Node) -> Node:
@@ -53,10 +53,9 @@ def with_balanced_condition(node: Node) -> Node:
 
 
 class Merging:
-    """Merges projections of one plan, from the sources upwards.
+    """Merges the projections of one plan, from the sources upwards.
 
-    What a projection below computes moves into the one above, and is not copied or looked through again: it grows with
-    each projection that it moves into.
+    The expressions of the lower projection are moved, not copied: they grow with each projection they move into.
     """
 
     def __init__(self) -> None:
@@ -110,9 +109,9 @@ def _merged(outer: Project, inner: Project) -> Project:
 
 
 def push_filters(plan: Node) -> Node:
-    """Conditions move towards the sources.
+    """Move conditions towards the sources.
 
-    Projections are merged on the way, so that a condition passes one of them and not each.
+    Projections are merged on the way, so that a condition passes one instead of many.
     """
     merge = Merging()
 
@@ -125,7 +124,7 @@ def push_filters(plan: Node) -> Node:
 
 
 def filtered(node: Node, conditions: Conditions) -> Node:
-    """``node`` filtered by all conditions, each as deep as it may go."""
+    """The node filtered by all conditions, each as deep in the plan as possible."""
     pushed, kept = _divided(node, conditions, guarded=False)
     below = _pushed_below(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
@@ -219,17 +218,17 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def accepts_nothing(table: Table, comparison: Comparison) -> bool:
-    """No source checks anything."""
+    """The default for ``accepts``: no lookup source applies a comparison itself."""
     return False
 
 
 def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
-    """Conjuncts of ON that the source of a table ``accepts`` become filters of the lookup."""
+    """Turn conjuncts of ON that the source of a table ``accepts`` into filters of the lookup."""
     return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:
-    """What a conjunct asks of one column, all of which must hold; empty where it is no such comparison.
+    """The comparisons of one column in a conjunct, which must all hold; empty for other conjuncts.
 
     UNSAFE where Spark would convert the column, as in ``name > 5``: the source compares values of its type only.
     """
@@ -284,7 +283,7 @@ def _listed(column: exp.Column, values: list[exp.Expr], columns: Columns) -> tup
 
 
 def constant_of(value: exp.Expr, kind: DataType) -> object | None:
-    """The Python value of a literal that has the column's type, or fits it exactly; None for any other."""
+    """The Python value of a literal of the column's type, or of one that fits it exactly; None for any other."""
     match value:
         case exp.Paren():
             return constant_of(value.this, kind)

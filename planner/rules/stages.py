@@ -17,13 +17,15 @@ from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects
 
 
 def fold_constants(plan: Node) -> Node:
-    """Constants are computed while planning, where SQL's NULLs, types and overflows cannot make a difference."""
+    """Compute constant expressions while planning, where NULLs, types and overflows cannot make a difference."""
     return bottom_up(plan, lambda node: node.with_constants_folded())
 
 
 def remove_unread_operators(plan: Node) -> Node:
-    """Operators that only add columns are removed where these are not read. Then nothing below has to wait for their
-    watermark, and filters above them move on."""
+    """Remove operators that only add columns where these are not read.
+
+    Operators below then need not wait for their watermark, and filters above can move down.
+    """
     removable = _removable(plan)
     if not removable:
         return plan
@@ -36,7 +38,7 @@ def _removable(plan: Node) -> int:
 
 
 def remove_unused_time(plan: Node) -> Node:
-    """Watermarks that no window above waits for are not computed, so that they do not stop filters and pruning."""
+    """Remove watermarks that no operator above waits for, so that they do not block filters and pruning."""
     return _without_unused_time(plan, frozenset())
 
 
@@ -62,9 +64,9 @@ def _without_field(node: Node, name: str | None) -> Node:
 
 
 def remove_normalize(plan: Node) -> Node:
-    """Normalize, which stores previous rows for -U, is removed where no operator above needs -U.
+    """Remove Normalize, which stores previous rows for -U, where no operator above needs -U.
 
-    A sink with this key then gets the changes as they are.
+    A sink with this key then gets the changes unchanged.
     """
     return _without_update_before(plan, above=False)
 
@@ -81,17 +83,19 @@ def _without_update_before(node: Node, above: bool) -> Node:
 
 
 def fuse_windows_into_aggregate(plan: Node) -> Node:
-    """An aggregate over a window table function becomes one node that assigns the windows and aggregates."""
+    """Merge an aggregate and the window table function below it into one node."""
     return bottom_up(plan, lambda node: node.with_windows_fused())
 
 
 def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
-    """Distinct rows below windows are remembered until the watermark has closed all windows that take them."""
+    """Let the state of distinct rows below windows expire when the watermark has closed all windows that accept
+    them.
+    """
     return bottom_up(plan, lambda node: node.with_distinct_rows_closed())
 
 
 def prune_columns(plan: Node) -> Node:
-    """Columns that are not needed are not read, computed or passed on."""
+    """Remove columns that are not needed from all nodes."""
     return plan.pruned(plan.field_names)
 
 
@@ -100,7 +104,7 @@ def prune_columns(plan: Node) -> Node:
 
 @dataclass(frozen=True)
 class Stage:
-    """A rule for whole plans and the name that EXPLAIN TRACE shows."""
+    """A stage of optimization: a rule for whole plans, and its name in EXPLAIN TRACE."""
 
     name: str
     rule: Callable[[Node], Node]
@@ -120,7 +124,7 @@ class _PushLookupFilters:
 # first. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
 # whose columns then need not be read. Projections are merged last, when it is known which of them remain.
 def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
-    """The rules in their order; ``accepts`` says what lookup sources check themselves."""
+    """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves."""
     return (
         Stage("fold_constants", fold_constants),
         Stage("remove_unread_operators", remove_unread_operators),
@@ -141,7 +145,7 @@ STAGES = stages()
 
 @on_deep_stack
 def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
-    """The plan after all stages; the same result, row for row."""
+    """The plan after all stages, with the same result, row for row."""
     for stage in rules:
         plan = stage.rule(plan)
     return plan

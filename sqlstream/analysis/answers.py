@@ -15,7 +15,7 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 
 class Answer:
-    """What answers have in common."""
+    """The common base of answers."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as values of JSON, without plans."""
@@ -37,7 +37,7 @@ def _shown(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edit(Answer):
-    """``text`` in place of what stands at ``span``."""
+    """A replacement of the text at ``span`` by ``text``."""
 
     span: Span
     text: str
@@ -45,7 +45,7 @@ class Edit(Answer):
 
 @dataclass(frozen=True)
 class Fix(Answer):
-    """Edits that mend a problem, all of them together."""
+    """The edits that fix a problem, to be applied together."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -53,8 +53,11 @@ class Fix(Answer):
 
 @dataclass(frozen=True)
 class Problem(Answer):
-    """A mistake, or with ``warning`` what is allowed and hardly meant. ``span`` is None where the problem has no place
-    in the text: where it is in the text of a view, the detail names the view."""
+    """A mistake, or with ``warning`` something allowed that is probably a mistake.
+
+    ``span`` is None where the problem has no place in the text: where it is in the text of a view, the detail names
+    the view.
+    """
 
     code: str
     message: str
@@ -91,7 +94,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class TableUse(Answer):
-    """A table or view with the columns that the statement needs of it. ``spans``: where the text names it."""
+    """A table or view with the columns that the statement reads of it. ``spans``: where the text names it."""
 
     name: str
     role: Role
@@ -101,7 +104,9 @@ class TableUse(Answer):
 
 @dataclass(frozen=True)
 class FunctionUse(Answer):
-    """``kind``: ``scalar``, ``aggregate`` and so on. ``own``: one of the catalog, not a built-in one."""
+    """A function that a statement calls. ``kind``: ``scalar``, ``aggregate`` and so on. ``own``: one of the
+    catalog, not a built-in one.
+    """
 
     name: str
     kind: str
@@ -111,7 +116,7 @@ class FunctionUse(Answer):
 
 @dataclass(frozen=True)
 class StateNeed(Answer):
-    """What an operator keeps, ``until`` when. None: nothing bounds it but the number of keys or rows."""
+    """The state that an operator stores, ``until`` when; None: only the number of keys or rows limits it."""
 
     operator: str
     what: str
@@ -120,7 +125,9 @@ class StateNeed(Answer):
 
 @dataclass(frozen=True)
 class Parameter(Answer):
-    """``?`` is named by its number from 1 on, ``:day`` is ``day``. ``type`` is None where nothing around tells it."""
+    """A parameter: ``?`` is named by its number from 1 on, ``:day`` is ``day``. ``type`` is None where the context
+    does not determine it.
+    """
 
     name: str
     type: str | None
@@ -129,12 +136,13 @@ class Parameter(Answer):
 
 @dataclass(frozen=True)
 class StatementAnalysis(Answer):
-    """What is known of one statement without running it.
+    """The analysis of one statement, which is not run.
 
-    ``kind`` is its first words (``SELECT``, ``INSERT INTO``, ``CREATE TABLE``). What is of queries and INSERTs is empty
-    for all others. ``changelog`` are the kinds of rows of the result (``I,UB,UA,D``), ``keys`` sets of columns whose
-    values no two current rows share, ``time`` its time attributes. ``runs_as`` is ``stream`` or ``batch``; only Spark
-    knows the columns of some batches. ``fingerprint`` is the same for queries that mean the same, as far as that shows.
+    ``kind`` is its first words (``SELECT``, ``INSERT INTO``, ``CREATE TABLE``). Fields that concern queries and
+    INSERTs are empty for all others. ``changelog`` are the kinds of rows of the result (``I,UB,UA,D``), ``keys``
+    sets of columns whose values no two current rows share, ``time`` its time attributes. ``runs_as`` is ``stream``
+    or ``batch``; only Spark knows the columns of some batches. ``fingerprint`` is the same for queries that have
+    the same optimized plan.
     """
 
     kind: str
@@ -164,7 +172,7 @@ class StatementAnalysis(Answer):
 
 @dataclass(frozen=True)
 class Analysis(Answer):
-    """A text with its statements, in order, and the parameters that stand in it."""
+    """The analysis of a text: its statements, in order, and its parameters."""
 
     text: str
     statements: tuple[StatementAnalysis, ...]
@@ -172,7 +180,7 @@ class Analysis(Answer):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Those of all statements, in the order of the text."""
+        """The problems of all statements, in the order of the text."""
         return tuple(problem for statement in self.statements for problem in statement.problems)
 
     @property
@@ -186,7 +194,7 @@ class Analysis(Answer):
 
 @dataclass(frozen=True)
 class Hover(Answer):
-    """``text`` says what stands at ``span``, in Markdown."""
+    """The description, ``text`` in Markdown, of the name at ``span``."""
 
     span: Span
     text: str
@@ -194,7 +202,9 @@ class Hover(Answer):
 
 @dataclass(frozen=True)
 class Pushed(Answer):
-    """A rewritten query. ``sources``: table and condition of what its sources filter; ``above``: what stays above."""
+    """A query with pushed conditions. ``sources``: each table with the condition that its source applies;
+    ``above``: the remaining conditions.
+    """
 
     text: str
     sources: tuple[tuple[str, str], ...]
@@ -203,7 +213,7 @@ class Pushed(Answer):
 
 @dataclass(frozen=True)
 class Transpiled(Answer):
-    """A text in the words of another system, which mean the same there. ``notes`` say under which settings."""
+    """A text in the dialect of another system, with the same meaning there. ``notes`` say under which settings."""
 
     text: str
     notes: tuple[str, ...] = ()
@@ -219,7 +229,7 @@ _ESCAPE = re.compile(r"(?:^|[.;] )Write (r?'(?:[^'\\]|\\.|'')*')\.?$")
 
 
 def problem_of(diagnostic: Diagnostic, text: str) -> Problem:
-    """The diagnostic with its fixes; a place in the text of a view is none in ``text``."""
+    """The diagnostic as a problem with its fixes; its span is None if it points into the text of a view."""
     here = diagnostic.source is None or diagnostic.source == text
     span = diagnostic.span if here else None
     return Problem(
@@ -234,7 +244,7 @@ def problem_of(diagnostic: Diagnostic, text: str) -> Problem:
 
 
 def fixes_of(diagnostic: Diagnostic, text: str) -> tuple[Fix, ...]:
-    """One fix for each name, or literal, that the hint says to write."""
+    """A fix for each name, or literal, that the hint suggests."""
     if diagnostic.hint is None or diagnostic.span is None:
         return ()
     meant = _MEANT.match(diagnostic.hint)

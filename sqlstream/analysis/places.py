@@ -22,7 +22,7 @@ from sqlstream.workspace import Workspace
 
 @on_deep_stack
 def hovered(text: str, at: int, workspace: Workspace) -> Hover | None:
-    """What is told of the name at ``at``: a column, a table, a view, a function. The text need not be complete."""
+    """The description of the name at ``at``: a column, a table, a view, a function. The text need not be complete."""
     word = _word_at(text, at)
     if word is None:
         return None
@@ -148,8 +148,10 @@ def _function(name: str, function: Function | None) -> Iterator[str]:
 
 @on_deep_stack
 def places_of(text: str, at: int) -> tuple[Span, ...]:
-    """All places of the view, table or query of WITH that is named at ``at``; where the text defines it comes first.
-    Empty where it does not. Names before the columns of a query are those of aliases and not meant."""
+    """All spans of the view, table or query of WITH that is named at ``at``, its definition first.
+
+    Empty where the text does not define it. Names before the columns of a query are aliases and not included.
+    """
     names = _names(text)
     here = next((name for name in names if name.span.start <= at <= name.span.end), None)
     if here is None:

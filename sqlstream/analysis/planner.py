@@ -56,7 +56,7 @@ class Planner:
     # --- the catalog ---
 
     def with_ddl(self, text: str) -> Planner:
-        """With what the definitions of a script define: tables, views, functions, catalogs, settings."""
+        """A planner that also has the definitions of a script: tables, views, functions, catalogs, settings."""
         workspace = self._workspace.copy()
         try:
             for statement in parse_script(text):
@@ -88,7 +88,9 @@ class Planner:
         return Planner(workspace)
 
     def with_file(self, path: str | Path) -> Planner:
-        """With the definitions of a file of SQL, or the tables of a JSON file as ``with_tables`` takes them."""
+        """A planner that also has the definitions of an SQL file, or the tables of a JSON file in the format of
+        ``with_tables``.
+        """
         file = Path(path)
         if file.suffix == ".json":
             return self.with_tables(tables_of_file(file))
@@ -108,12 +110,13 @@ class Planner:
         return Planner(workspace)
 
     def with_session(self, session: Session) -> Planner:
-        """With all that a session knows, Spark's tables too where it has a catalog of them; not what this planner
-        knew."""
+        """A planner with the catalog and settings of a session, including Spark's tables; this planner's own are
+        dropped.
+        """
         return Planner(session.workspace.copy())
 
     def with_settings(self, settings: Mapping[str, str]) -> Planner:
-        """With settings as of SET, such as ``table.exec.state.ttl``."""
+        """A planner with settings as of SET, such as ``table.exec.state.ttl``."""
         workspace = self._workspace.copy()
         for key, value in settings.items():
             workspace.settings.set(key, value)
@@ -122,8 +125,9 @@ class Planner:
     # --- what a text says ---
 
     def analyze(self, text: str) -> Analysis:
-        """All that is known of each statement of a text: problems with fixes, columns with lineage, tables, functions,
-        state, parameters, fingerprint."""
+        """The analysis of each statement of a text: problems with fixes, columns with lineage, tables, functions,
+        state, parameters, fingerprint.
+        """
         return analyzed(text, self._workspace)
 
     def check(self, text: str) -> tuple[Problem, ...]:
@@ -131,7 +135,7 @@ class Planner:
         return self.analyze(text).problems
 
     def fingerprint(self, text: str) -> str:
-        """That of one query or INSERT: equal for texts that mean the same, as far as their optimized plans show it."""
+        """The fingerprint of one query or INSERT: equal for texts with the same optimized plan."""
         fingerprint = self._one(text).fingerprint
         assert fingerprint is not None, "what has a plan has a fingerprint"
         return fingerprint
@@ -147,11 +151,11 @@ class Planner:
         return explain(without_secrets(bound), format.upper(), stage.upper(), RULES)
 
     def plan_json(self, text: str) -> dict[str, Any]:
-        """The optimized plan as ``sqlstream.planner.from_json`` reads it; ``plan_schema`` describes it."""
+        """The optimized plan in the form that ``sqlstream.planner.from_json`` reads; ``plan_schema`` describes it."""
         return to_json(without_secrets(optimize(self._bound(text), RULES)))
 
     def html(self, text: str) -> str:
-        """One page that shows the plan with schemas, lineage and state, and needs nothing else."""
+        """An HTML page that shows the plan with schemas, lineage and state, without external resources."""
         plan = without_secrets(optimize(self._bound(text), RULES))
         assert isinstance(plan, Root)
         return html_page(plan, text)
@@ -175,16 +179,17 @@ class Planner:
     # --- while one types ---
 
     def complete(self, text: str, at: int) -> list[Suggestion]:
-        """What may be typed at a place, the likeliest first."""
+        """Suggestions for what to type at a position, the most likely first."""
         return complete(text, at, SessionVocabulary(self._workspace))
 
     def hover(self, text: str, at: int) -> Hover | None:
-        """What stands at a place, in Markdown."""
+        """The description of the name at a position, in Markdown."""
         return hovered(text, at, self._workspace)
 
     def places(self, text: str, at: int) -> tuple[Span, ...]:
-        """All places of the table, view or query of WITH at ``at``, its definition first; empty where the text has
-        none."""
+        """All spans of the table, view or query of WITH at ``at``, its definition first; empty where the text has
+        none.
+        """
         return places_of(text, at)
 
     def format(self, text: str) -> str:
@@ -198,24 +203,28 @@ class Planner:
         return filtered(text, conditions, self._workspace)
 
     def push_filters(self, text: str, conditions: Sequence[str]) -> Pushed:
-        """The filtered query, and which conditions its sources check."""
+        """The filtered query, and which conditions its sources apply."""
         return pushed(text, conditions, self._workspace)
 
     def add_limit(self, text: str, rows: int) -> str:
-        """The query with at most so many rows."""
+        """The query with at most ``rows`` rows."""
         return limited(text, rows)
 
     def add_time_range(
         self, text: str, start: Moment | None = None, end: Moment | None = None, column: str | None = None
     ) -> str:
-        """The rows whose ``column``, by default the first time of the result, is from ``start`` on, before ``end``."""
+        """The query with only rows whose ``column``, by default the first time of the result, is from ``start`` on,
+        before ``end``.
+        """
         return in_range(text, self._workspace, start=start, end=end, column=column)
 
     def as_subquery(self, text: str, alias: str = "q") -> str:
-        """``SELECT * FROM (text) AS alias``."""
+        """The query ``SELECT * FROM (text) AS alias``."""
         return as_subquery(text, alias)
 
     def transpile(self, text: str, source: Dialect = "sqlstream", target: Dialect = "sqlstream") -> Transpiled:
-        """The text in the words of ``flink`` or ``spark``, or from these in ours. SqlStreamError SS381 with all that
-        means something else there."""
+        """The text in the dialect of ``flink`` or ``spark``, or from these in this one.
+
+        SqlStreamError SS381 with everything that has another meaning there.
+        """
         return transpiled(text, source, target, self._workspace)

@@ -48,13 +48,13 @@ def query_of(text: str) -> nodes.Query:
 
 @on_deep_stack
 def as_subquery(text: str, alias: str = _ALIAS) -> str:
-    """``SELECT * FROM (text) AS alias``."""
+    """The query ``SELECT * FROM (text) AS alias``."""
     return _text(_around(query_of(text).query, alias))
 
 
 @on_deep_stack
 def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
-    """The rows of the query that meet all conditions over its columns."""
+    """The query with only the rows that meet all conditions over its columns."""
     query = query_of(text).query
     parsed = [_condition(condition) for condition in conditions]
     outer = query.copy() if _is_plain_shell(query) else _around(query, _ALIAS)
@@ -67,7 +67,7 @@ def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
 
 @on_deep_stack
 def limited(text: str, rows: int) -> str:
-    """The query with at most so many rows; a smaller LIMIT of its own stays."""
+    """The query with at most ``rows`` rows; a smaller LIMIT of its own remains."""
     query = query_of(text).query.copy()
     assert isinstance(query, exp.Query)
     if rows < 0:
@@ -84,7 +84,7 @@ def limited(text: str, rows: int) -> str:
 
 @on_deep_stack
 def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Moment | None, column: str | None) -> str:
-    """The rows of the query whose time is from ``start`` on and before ``end``."""
+    """The query with only the rows whose time is from ``start`` on and before ``end``."""
     name = quote_name(column if column is not None else _time_column(text, workspace))
     bounds = [f"{name} {operator} {_moment(at)}" for operator, at in ((">=", start), ("<", end)) if at is not None]
     return filtered(text, bounds, workspace)
@@ -92,7 +92,7 @@ def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Mome
 
 @on_deep_stack
 def pushed(text: str, conditions: Sequence[str], workspace: Workspace) -> Pushed:
-    """The filtered query, and where its conditions are checked."""
+    """The filtered query, and whether sources or operators apply its conditions."""
     whole = filtered(text, conditions, workspace)
     plan = plan_of(query_of(whole), workspace)
     sources: list[tuple[str, str]] = []
@@ -177,7 +177,7 @@ _SAMPLES = {
 
 @dataclass(frozen=True)
 class FilledText:
-    """A text with values in place of its parameters, and how places in it are places of the text before."""
+    """A text with values for its parameters, and the mapping of its positions to those of the original text."""
 
     text: str
     parameters: tuple[Parameter, ...] = ()
@@ -196,7 +196,7 @@ class FilledText:
 
 
 def filled(text: str, workspace: Workspace) -> FilledText:
-    """The text with a value of the type that is told for each parameter."""
+    """The text with a value for each parameter, of the type that the context requires."""
     marks = parameters_of(text) if "?" in text or ":" in text else []
     if not marks:
         return FilledText(text)

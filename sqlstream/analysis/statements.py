@@ -80,7 +80,7 @@ _PLAIN = re.compile(r"\w+")
 
 
 def fingerprint(plan: Node, more: tuple[str, ...] = ()) -> str:
-    """That of an optimized plan; ``more`` are texts that count, too, such as the names of parameters."""
+    """The fingerprint of an optimized plan; ``more`` are further texts that matter, such as the names of parameters."""
     document = to_json(without_secrets(_in_order(plan)))
     names = _introduced(plan) - set(_told_elsewhere(document["plan"])) - {domain.name for domain in TimeDomain}
     numbers: dict[str, str] = {}
@@ -92,7 +92,9 @@ def fingerprint(plan: Node, more: tuple[str, ...] = ()) -> str:
 
 
 def fingerprint_of_text(text: str, tables: Iterable[Table], more: tuple[str, ...] = ()) -> str:
-    """That of a query which has no plan here: of its text in canonical form, and the definitions of its tables."""
+    """The fingerprint of a query without a plan here: of its text in canonical form, and the definitions of its
+    tables.
+    """
     definitions = [encode(table) for table in sorted(tables, key=lambda table: table.name)]
     return _hashed([text, definitions, more])
 
@@ -192,7 +194,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @on_deep_stack
 def analyzed(text: str, workspace: Workspace) -> Analysis:
-    """The analysis of a text, which leaves the workspace as it is."""
+    """The analysis of a text; the workspace is not changed."""
     try:
         filled_text = filled(text, workspace)
     except SqlStreamError:
@@ -248,7 +250,7 @@ def _of(
 
 
 def kind_of_statement(statement: nodes.Statement) -> str:
-    """``SELECT``, ``INSERT INTO``, ``CREATE TABLE``."""
+    """The kind of a statement by its first words: ``SELECT``, ``INSERT INTO``, ``CREATE TABLE``."""
     match statement:
         case nodes.Query():
             return "SELECT"
@@ -317,7 +319,7 @@ def _batch(
 
 
 def without_order(query: exp.Expression) -> exp.Expression:
-    """The query with all rows, in no order."""
+    """The query without ORDER BY, LIMIT and OFFSET."""
     copy = query.copy()
     for key in ("order", "limit", "offset", "sort", "distribute", "cluster"):
         copy.set(key, None)

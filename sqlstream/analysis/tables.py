@@ -46,7 +46,7 @@ def tables_of_file(path: Path) -> Mapping[str, Described]:
 
 
 def create_text(name: str, described: Described) -> str:
-    """CREATE TABLE, or CREATE VIEW, of what a dictionary says. SS384."""
+    """The CREATE TABLE or CREATE VIEW for a table described by a dictionary. SS384 for an invalid description."""
     if not described or not hasattr(described, "keys"):
         raise _wrong(name, "it is no dictionary of columns")
     if "query" in described:
@@ -88,8 +88,10 @@ def _wrong(name: str, detail: str) -> BindError:
 
 @dataclass
 class DescribedTables:
-    """Implements ``Store``: what dictionaries describe beside what is created, each table made when it is asked for, so
-    that a catalog of ten thousand costs what is used of it."""
+    """A ``Store`` of tables described by dictionaries, and of created objects.
+
+    Each described table is made when it is looked up, so that a catalog of ten thousand costs only what is used.
+    """
 
     tables: Mapping[str, Described]
     created: InMemory
@@ -105,17 +107,17 @@ class DescribedTables:
 
     @property
     def default_database(self) -> str:
-        """The database that the catalog begins with."""
+        """The database that is current in a new catalog."""
         return self.created.default_database
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing is stored in the catalog; None where something is."""
+        """The reason why definitions cannot be stored in the catalog; None where they can."""
         return self.created.refusal
 
     @property
     def keeps_text(self) -> bool:
-        """Whether the catalog keeps the text of definitions."""
+        """Whether the catalog stores definitions as text: False, they remain in memory."""
         return False
 
     def databases(self) -> list[Database]:
@@ -127,7 +129,7 @@ class DescribedTables:
         self.created.put_database(database)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all that is in it."""
+        """Remove a database with all its objects."""
         self.created.drop_database(name)
 
     def names(self, database: str, kind: Kind) -> list[str]:
@@ -182,8 +184,7 @@ _RELATIONS = ("with_", "from_", "joins", "laterals")
 
 
 def type_of(expression: exp.Expr, catalog: Catalog) -> DataType:
-    """The type of an expression in the SELECT around it, which is bound with nothing else to compute. UNKNOWN where
-    that cannot be."""
+    """The type of an expression in the SELECT around it; UNKNOWN where it cannot be bound."""
     around = expression.find_ancestor(exp.Select)
     probe = exp.Select(expressions=[exp.Alias(this=expression.copy(), alias=exp.to_identifier("probed"))])
     if around is not None:

@@ -47,7 +47,7 @@ _FINISHED = "The rows are those of finished data; on streams Spark updates resul
 
 @on_deep_stack
 def transpiled(text: str, source: Dialect, target: Dialect, workspace: Workspace) -> Transpiled:
-    """SqlStreamError with SS381 for each thing that means something else in ``target``."""
+    """The text in the dialect ``target``. SqlStreamError with SS381 for each thing that has another meaning there."""
     for dialect in (source, target):
         if dialect not in DIALECTS:
             raise ValueError(f"no dialect {dialect!r}; dialects are {', '.join(DIALECTS)}")

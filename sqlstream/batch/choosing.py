@@ -54,7 +54,7 @@ Chosen = nodes.Query | nodes.Insert
 
 @dataclass(frozen=True)
 class Batch:
-    """A query that runs as one of Spark SQL. ``query`` is spelled for Spark, and names the tables as ``names`` says."""
+    """A query that runs as a query of Spark SQL. ``query`` is in Spark's dialect; ``names`` are its names of tables."""
 
     statement: Chosen
     query: exp.Expr
@@ -64,7 +64,10 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that the query reads."""
+        """What a statement runs as: the optimized plan of a stream, or a batch. SqlStreamError with its mistakes.
+
+        ``finished``: with ``auto`` a batch is preferred wherever possible, for callers that read whole tables.
+        """
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
@@ -79,10 +82,7 @@ class _Examined:
 
 
 def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -> Root | Batch:
-    """The optimized plan of a stream, or the batch. SqlStreamError with what is wrong with the statement.
-
-    ``finished``: with ``auto`` a batch is better wherever the statement can be one, for callers that read whole tables.
-    """
+    """Whether a statement that a stream cannot execute runs as a batch. SqlStreamError with its mistakes."""
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
@@ -102,7 +102,7 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
-    """Whether a statement that a stream does not execute runs as a batch. SqlStreamError with what is wrong with it."""
+    """The batch that runs instead of a streaming plan; None where the stream runs."""
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return False
     examined = _finished(statement, workspace)
@@ -183,7 +183,7 @@ def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
-    """The plan of a statement set, which is a stream; with ``batch`` SS600 as of a query."""
+    """The plan of a statement set, which always runs as a stream; SS600 in the mode ``batch``."""
     if workspace.settings["execution.runtime-mode"] == "batch":
         ways = (_examined(insert, workspace).way for insert in statement.inserts)
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
@@ -275,7 +275,7 @@ def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause
 
 
 def ends(table: Table) -> bool:
-    """Whether all rows of a table are there: of one that ends, or of a database."""
+    """Whether all rows of a table exist already: its source is bounded, or a database."""
     return _is_read(table) and (table.bounded or is_scanned(table))
 
 
@@ -303,7 +303,7 @@ _SPARK_STAGES = {"PHYSICAL": "formatted", "SPARK": "extended"}
 
 
 def why_stream(statement: Chosen, workspace: Workspace) -> str:
-    """The line about a query that runs as a stream."""
+    """The line of EXPLAIN that says why a query runs as a stream."""
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return "stream: 'execution.runtime-mode' is 'streaming'"
     try:
@@ -322,7 +322,7 @@ def _name_of(table: Table) -> str:
 
 
 def explained_batch(batch: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:
-    """The batch at a stage; PHYSICAL and SPARK start Spark. SS603 for stages that only streams have."""
+    """The EXPLAIN of a batch at a stage; PHYSICAL and SPARK start Spark. SS603 for stages that only streams have."""
     if statement.stage in _SPARK_STAGES:
         return f"{_headline(batch)}\n{_by_spark(batch, _SPARK_STAGES[statement.stage], workspace, batches)}"
     if statement.stage not in ("LOGICAL", "OPTIMIZED", "ADVICE") or statement.format == "MERMAID":

@@ -53,10 +53,10 @@ _PACK = 10_000
 
 
 class BatchRun:
-    """Runs ``work`` on a thread of its own; the rows that it returns are the results. ``error_of`` translates what it
-    raises, ``done`` is called at the end.
+    """Runs ``work`` on a thread of its own; the rows it returns are the results.
 
-    There is no checkpoint: a batch that fails or is stopped has no effect.
+    ``error_of`` translates its exceptions, ``done`` is called at the end. There is no checkpoint: a batch that
+    fails or is stopped has no effect.
     """
 
     is_bounded = is_batch = True
@@ -86,12 +86,12 @@ class BatchRun:
 
     @property
     def state(self) -> JobState:
-        """The state of the run, as of a job."""
+        """The state of the run, a ``JobState``."""
         return self._state
 
     @property
     def exception(self) -> SqlStreamError | None:
-        """Why the batch FAILED."""
+        """The error of a FAILED batch; None otherwise."""
         return self._error
 
     def progress(self) -> Progress:
@@ -99,7 +99,7 @@ class BatchRun:
         return Progress(rows_out=0 if self._table is None else self._table.num_rows)
 
     def share(self) -> Share | None:
-        """How many tasks of the running Spark jobs are done; None where that is not known."""
+        """The finished share of the tasks of the running Spark jobs; None where it is unknown."""
         return tasks_done(self._spark, self.id) if self._state is JobState.RUNNING else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -165,7 +165,9 @@ _NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 
 def refused(error: Exception, text: SparkText, views: Iterable[View], functions: Iterable[str]) -> SqlStreamError:
-    """The mistake for which Spark does not run the query: SS201, SS203, SS204, SS206, SS219, or SS602 in its words."""
+    """The mistake for which Spark refuses the query: SS201, SS203, SS204, SS206, SS219, or SS602 with Spark's
+    message.
+    """
     deep = too_deep_for_spark(str(error))
     if deep is not None:
         return SqlStreamError.of([deep])
@@ -173,7 +175,7 @@ def refused(error: Exception, text: SparkText, views: Iterable[View], functions:
 
 
 def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlStreamError:
-    """Why a query failed that had begun."""
+    """The error of a query that failed while it ran."""
     failure = job_error(error, None, "")
     if not isinstance(error, Exception) or isinstance(error, SqlStreamError):
         return failure
@@ -312,7 +314,9 @@ def _offset(text: str, line: int, position: int) -> int:
 
 
 def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
-    """The plan that reads what the query may need of a table, which it calls ``name``."""
+    """The plan that reads the columns and rows of a table that the query may need; ``name`` is the query's name for
+    it.
+    """
     relation = read_table(table, OnError(action_of(table)[0]))
     named = {name.casefold() for name in _names(query)}
     every = _wants_all(query)
@@ -339,7 +343,7 @@ def _wants_all(query: exp.Expr) -> bool:
 
 
 def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
-    """The rows of a plan that reads one table. ConnectorErrors of files that are not there, or lack columns."""
+    """The rows of a plan that reads one table. ConnectorErrors for files that do not exist, or lack columns."""
 
     require_sources(plan)
     rows = lower(physical_plan(plan, engine_settings_of(settings)), runtime)
@@ -348,7 +352,9 @@ def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
 
 @dataclass(frozen=True)
 class Analyzed:
-    """A batch that Spark has analyzed. ``rows`` has columns of names of its own, ``columns`` those that users see."""
+    """A batch that Spark has analyzed. The columns of ``rows`` have unique names, ``columns`` are the ones users
+    see.
+    """
 
     batch: Batch
     text: SparkText
@@ -357,12 +363,12 @@ class Analyzed:
     secrets: Secrets
 
     def error_of(self, error: BaseException) -> SqlStreamError:
-        """Why the batch failed, without the secrets of its tables."""
+        """The error of the failed batch, with the secrets of its tables masked."""
         return without_secrets(failed(error, self.text, self.batch.resolved.views), self.secrets)
 
 
 def analyzed_by_spark(batch: Batch, workspace: Workspace, runtime: JobRuntime, secrets: Secrets) -> Analyzed:
-    """The batch with what Spark says of its text. SqlStreamError for what Spark refuses."""
+    """The batch with Spark's analysis of its text. SqlStreamError for a query that Spark refuses."""
     for table in batch.tables:
         name = batch.names[table.name]
         plan = plan_of_table(table, name, batch.query)

@@ -42,22 +42,25 @@ _QUERY, _INSERT = "query", "insert"
 
 
 class Batches:
-    """The batches of a session."""
+    """Runs the batches of a session."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._runs: list[BatchRun] = []
 
     def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
-        """Start the batch; the run, and its columns. SqlStreamError, located in the script, for what Spark refuses."""
+        """Start the batch; returns the run and its columns. SqlStreamError, located in the script, where Spark
+        refuses the query.
+        """
         analyzed = self._analyzed(batch, workspace)
         names = [name for name, _ in analyzed.columns]
         run = self._run(_QUERY, analyzed, lambda: analyzed.rows.toArrow().rename_columns(names), script)
         return run, analyzed.columns
 
     def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
-        """Computes the rows, then calls ``before`` and starts the job that writes them. SqlStreamError for what is
-        wrong with either."""
+        """Compute the rows, then call ``before`` and start the job that writes them. SqlStreamError with the
+        mistakes of either.
+        """
 
         statement = batch.statement
         assert isinstance(statement, nodes.Insert)
@@ -107,7 +110,7 @@ class Batches:
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
-        """The analyzed batch; its views of Spark are dropped after the block."""
+        """A context with the batch analyzed by Spark; its temporary views are dropped afterwards."""
         ready = self._analyzed(batch, workspace)
         try:
             yield ready
@@ -149,7 +152,7 @@ _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 
 
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
-    """The table of the rows once they are in the folder."""
+    """The table that reads the computed rows of an INSERT from the folder."""
     targets = _target_types(statement, workspace)
     names = UniqueNames()
     columns = tuple(
@@ -177,7 +180,7 @@ def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType
 
 
 def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
-    """The workspace in which the job finds the result; it has no checkpoint that outlives the session."""
+    """The workspace in which the job of an INSERT finds the computed rows; its checkpoint ends with the session."""
     own_workspace = workspace.copy()
     name = nodes.Name((*DEFAULT, result.name), span=Span(0, 0))
     own_workspace.catalog.create(name, result)
@@ -188,7 +191,7 @@ def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
 
 
 def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace) -> Root:
-    """The plan of the job. SqlStreamError where the columns do not fit, as of any INSERT."""
+    """The plan of the job that writes computed rows. SqlStreamError where the columns do not fit, as for any INSERT."""
     catalog, database = (exp.to_identifier(name, quoted=True) for name in DEFAULT)
     named = exp.Table(this=exp.to_identifier(result.name, quoted=True), db=database, catalog=catalog)
     query = exp.select("*").from_(named)
@@ -199,7 +202,7 @@ def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace)
 
 
 def write(rows: DataFrame, result: Table) -> None:
-    """The rows of the batch into the folder of the result."""
+    """Write the rows of the batch into the folder of the result."""
     path = result.option("path")
     assert path is not None
     pairs = zip(rows.columns, result.columns, strict=True)

@@ -46,7 +46,7 @@ class System:
     """A database system.
 
     * ``connector``: the connector of its tables; ``open``: connects, given the options of the catalog.
-    * ``types``: our type for each type of the system; others are read as STRING.
+    * ``types``: the SQL type for each type of the system; others are read as STRING.
     * ``hidden``: the condition of schemas to show; ``columns``: the query for the columns of a table.
     """
 

@@ -82,7 +82,7 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
 
 
 def with_traits(table: Table) -> Table:
-    """The table, with ``bounded`` and ``streamed`` as its connector says."""
+    """The table with ``bounded`` and ``streamed`` set as its connector decides."""
     kind = connectors.connector(table.connector)
     is_source = isinstance(kind, connectors.Source)
     bounded = isinstance(kind, connectors.Source) and kind.bounded(table)
@@ -141,7 +141,7 @@ def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, c
 def stored_view(
     statement: nodes.CreateView | nodes.CreateMaterializedView, name: str, text: str, namespace: tuple[str, str]
 ) -> View:
-    """The view of a definition. Mistakes in its query show when it is read."""
+    """The view of a stored definition. Mistakes in its query are reported when it is read."""
     names = tuple(column if isinstance(column, str) else column.name for column in statement.columns)
     return View(name, statement.query, names, text, namespace)
 
@@ -208,7 +208,7 @@ def _defaults(connector: str, given: Collection[str], path: tuple[str, str, str]
 
 
 def stored_name(path: tuple[str, str, str]) -> str:
-    """The name of a view in PostgreSQL. Its schema is its database, unless that is the first one."""
+    """The name of a view's table in PostgreSQL. Its schema is the view's database, unless that is the first one."""
     catalog, database, name = path
     first = (catalog.casefold(), database.casefold()) == _FIRST_DATABASE
     return _quoted(name) if first else f"{_quoted(database)}.{_quoted(name)}"
@@ -219,7 +219,7 @@ def _quoted(name: str) -> str:
 
 
 def has_types(statement: nodes.CreateMaterializedView) -> bool:
-    """Whether all columns of the definition have types, as in definitions that a catalog stores."""
+    """Whether all columns of the definition have types, as they do in stored definitions."""
     return bool(statement.columns) and all(isinstance(c, nodes.PhysicalColumn) for c in statement.columns)
 
 
@@ -281,9 +281,9 @@ def _watermark(watermark: Watermark) -> exp.Expression:
 
 
 def qualified(query: exp.Expression, catalog: SessionCatalog) -> exp.Expression:
-    """A copy of the query with catalog and database in the names of tables, but for those of WITH.
+    """A copy of the query with catalog and database in the names of all tables except those of WITH.
 
-    So it means the same wherever it is read.
+    Its meaning then does not depend on the current database.
     """
     copy = query.copy()
     own = {cte.alias.casefold() for cte in copy.find_all(exp.CTE)}

@@ -210,7 +210,7 @@ def _parsed(file: Path) -> tuple[nodes.Statement, str]:
 
 
 def in_file(error: SqlStreamError, file: str, text: str) -> SqlStreamError:
-    """SS537: the mistakes of a definition, with the file that it is in."""
+    """A context that adds the file to the mistakes of a definition, as SS537."""
     return SqlStreamError.of(
         replace(d, code=DAMAGED, message=f'file "{file}" of a catalog is damaged: {d.message}', source=d.source or text)
         for d in error.diagnostics

@@ -29,8 +29,11 @@ _IN_PYTHON = (
 
 
 def declared_function(statement: nodes.CreateFunction, name: str, catalog: Catalog) -> tuple[Function, object]:
-    """The function that the statement declares, under ``name``, and the Python object if its text is in the statement;
-    None: import the target of the function."""
+    """The function that the statement declares, under ``name``, and the Python object if its text is in the
+    statement.
+
+    None instead of the object: the function's target is to be imported.
+    """
     _refuse_other_languages(statement)
     try:
         if statement.definition is None:
@@ -150,7 +153,7 @@ def _of_python(
 
 
 def function_statement(function: Function) -> nodes.CreateFunction:
-    """CREATE FUNCTION as it declares the function."""
+    """The CREATE FUNCTION statement of a function."""
     name = nodes.Name((function.name,))
     if function.kind is not FunctionKind.SQL and not function.in_place:
         return nodes.CreateFunction(name, function.target)

@@ -34,8 +34,9 @@ StartSpark = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Opening:
-    """What a catalog is opened with: its options as they were written, the same as values with defaults, and a function
-    that starts Spark (None: there is no session)."""
+    """The arguments for opening a catalog: its options as written, and as values with defaults, and a function that
+    starts Spark (None: there is no session).
+    """
 
     written: Mapping[str, str]
     values: Mapping[str, Any]
@@ -57,7 +58,7 @@ class CatalogType(ABC):
         """The definitions or tables of the catalog. Values may still hold ``${NAME}``: see ``connectors.secrets``."""
 
     def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
-        """Mistakes that no option shows by itself. ``span``: the place of the statement's name."""
+        """Mistakes that involve several options. ``span``: the place of the statement's name."""
         return ()
 
 
@@ -66,7 +67,7 @@ def _default_database(name: str) -> Option:
 
 
 class MemoryCatalog(CatalogType):
-    """Definitions of one session."""
+    """Catalogs whose definitions exist only in the session."""
 
     name = "memory"
     doc = "Definitions that live as long as the session, as in the catalog that it begins with."
@@ -77,7 +78,7 @@ class MemoryCatalog(CatalogType):
 
 
 class FileCatalog(CatalogType):
-    """Definitions in a folder."""
+    """Catalogs whose definitions are files in a folder."""
 
     name = "file"
     doc = "A folder of SQL files, one per definition, which outlive the session and can be kept in git."
@@ -103,7 +104,7 @@ def _existing(kind: str, opening: Opening, written: Mapping[str, str] = MappingP
 
 
 class SparkCatalog(CatalogType):
-    """Spark's tables."""
+    """Catalogs of Spark's tables."""
 
     name = "spark"
     doc = "The tables and views of Spark's own catalog, read and written."
@@ -114,7 +115,7 @@ class SparkCatalog(CatalogType):
 
 
 class JdbcCatalog(CatalogType):
-    """Tables of PostgreSQL."""
+    """Catalogs of tables in PostgreSQL."""
 
     name = "jdbc"
     doc = "The tables of a PostgreSQL database, for lookups, bounded reads and INSERT; its schemas are databases."
@@ -140,7 +141,7 @@ class JdbcCatalog(CatalogType):
 
 
 class DuckDbCatalog(CatalogType):
-    """Tables of a DuckDB file."""
+    """Catalogs of the tables of a DuckDB file."""
 
     name = "duckdb"
     doc = "The tables of a DuckDB file, for lookups and bounded reads; its schemas are databases."
@@ -158,7 +159,9 @@ _OTHER_NAMES = {"generic_in_memory": "memory"}
 
 
 def catalog_type(options: Mapping[str, str], name: str, span: Span | None) -> CatalogType:
-    """What ``'type'`` says. ConnectorError SS536 if it is missing or unknown, or if its package cannot be loaded."""
+    """The catalog type that ``'type'`` names. ConnectorError SS536 if it is missing or unknown, or if its package
+    cannot be loaded.
+    """
     if "type" not in options:
         names = ", ".join((*BUILT_IN, *registered(GROUP)))
         message, hint = f'catalog "{name}" has no type', f"Add WITH ('type' = '…'); types are {names}."

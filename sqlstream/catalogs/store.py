@@ -22,7 +22,7 @@ Definition = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView
 
 @dataclass(frozen=True)
 class Stored:
-    """A definition. Its spans point into ``text``, which was read from ``file`` if that is given."""
+    """A stored definition. Its spans point into ``text``, which was read from ``file`` if that is given."""
 
     statement: Definition
     text: str = ""
@@ -59,11 +59,11 @@ class Database:
 
 
 class Store(Protocol):
-    """The databases of a catalog. Names compare without regard to case.
+    """The storage of a catalog's databases. Names compare without regard to case.
 
     * ``default_database``: a database that exists without CREATE DATABASE.
-    * ``refusal``: why nothing can be created, changed or dropped in the store; None: it can.
-    * ``keeps_text``: definitions are written down, so they must not hold secrets.
+    * ``refusal``: why definitions cannot be changed in the store; None: they can.
+    * ``keeps_text``: definitions are stored as text, so they must not hold secrets.
     """
 
     @property
@@ -86,7 +86,7 @@ class Store(Protocol):
         ...
 
     def names(self, database: str, kind: Kind) -> list[str]:
-        """All names, also of definitions that cannot be read."""
+        """The names of all objects of a kind, including those whose definitions cannot be read."""
         ...
 
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None: ...
@@ -98,12 +98,12 @@ class Store(Protocol):
     def remove(self, database: str, kind: Kind, name: str) -> None: ...
 
     def copy(self) -> Store:
-        """An independent copy, whose changes stay in this process."""
+        """An independent copy; its changes remain in this process."""
         ...
 
 
 def same_name(name: str, names: list[str]) -> str | None:
-    """The name among ``names`` that differs in case at most."""
+    """The name among ``names`` that is equal except for case; None without one."""
     return next((n for n in names if n.casefold() == name.casefold()), None)
 
 
@@ -121,7 +121,7 @@ def refuse_secrets(stored: Stored) -> None:
 
 
 def refuse_secrets_of(database: Database) -> None:
-    """ConnectorError SS533 where an option of a database with the name of a secret holds one."""
+    """ConnectorError SS533 where an option of a database whose key is that of a secret contains one."""
     for key, value in database.options.items():
         if has_secret_name(key) and secret_texts(key, value):
             raise _secret(key, f'database "{database.name}"', None)
@@ -186,7 +186,7 @@ class InMemory:
 
 @dataclass
 class Trial:
-    """A ``Store`` whose changes stay in memory, on top of one that it does not change: scripts are checked on it."""
+    """A ``Store`` with changes in memory on top of another one, which does not change, for checking scripts."""
 
     below: Store
     _databases: dict[str, Database | None] = field(default_factory=dict)

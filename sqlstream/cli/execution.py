@@ -45,7 +45,7 @@ def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
 
 
 def label(statement: Statement) -> str:
-    """What a statement does until it returns, for the status line."""
+    """The text of the status line for a statement that runs, by its kind."""
     if isinstance(statement, nodes.Query):
         return "starting the query"
     return "starting the job" if starts_job(statement) else shown_script(to_sql(statement)).partition("\n")[0]
@@ -94,7 +94,7 @@ _WAIT_SECONDS = 0.2
 
 
 def is_text(statement: Statement) -> bool:
-    """True for statements whose answer is text rather than rows of a table."""
+    """True for statements whose result is text rather than rows of a table."""
     return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what.startswith("CREATE "))
 
 

@@ -35,14 +35,14 @@ _WIDEST = 60
 
 
 class Writer(Protocol):
-    """Takes the rows of one result, batch by batch; ``close`` ends it."""
+    """A writer of the rows of one result, batch by batch; ``close`` ends it."""
 
     def write(self, rows: Sequence[Row]) -> None:
         """Write rows of the result."""
         ...
 
     def close(self) -> None:
-        """Write what follows the last row."""
+        """Write the end of the result, after the last row."""
         ...
 
 
@@ -65,7 +65,7 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
 
 
 class PagedWriter:
-    """A writer for people, who need not see all rows; the number of all rows ends the result."""
+    """A writer for people, which may omit rows; the number of all rows ends the result."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = list(names)
@@ -78,14 +78,14 @@ class PagedWriter:
         raise NotImplementedError
 
     def skip(self, count: int) -> None:
-        """Count rows that are not shown."""
+        """Omit rows, with a note of their number."""
         if count:
             self._out.write(f"  … {count:,} more\n")
             self._skipped += count
             self._out.flush()
 
     def leave_out(self, count: int) -> None:
-        """Count rows that are not shown, without a note about them."""
+        """Omit rows without a note; they count in the total."""
         self._skipped += count
 
     def close(self) -> None:
@@ -97,7 +97,9 @@ class PagedWriter:
 
 
 class TableWriter(PagedWriter):
-    """Columns are as wide as the names and the first batch need; a longer value later only shifts its own line."""
+    """A writer of tables. Columns are as wide as the names and the first batch need; a longer value later only
+    shifts its own line.
+    """
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
@@ -136,7 +138,7 @@ class TableWriter(PagedWriter):
 
 
 class VerticalWriter(PagedWriter):
-    """Each row as a line for each column, below a line with its number: for rows that are wider than the terminal."""
+    """A writer of each row as a line per column, below a line with its number: for rows wider than the terminal."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
@@ -153,7 +155,7 @@ class VerticalWriter(PagedWriter):
 
 
 class MarkdownWriter:
-    """A table of GitHub's Markdown."""
+    """A writer of tables in GitHub's Markdown."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._out = out
@@ -175,7 +177,9 @@ class MarkdownWriter:
 
 
 class JsonLinesWriter:
-    """One object per row. Names that occur twice get a number, because an object would keep only one of them."""
+    """A writer of one JSON object per row. Repeated names get a number, because an object would keep only one of
+    them.
+    """
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = distinct(names)
@@ -197,7 +201,7 @@ class JsonLinesWriter:
 
 
 class JsonWriter(JsonLinesWriter):
-    """The whole result as one list of such objects, whose rows are written as they come."""
+    """A writer of the whole result as one JSON list of objects, whose rows are written as they arrive."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
@@ -217,7 +221,7 @@ class JsonWriter(JsonLinesWriter):
 
 
 class CsvWriter:
-    """RFC 4180 with a header; NULL is the empty field."""
+    """A writer of CSV by RFC 4180, with a header; NULL is the empty field."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._out = out
@@ -235,7 +239,7 @@ class CsvWriter:
 
 
 def plain_text(rows: Iterable[Row]) -> str:
-    """The texts of rows of one column, a line each."""
+    """The values of one column of rows as text, one per line."""
     return "\n".join(str(row[0]) for row in rows)
 
 
@@ -252,7 +256,7 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """A value as tables and CSV show it: as a CAST to STRING would, composite values as JSON."""
+    """The text of a value in tables and CSV: that of a CAST to STRING, composite values as JSON."""
     match value:
         case None:
             return "NULL"
@@ -405,7 +409,7 @@ class StatusLine:
 
 @contextmanager
 def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[StatusLine]:
-    """Show on the status line what is going on and for how long, while the block runs; nothing unless ``shown``."""
+    """Show on the status line what the block does and for how long; nothing unless ``shown``."""
     begin = time.monotonic()
     status = StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since)
     if not shown:

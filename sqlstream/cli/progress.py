@@ -48,7 +48,7 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
 
 
 def exceptions_of(progress: Progress) -> list[str]:
-    """The parts that only some jobs have: late and bad rows, lookups, restarts and the like."""
+    """The parts of a job's summary that only some jobs have: late and bad rows, lookups, restarts and others."""
     return [
         *_late(progress),
         *_bad(progress),
@@ -128,7 +128,7 @@ def total(job: Job | BatchRun, seconds: float) -> str:
 
 
 def written(job: Job) -> str:
-    """What an ended INSERT has written, by table where it has several, and what it leaves to the next run."""
+    """What an ended INSERT has written, by table where it has several, and what remains for the next run."""
     progress = job.progress()
     match job.plan:
         case Insert(table=table):
@@ -233,7 +233,7 @@ class JobStatus:
 
 
 def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: float) -> list[str]:
-    """The parts that every stream has; ``now`` in seconds since 1970."""
+    """The parts of a job's status that every stream has; ``now`` in seconds since 1970."""
     parts = [
         f"{name}: {progress.rows_in:,} rows in ({rates[0]:,.0f}/s)",
         f"{progress.rows_out:,} out ({rates[1]:,.0f}/s)",
@@ -251,13 +251,13 @@ def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: fl
 
 
 def lag_text(watermark_ms: int, now: float) -> str:
-    """The difference between a watermark and a time in seconds since 1970."""
+    """The lag of a watermark behind ``now``, in seconds since 1970, as text."""
     seconds = now - watermark_ms / 1000
     return f"{span_text(abs(seconds))} {'behind' if seconds >= 0 else 'ahead'}"
 
 
 def span_text(seconds: float) -> str:
-    """A span of time in its largest unit."""
+    """A duration as text, in its largest unit."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
@@ -265,14 +265,14 @@ def span_text(seconds: float) -> str:
 
 
 def bar_of(share: Share) -> str:
-    """``[████████············] 40 % of 12 tasks``."""
+    """A progress bar: ``[████████············] 40 % of 12 tasks``."""
     full = int(share.fraction * _BAR_COLUMNS)
     bar = "█" * full + "·" * (_BAR_COLUMNS - full)
     return f"[{bar}] {share.fraction:.0%} of {share.total:,} {share.what}"
 
 
 def packed(parts: list[str], columns: int) -> list[str]:
-    """The parts, with commas between them, in as few lines as hold them; a part that is too long is cut."""
+    """The parts in as few lines as possible, separated by commas; a part that is too long is cut."""
     lines: list[str] = []
     for number, part in enumerate(parts):
         text = part + ("," if number < len(parts) - 1 else "")
@@ -285,10 +285,10 @@ def packed(parts: list[str], columns: int) -> list[str]:
 
 
 class Following(Protocol):
-    """A display that follows a query. ``follow`` reads the query to its end; ``__rich__`` is the present display."""
+    """A display that follows a query. ``follow`` reads the query to its end; ``__rich__`` is the current display."""
 
     def follow(self) -> None:
-        """Take all that the query gives, until it ends."""
+        """Read the results of the query until it ends."""
         ...
 
     def __rich__(self) -> RenderableType: ...
@@ -322,10 +322,11 @@ def is_shown_as_table(query: Query, settings: Settings) -> bool:
 
 
 def write_table(query: Query, writer: Writer, out: TextIO, page: int, tables: Iterator[pa.Table] | None = None) -> None:
-    """Write the table of an updating query once, when it has ended. Meanwhile a terminal shows its first ``page`` rows.
+    """Write the table of an updating query once, when it has ended; meanwhile a terminal shows its first ``page``
+    rows.
 
-    Where Ctrl-C interrupts that, the table is written as it stands, and the caller ends the query. ``tables``: those
-    of the query, where the caller takes them.
+    Where Ctrl-C interrupts the query, the table is written as it stands, and the caller ends the query. ``tables``:
+    those of the query, if the caller has begun to read them.
     """
     shown = _Shown(query, page, tables)
     try:

@@ -39,7 +39,7 @@ def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Se
 
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
-    """As ``read_scripts``, with ``${name}`` as it is written."""
+    """The scripts of a command line, with ``${name}`` not replaced."""
     scripts = [_read(name) for name in files] + [Script("-e", require_text(text, "-e")) for text in statements]
     if not scripts:
         raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')

@@ -155,13 +155,13 @@ def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:
 
 
 def answers_lookups(table: Table) -> bool:
-    """Whether joins can look rows up in the table."""
+    """Whether lookup joins can use the table."""
     kind = connector(table.connector)
     return isinstance(kind, LookupTable) and kind.answers(table)
 
 
 def is_scanned(table: Table) -> bool:
-    """Whether queries over finished data read the table through lookups without a key."""
+    """Whether queries over finished data read the table through a lookup without keys, which returns all rows."""
     kind = connector(table.connector)
     return isinstance(kind, LookupTable) and kind.scans
 

@@ -18,7 +18,7 @@ from sqlstream.planner.catalog import Table
 def section(kind: Connector, of_formats: Container[str] = (), formats: str = "") -> list[str]:
     """The lines of a section: heading, description, options, METADATA columns.
 
-    Options whose keys are ``of_formats`` are left out; the sentence ``formats`` says where they are described.
+    The options ``of_formats`` are left out; the sentence ``formats`` links to their description.
     """
     own = [o for o in kind.options if o.key not in of_formats]
     roles = (("source", Source), ("lookup table", LookupTable), ("sink", Sink))
@@ -36,8 +36,9 @@ def section(kind: Connector, of_formats: Container[str] = (), formats: str = "")
 
 
 def option_table(options: Iterable[Option], reading: str = "source") -> list[str]:
-    """The lines of a table of options. ``reading``: what a table does whose rows are not written, ``source`` or
-    ``lookup``."""
+    """The lines of a table of options. ``reading``: the heading for options of tables that are read, ``source`` or
+    ``lookup``.
+    """
     rows = [
         f"| `{o.key}` | {_use(o, reading)} | {escaped(o.kind.accepted)} | {_default(o)} | {escaped(o.doc)} |"
         for o in options
@@ -66,7 +67,7 @@ def escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Print a section for each name on the command line, or say which name is wrong and exit with 1."""
+    """Print a section for each connector named on the command line; report an unknown name and exit with 1."""
     try:
         lines = [line for name in sys.argv[1:] for line in section(connector(name))]
     except SqlStreamError as error:

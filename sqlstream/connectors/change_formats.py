@@ -47,10 +47,10 @@ class Metadata:
 class ChangeFormat:
     """The envelope of change messages.
 
-    * ``operation``: the field with the operation; ``operations``: its words; ``written``: the words that we write for
-      inserted and for retracted rows.
+    * ``operation``: the field with the operation; ``operations``: its words; ``written``: the words that sinks write
+    for inserted and for retracted rows.
     * ``after``, ``before``: the fields with rows. ``old``: ``before`` has only the fields that an update has changed,
-      and deleted rows are in ``after``. ``lists``: both are lists of rows.
+    and deleted rows are in ``after``. ``lists``: both are lists of rows.
     * ``ddl``: a field that is true for statements that change no rows.
     * ``include``: options with regular expressions, each with the field that must match.
     """
@@ -177,7 +177,7 @@ def change_format(table: Table) -> ChangeFormat | None:
 
 
 def has_kinds(table: Table) -> bool:
-    """Whether the format gives each row its kind."""
+    """Whether the rows of the table's format have kinds."""
     return change_format(table) is not None
 
 
@@ -195,7 +195,7 @@ def metadata_of(table: Table) -> dict[str, DataType]:
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
-    """How to read a METADATA column of the format; None for other columns."""
+    """How the format's METADATA column is read; None for other columns."""
     form = change_format(table)
     if form is None or column.metadata_key is None:
         return None

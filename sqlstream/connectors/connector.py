@@ -109,20 +109,20 @@ _NO_SPANS: Mapping[str, Span] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Environment:
-    """What a connector needs to read or write beside the table.
+    """What a connector needs to read or write, besides the table.
 
     * ``directory``: the session's scratch folder, which is removed when the session closes.
     * ``job``: an identifier of the job, the same after a restart.
     * ``resumed``: the job continues from a checkpoint.
     * ``run``: an identifier of the checkpoint. Numbers of micro-batches start again at 0 with a new one.
     * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves adds the columns
-      ``PARTS``, which order them.
+    ``PARTS``, which order them.
     * ``spark_reads``: Spark reads the files of ``SplitSource``, not the exchange.
     * ``after``: the last complete micro-batch of the checkpoint that the job continues from.
     * ``begun``: the last micro-batch that was started, which is ``after`` or the one following it.
     * ``anew``: the checkpoint was restored from a savepoint, and this is its first run.
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
-      checkpoint is not on this machine.
+    checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
     """
 
@@ -141,14 +141,15 @@ class Environment:
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
-        """Spark's reader of streams, or of what is there now if ``finished``."""
+        """Spark's reader of streams; with ``finished`` its reader of batch DataFrames."""
         return self.spark.read if self.finished else self.spark.readStream
 
 
 @dataclass(frozen=True)
 class SinkWriteRange:
-    """The micro-batches that a job has written to one location: those after ``since``, up to ``until`` (None: it still
-    writes there)."""
+    """The micro-batches that a job has written to one location: those after ``since``, up to ``until`` (None: the job
+    still writes there).
+    """
 
     since: int
     until: int | None = None
@@ -191,12 +192,14 @@ class Connector(ABC):
     variables: ClassVar[tuple[str, ...]] = ()
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """Mistakes that no option shows by itself, found when the table is created. ``spans``: places of the options,
-        by key; that of ``'connector'`` is among them."""
+        """Mistakes that involve several options or columns, found when the table is created.
+
+        ``spans``: places of the options, by key, among them ``'connector'``.
+        """
         return ()
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
-        """The keys of METADATA columns, with their natural types."""
+        """The keys of the connector's METADATA columns, with their natural types."""
         return {}
 
     @final
@@ -206,8 +209,9 @@ class Connector(ABC):
 
     @final
     def resolved_values(self, table: Table) -> dict[str, Any]:
-        """``values`` with ``${NAME}`` replaced by environment variables, when a job starts. ConnectorError SS560 if one
-        is not set."""
+        """The ``values`` with ``${NAME}`` replaced by environment variables, when a job starts. ConnectorError SS560 if
+        one is not set.
+        """
         return resolved(self.values(table))
 
     @final
@@ -280,7 +284,7 @@ def _is_within(path: str, table: Table) -> bool:
 
 
 def nested_fields(path: str, type_: DataType) -> list[tuple[str, DataType]]:
-    """The parts of the values of a nested type, by path as Flink names them; nothing for other types."""
+    """The nested fields of a type by path, as Flink names them; empty for types without fields."""
     match type_:
         case DataType("STRUCT", members):
             return [(f"{path}.{member[0]}", member[1]) for member in members if isinstance(member, tuple)]
@@ -312,12 +316,12 @@ class Source(Connector):
         """A streaming DataFrame with the named physical and metadata columns, in that order, of their declared types.
 
         Hidden columns may follow: ``__processing_time``; ROW_KIND where ``has_kinds``. Where the table tolerates bad
-        rows (``planner.bad_rows``), a source that parses records returns bad ones too, with NULL in what it could not
+        rows (``planner.bad_rows``), a source that parses records returns bad ones too, with NULL for what it could not
         read and the hidden column BAD.
         """
 
     def bounded(self, table: Table) -> bool:
-        """Whether the source ends by itself."""
+        """Whether the source ends."""
         return False
 
     def has_kinds(self, table: Table) -> bool:
@@ -325,19 +329,19 @@ class Source(Connector):
         return False
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """Mistakes of a local source that is not there, looked for before Spark starts."""
+        """Mistakes of a local source whose data is missing, checked before Spark starts."""
         return ()
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-        """Mistakes of a local source that lacks one of the named columns, looked for after ``ready``."""
+        """Mistakes of a local source that lacks one of the named columns, checked after ``ready``."""
         return ()
 
     def poll_ms(self, table: Table) -> int | None:
-        """How often to look for new rows, in milliseconds; None: all the time."""
+        """The interval at which the source checks for new rows, in milliseconds; None: continuously."""
         return None
 
     def row_count(self, table: Table) -> int | None:
-        """How many rows the source has, as far as the options say."""
+        """The number of rows of the source, if its options determine it; else None."""
         return None
 
 
@@ -350,7 +354,7 @@ class SplitSource(Source):
 
     @abstractmethod
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """A streaming DataFrame of files and shares of them, as ``Runtime.places`` describes it."""
+        """A streaming DataFrame of file splits, as ``Runtime.places`` describes it."""
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------
@@ -361,23 +365,24 @@ class Sink(Connector):
 
     @abstractmethod
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A function that writes the rows of a micro-batch, called once when a job starts.
+        """A function that writes the rows of a micro-batch; requested once when a job starts.
 
         The rows have exactly the physical columns of the table, and those of updating queries the column ROW_KIND. A
         micro-batch that fails runs again with the same number: its rows replace those of the first attempt.
         """
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
-        """The row kinds that the sink takes; inserts only by default.
+        """The row kinds that the sink accepts; inserts only by default.
 
-        A sink without ``-U`` replaces rows by PRIMARY KEY. It deletes the row if it gets ``-U`` nevertheless, which
-        means that no other row follows.
+        A sink without ``-U`` replaces rows by PRIMARY KEY. If it gets ``-U`` nevertheless, no other row of the key
+        follows, and it deletes the row.
         """
         return APPEND_ONLY
 
     def location(self, table: Table) -> Hashable | None:
-        """Where rows are stored under the number of their micro-batch. Two sinks of one query must not share it; None:
-        they may."""
+        """An identifier of the place where rows are stored by number of micro-batch; two sinks of a query must not
+        share it. None: they may.
+        """
         return None
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
@@ -386,7 +391,7 @@ class Sink(Connector):
 
     @final
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
-        """``write_batches`` with the option ``sink.parallelism``, and errors that show no secrets."""
+        """The function of ``write_batches`` with the option ``sink.parallelism``, and errors that show no secrets."""
         return partial(_write_batch, self.write_batches(environment, table), self._in_tasks, table, secrets_of(table))
 
     def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
@@ -408,7 +413,7 @@ def _write_batch(
 
 
 class ChangelogSink(Sink):
-    """A sink that takes rows of all kinds, because it writes each change down."""
+    """A sink that accepts rows of all kinds, because it stores each change as a row of its own."""
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         return ALL_KINDS
@@ -421,8 +426,9 @@ class UpsertSink(Sink):
     """Whether tables can keep the values of columns that are not written."""
 
     def keeps_columns(self, table: Table) -> bool:
-        """Whether a row that takes the place of another may leave columns as they are: the sink is then given a table
-        of the columns that are written."""
+        """Whether a replacing row may leave columns unchanged: the sink then gets a table of only the written
+        columns.
+        """
         return self.some_keep_columns
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
@@ -430,28 +436,31 @@ class UpsertSink(Sink):
 
 
 class StreamSink(Sink):
-    """A sink that Spark writes itself, where its rows are the only ones of the query."""
+    """A sink that Spark can write itself, for queries without other sinks or side outputs."""
 
     @abstractmethod
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        """Spark's writer of the rows, not yet started."""
+        """Spark's writer of the rows, not yet started: the job adds checkpoint, trigger and name."""
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         return self.write_stream(environment, table, self._in_tasks(rows, table))
 
 
 class RecoverableSink(Sink):
-    """A sink with stored rows that a job can miss when it continues from its checkpoint."""
+    """A sink whose stored rows a job needs when it continues from its checkpoint."""
 
     @abstractmethod
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        """Raises an error where a job that continues would lose rows that it has written, or write among those of
-        another job. ``written``: what it wrote to the location before; ``streamed``: it writes by ``write_stream``."""
+        """Raise an error where a job that continues would lose rows that it has written, or write among those of
+        another job.
+
+        ``written``: what it wrote to the location before; ``streamed``: it writes by ``write_stream``.
+        """
 
     def require_batch(self, table: Table, number: int) -> None:
-        """Raises an error where the rows of a complete micro-batch are gone, if written by ``write_stream``.
+        """Raise an error where the rows of a complete micro-batch, written by ``write_stream``, are missing.
 
         Called once a second while the job runs.
         """
@@ -470,16 +479,18 @@ class LookupTable(Connector):
 
     @abstractmethod
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """What answers lookups, called once when a job starts. The keys, columns and filters of the request name
-        physical columns of the table."""
+        """The source that answers lookups, made once when a job starts.
+
+        The keys, columns and filters of the request name physical columns of the table.
+        """
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
-        """Whether the source itself checks the comparison, given among the filters of a request."""
+        """Whether the source itself applies the comparison when it is among the filters of a request."""
         return False
 
     @final
     def answers(self, table: Table) -> bool:
-        """Whether this table is one for lookups: a connector that is a source, too, has the option ``role`` for it."""
+        """Whether lookups can use this table: a connector that is a source, too, has the option ``role`` for that."""
         role = find(self.known_options, "role")
         if role is None:
             return True
@@ -495,19 +506,19 @@ class TruncatableTable(Connector):
 
     @abstractmethod
     def truncate(self, directory: Path, table: Table) -> None:
-        """Removes all rows of the table. ``directory``: the session's scratch folder."""
+        """Remove all rows of the table. ``directory``: the session's scratch folder."""
 
 
 class SessionTable(TruncatableTable):
-    """A connector that keeps the rows of tables in the session's scratch folder, ``directory``."""
+    """A connector that stores the rows of tables in the session's scratch folder, ``directory``."""
 
     @abstractmethod
     def drop(self, directory: Path, table: Table) -> None:
-        """Removes the rows of a table that is dropped."""
+        """Remove the rows of a dropped table."""
 
     @abstractmethod
     def rename(self, directory: Path, before: Table, after: Table) -> None:
-        """Gives the rows of a table its new name."""
+        """Move the rows of a renamed table to its new name."""
 
     def truncate(self, directory: Path, table: Table) -> None:
         self.drop(directory, table)
@@ -518,22 +529,22 @@ class ViewTable(Connector):
 
     @abstractmethod
     def is_there(self, table: Table) -> bool:
-        """Whether there are rows, or a table, where the view would be stored."""
+        """Whether rows or a table exist where the view would be stored."""
 
     @abstractmethod
     def is_ours(self, table: Table) -> bool:
-        """Whether a job of ours has written them. Only then may a new view replace them."""
+        """Whether a job of this product wrote the rows that exist. Only then may a new view replace them."""
 
     @abstractmethod
     def remove(self, table: Table) -> None:
-        """Removes the table or its files."""
+        """Remove the table or its files."""
 
 
 # --- for several connectors -----------------------------------------------------------------------------------
 
 
 def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
-    """The columns with the given names, in the order given."""
+    """The columns of the table with the given names, in the order given."""
     by_name = {c.name: c for c in table.columns}
     return tuple(by_name[name] for name in names)
 
@@ -541,6 +552,6 @@ def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
 def folder_of_batch(folder: str, number: int) -> str:
     """The folder for the files of a micro-batch, so that one that runs again overwrites its own files and no others.
 
-    Readers see one more partition column, which nobody selects.
+    Readers see an additional partition column, which no query selects.
     """
     return f"{folder.rstrip('/')}/sqlstream_batch={number}"

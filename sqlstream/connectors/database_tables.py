@@ -54,7 +54,7 @@ Allowed = Mapping[str, Set[str]]
 
 
 def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowed: Allowed) -> dict[str, StoredColumn]:
-    """The stored columns that the named columns mean. ``there``: all columns of the stored table, with their types.
+    """The stored columns for the named columns. ``there``: all columns of the stored table, with their types.
 
     Names are equal, or differ in case only. ConnectorError SS564 for every column that is missing, or of a type that
     the declared type cannot hold.
@@ -107,14 +107,14 @@ def _wrong_type(table: Table, column: Column, stored: str) -> Diagnostic:
 
 
 def no_table(table: Table, named: tuple[str, ...], others: Iterable[str], hint: str = "") -> ConnectorError:
-    """SS563 for a table that the database lacks. ``others``: the tables that it has."""
+    """The error SS563 for a table that the database lacks. ``others``: the tables that it has."""
     message = f'table "{".".join(named)}" of table "{table.name}" does not exist in the database'
     names = sorted(others)[:_MOST_TABLES]
     return ConnectorError(NO_TABLE, message, hint=hint or hint_of(named[-1], names, "Tables there"))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:
-    """Whether databases compare the column as Spark does, so that they can check the comparison."""
+    """Whether the database compares values of the column as Spark does, so that it can apply the comparison."""
     declared = next((c.type for c in table.physical_columns if c.name == comparison.column), None)
     return declared is not None and comparable(declared, comparison)
 

@@ -58,7 +58,10 @@ def limits(type_: DataType) -> tuple[Decimal, Decimal]:
 
 
 def expression(type_: DataType, path: str, given_of: Given, seed: int, salt: str) -> str:
-    """The value of a column or nested field. ``salt``: arguments of the hash that differ for each of them."""
+    """The expression for the generated values of a column or nested field.
+
+    ``salt``: arguments of the hash that differ for each of them.
+    """
     given = given_of(path)
     if given.get("kind") == "sequence":
         return f"CAST(id + ({given['start']}L) AS {type_.ddl()})"
@@ -265,7 +268,7 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
 
 
 class DataGen(Source):
-    """Computes the rows from numbers that a source in Python counts."""
+    """Generates rows: the values are computed from row numbers, which a source in Python counts."""
 
     name = "datagen"
     doc = "Made-up rows, random or in sequence; the same ones on every run with the same seed."
@@ -315,7 +318,7 @@ class DataGen(Source):
         return self.row_count(table) is not None
 
     def row_count(self, table: Table) -> int | None:
-        """``number-of-rows``, or the length of the shortest sequence if that is less; None: no end."""
+        """The ``number-of-rows``, or the length of the shortest sequence if that is less; None: no end."""
         fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
         lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
         stated = self.values(table)["number-of-rows"]

@@ -63,7 +63,8 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
-    """Columns of the files that the first wrong file lacks, or has under another name or type: SS467, SS524 to SS526.
+    """The mistakes SS467 and SS524 to SS526: columns that the newest wrong file lacks, or has under another name or
+    type.
 
     ``values``: the options of the table; ``files``: the newest ones, newest first.
     """
@@ -95,7 +96,7 @@ def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
 def wrong_schema(
     table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
 ) -> list[Diagnostic]:
-    """SS524 for columns that a file does not have, SS467 for those of another type."""
+    """The mistakes SS524 for columns that a file does not have, SS467 for columns of another type."""
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
@@ -125,7 +126,7 @@ def _suggestion(column: str, names: Sequence[str], free: Sequence[str]) -> str:
 def wrong_header(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], headers: Iterable[tuple[str, str]]
 ) -> list[Diagnostic]:
-    """SS525 for a column whose place in the header has another name."""
+    """The mistakes SS525 for columns whose position in the header has another name."""
     partitions = {name.strip() for name in (table.option("partition-by") or "").split(",")}
     places = {c.name: i for i, c in enumerate(c for c in table.physical_columns if c.name not in partitions)}
     for file, line in headers:
@@ -138,7 +139,7 @@ def wrong_header(
 
 
 def header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    """The first line that is no comment, if any."""
+    """The first line that is not a comment, as a list; empty if there is none."""
     return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
 
 
@@ -168,7 +169,7 @@ def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
 def misspelt_fields(
     table: Table, columns: Sequence[Column], samples: Iterable[tuple[str, Sequence[str]]]
 ) -> list[Diagnostic]:
-    """SS526 for a column that no record has, where records have a field with nearly this name that is no column.
+    """The mistake SS526 for a column that no record has, where records have an unknown field with a similar name.
 
     A field of JSON may be missing, so a column that no record has is no mistake by itself.
     """
@@ -224,7 +225,7 @@ WRONG_NAME = "SS530"
 
 @dataclass
 class Walk:
-    """The files below some paths, each once. ``links`` lead to files that are among them already."""
+    """The files below some paths, each once. ``links`` are links to files that are listed already."""
 
     files: list[Path] = field(default_factory=list)
     links: list[Path] = field(default_factory=list)
@@ -261,7 +262,9 @@ def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
 
 
 def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Diagnostic]:  # noqa: A002
-    """SS530 for a name that is no UTF-8, SS528 for a file that is none of the format, SS529 for a link to nothing."""
+    """The mistakes SS530 for a name that is not UTF-8, SS528 for a file of another format, SS529 for a link without
+    target.
+    """
     for file in files:
         if not is_text(str(file)):
             message = f'the name of file "{shown_name(str(file))}" of table "{table.name}" is no UTF-8'
@@ -281,7 +284,7 @@ WRONG_DIRECTORY = "SS532"
 def wrong_directories(
     table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
 ) -> Iterator[Diagnostic]:
-    """SS532 for files that are not in a directory for each of the partition columns."""
+    """The mistake SS532 for files that are not in a directory for each of the partition columns."""
     folders = [root for root in roots if root.is_dir()]
     if not partitions or len(folders) != 1:
         return
@@ -294,7 +297,7 @@ def wrong_directories(
 
 
 def wrong_directory(table: Table, what: str) -> Diagnostic:
-    """SS532 for a table whose directories are not those of ``partition-by``."""
+    """The error SS532 for a table whose directories are not those of ``partition-by``."""
     hint = (
         "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
     )

@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def check_types(table: Table, spans: Mapping[str, Span], types: Iterable[str]) -> Iterable[Diagnostic]:
-    """SS505 for each column of a type that is not among ``types``, written as DDL or by its name."""
+    """The mistakes SS505 for columns of a type that is not among ``types``, written as DDL or by its name."""
     readable = set(types)
     for column in table.physical_columns:
         if not {column.type.name, column.type.ddl()} & readable:
@@ -74,7 +74,7 @@ def columns_there(
 def file_as_of(path: str, *, changing: bool = False) -> str:
     """An identifier of the version of a file.
 
-    ``changing``: open connections see what others write, so only another file under this path is another version.
+    ``changing``: open connections see the writes of others, so only another file under this path is another version.
     """
     try:
         status = Path(path).stat()
@@ -125,7 +125,7 @@ def _columns_of_duckdb(table: Table, path: str, parts: tuple[str, ...]) -> dict[
 
 
 class DuckDb(LookupTable):
-    """Asks the file in the worker processes."""
+    """Lookups in a DuckDB file, which the worker processes open."""
 
     name = "duckdb"
     doc = "Tables of a DuckDB file, looked up by any columns."
@@ -137,7 +137,9 @@ class DuckDb(LookupTable):
         return check_types(table, spans, _TYPES_OF_DUCKDB)
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """Checks first that the file has the table, and the columns with types that can be read."""
+        """The source of lookups, after a check that the file has the table, and the columns with types that can be
+        read.
+        """
         if find_spec("duckdb") is None:
             raise no_package("duckdb", "duckdb")
         values = self.resolved_values(table)
@@ -169,7 +171,7 @@ def _columns_of_sqlite(table: Table, path: str, parts: tuple[str, ...]) -> dict[
 
 
 class Sqlite(LookupTable):
-    """Asks the file in the worker processes."""
+    """Lookups in an SQLite file, which the worker processes open."""
 
     name = "sqlite"
     doc = "Tables of a SQLite file, looked up by any columns."
@@ -181,7 +183,9 @@ class Sqlite(LookupTable):
         return check_types(table, spans, _TYPES_OF_SQLITE)
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """Checks first that the file has the table and the columns, which have no types in SQLite."""
+        """The source of lookups, after a check that the file has the table and the columns, which have no types in
+        SQLite.
+        """
         values = self.resolved_values(table)
         path, parts = values["path"], values["table-name"]
         require_keys(table, request, file_database.SQLITE)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def truncate_directory(table: Table) -> None:
-    """Empties the directory of a table. ConnectorError SS508 where the path is no directory, or not on this machine."""
+    """Remove the contents of a table's directory. ConnectorError SS508 where the path is no directory, or not on this
+    machine.
+    """
     path = table.option("path") or ""
     local = local_path(path)
     if local is None or glob.has_magic(local) or Path(local).is_file():
@@ -34,7 +36,7 @@ def truncate_directory(table: Table) -> None:
 
 
 def require_directory_above(local: str, table: Table) -> None:
-    """SS508 where a file stands where the path wants a directory."""
+    """SS508 where a parent of the table's path is a file instead of a directory."""
     above = next(parent for parent in Path(local).absolute().parents if parent.exists())
     if not above.is_dir():
         message = f'path "{shown_path(local)}" of table "{table.name}" cannot be used: "{above}" is no directory'
@@ -71,7 +73,7 @@ def require_log(table: Table, folder: Path, written: SinkWriteRange | None, afte
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether there is a file: ALTER TABLE … ADD PARTITION makes empty folders."""
+    """Whether the folder holds a file; ALTER TABLE … ADD PARTITION makes empty folders."""
     return any(path.is_symlink() or not path.is_dir() for path in folder.rglob("*"))
 
 
@@ -114,7 +116,7 @@ def _written_otherwise(table: Table, folder: Path, streamed: bool) -> ExecutionE
 
 
 def not_empty(table: Table, folder: Path) -> ConnectorError:
-    """SS508 for a directory with files of another job."""
+    """The error SS508 for a directory with files of another job."""
     message = f'path "{folder}" of table "{table.name}" is not an empty directory'
     hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
     return ConnectorError(PATH_ERROR, message, hint=hint)
@@ -141,7 +143,7 @@ def newest_batch(folder: Path) -> int | None:
 
 
 def newest_logged(folder: Path) -> int | None:
-    """The last micro-batch in the log; None where there is none, or not all since its last compact entry."""
+    """The last micro-batch in the log; None without a log, or where entries since the last compact one are missing."""
     entries = _entries(folder / LOG)
     newest = max(entries, default=-1)
     start = max((n for n, name in entries.items() if name.endswith(_COMPACT)), default=0)
@@ -154,7 +156,7 @@ def newest_folder(folder: Path) -> int | None:
 
 
 def begin_after(folder: Path, batch: int) -> None:
-    """Add entries up to ``batch`` to the log, so that it continues from there: empty ones for batches that it lacks."""
+    """Extend the log up to ``batch``, with empty entries for missing batches, so that a job continues from there."""
     log = folder / LOG
     entries = _entries(log)
     newest = max(entries, default=-1)
@@ -175,7 +177,7 @@ def begin_after(folder: Path, batch: int) -> None:
 
 
 def logged_lines(folder: Path) -> list[str]:
-    """The JSON lines of the log, one per file that counts; none if there is no log."""
+    """The JSON lines of the log, one per valid file; empty without a log."""
     return [line for line in _known(folder / LOG) if line]
 
 

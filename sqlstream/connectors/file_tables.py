@@ -32,7 +32,7 @@ METADATA = {
 
 
 def local_path(path: str) -> str | None:
-    """The path on this machine that ``path`` means; None where it lies in another file system."""
+    """The local path for ``path``; None where it is on another file system."""
     parts = urlsplit(path)
     if parts.scheme == "file":
         return unquote(parts.path)
@@ -40,12 +40,12 @@ def local_path(path: str) -> str | None:
 
 
 def is_bounded(table: Table) -> bool:
-    """Whether the files that are there at the start are all."""
+    """Whether the source reads only the files that exist at the start."""
     return table.option("source.monitor-interval") is None
 
 
 def tells_kinds(table: Table) -> bool:
-    """Whether each row that is read has its kind, from its format or from a column."""
+    """Whether each row has its kind, from its format or from a column."""
     return has_kinds(table) or kind_column(table) is not None
 
 
@@ -56,7 +56,7 @@ def partition_columns(table: Table) -> list[str]:
 
 
 def credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS584 for a path with credentials, which Spark would write into the checkpoint and its logs."""
+    """The mistake SS584 for a path with credentials, which Spark would write into the checkpoint and its logs."""
     path = table.option("path") or ""
     if secret_texts("path", path):
         message = f'path "{shown_value("path", path)}" of table "{table.name}" holds credentials'
@@ -65,7 +65,7 @@ def credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]
 
 
 def unusable(table: Table, path: str, error: Exception, span: Span | None = None) -> Diagnostic:
-    """SS508 for a path that the file system refuses."""
+    """The error SS508 for a path that the file system refuses."""
     message = f'path "{shown_path(path)}" of table "{table.name}" cannot be used: {reason_of(error)}'
     return Diagnostic(PATH_ERROR, message, span, hint='Correct the option "path".')
 
@@ -83,7 +83,7 @@ def columns_in_files(table: Table, columns: tuple[str, ...]) -> tuple[Column, ..
 
 
 def matching_paths(path: str) -> Iterable[Path]:
-    """The local paths that a path or a pattern means."""
+    """The local paths that match a path or a pattern."""
     root = Path(path).anchor
     return Path(root).glob(path.removeprefix(root)) if glob.has_magic(path) else (Path(path),)
 
@@ -98,7 +98,7 @@ KIND_COLUMN = Option(
 
 
 def kind_column(table: Table) -> str | None:
-    """The column with the kinds of rows, if the table names one."""
+    """The name of the column with the kinds of rows, if the table has one."""
     return table.option(KIND_COLUMN.key)
 
 
@@ -120,7 +120,7 @@ def check_kind_column(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagn
 
 
 def read_columns(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns to read: ``columns``, and the one with the kinds."""
+    """The columns to read: ``columns``, and the one with the row kinds."""
     name = kind_column(table)
     return columns if name is None or name in columns else (*columns, name)
 

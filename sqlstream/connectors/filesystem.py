@@ -176,7 +176,7 @@ _COMMITS = "Files are there for readers when their micro-batch is committed; a p
 
 
 class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, TruncatableTable, ViewTable):
-    """Reads and writes by Spark's file formats."""
+    """Tables in files, which Spark's file formats read and write."""
 
     name = "filesystem"
     doc = (
@@ -262,7 +262,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return tells_kinds(table)
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """A bounded source on this machine must be there before the job starts; a watched one may come later."""
+        """Mistakes of a bounded source whose local path does not exist; a watched path may appear later."""
         path = local_path(table.option("path") or "")
         yield from credentials(table, spans)
         try:
@@ -276,7 +276,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-        """Local files must be such as can be read, and the newest must hold the columns."""
+        """Mistakes of local files: those that cannot be read, and columns that the newest lack."""
         path = local_path(table.option("path") or "")
         if path is None:
             return []
@@ -353,6 +353,6 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
-        """Rows that a filter excludes are not kept in memory."""
+        """Whether lookups apply the comparison: always, so that rows that a filter excludes are not kept in memory."""
         kinds = {c.name: c.type.name for c in table.physical_columns}
         return kinds.get(comparison.column) in COMPARED

@@ -38,7 +38,7 @@ CSV_OPTIONS = (
 
 
 def json_options(format: str) -> tuple[Option, ...]:  # noqa: A002
-    """The options of a format of JSON, with the name of the format in front."""
+    """The options of a JSON format, whose keys begin with the format's name."""
     return (
         Option(
             f"{format}.ignore-parse-errors",
@@ -134,7 +134,7 @@ def reading(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
-    """Spark's pattern of timestamps without a zone, as a table of JSON spells them; None where all are read."""
+    """Spark's pattern of the timestamps without zone in a JSON table; None where all spellings are accepted."""
     standard = values.get(f"{values['format']}.timestamp-format.standard")
     return None if standard is None else _TIMESTAMPS[standard] + "[.SSSSSS]"
 
@@ -158,7 +158,7 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Options of another format than the one given, and columns that the format cannot hold."""
+    """Mistakes: options of another format than the table's, and columns that the format cannot hold."""
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
         if key.startswith(_OF_FORMATS) and not key.startswith(f"{chosen}."):
@@ -209,7 +209,7 @@ def _has_other_keys(kind: DataType) -> bool:
 
 
 def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
-    """SS505 for columns with a MAP whose keys are no texts, as those of JSON are."""
+    """The mistakes SS505 for MAP columns whose keys are not strings, which JSON cannot hold."""
     hint = "Keys of JSON are texts: declare a MAP with keys of type STRING."
     return (_not_held(table, c, "json", hint) for c in table.physical_columns if _has_other_keys(c.type))
 
@@ -235,7 +235,7 @@ def quoted(name: str) -> str:
 
 
 def records_columns(table: Table) -> list[Column]:
-    """The physical columns in records, without those in the names of directories."""
+    """The physical columns that records contain, without partition columns."""
     partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
     return [c for c in table.physical_columns if c.name not in partitions]
 

@@ -63,13 +63,13 @@ STATUSES = OptionKind("list", "HTTP statuses with commas, such as '404,204', or 
 
 
 def require_address(template: Template, key: str) -> None:
-    """ConnectorError SS504 where a template with resolved secrets is no URL. The message shows no secret."""
+    """ConnectorError SS504 where a template, after secrets were inserted, is not a URL. The message shows no secret."""
     if not is_address(template) or not is_clear("".join(p if isinstance(p, str) else "{x}" for p in template.parts)):
         raise ConnectorError(WRONG_VALUE, f'option "{key}" is no URL', hint=_URL_HINT)
 
 
 def is_address(template: Template) -> bool:
-    """Whether the template is a URL whose host is fixed: no value of a row chooses the server."""
+    """Whether the template is a URL with a fixed host, so that no value of a row chooses the server."""
     fixed = "".join(text for text in template.parts if isinstance(text, str))
     alone = len(template.parts) <= 1
     match = _ADDRESS.fullmatch(template.start)
@@ -147,7 +147,7 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 @dataclass(frozen=True)
 class SendRetry:
-    """When to send a request again: up to ``times`` times, if there was no answer or one with one of the ``statuses``.
+    """When a request is sent again: up to ``times`` times, after no answer or one with one of the ``statuses``.
 
     ``exponential``: each delay is twice the previous one, up to ``limit_ms``.
     """
@@ -159,7 +159,7 @@ class SendRetry:
     statuses: tuple[int, ...]
 
     def delay(self, attempt: int) -> float:
-        """Seconds before the attempt with this number, from 1 on for the first retry."""
+        """Seconds before the retry with this number, counted from 1."""
         if not self.exponential:
             return self.delay_ms / 1000
         return min(self.delay_ms << min(attempt - 1, 60), self.limit_ms) / 1000
@@ -167,7 +167,9 @@ class SendRetry:
 
 @dataclass(frozen=True)
 class Message:
-    """One request. ``key``, by which servers drop repeats, is the same when the micro-batch runs again."""
+    """One HTTP request. ``key``, by which servers ignore repeated requests, is the same when the micro-batch runs
+    again.
+    """
 
     what: str
     url: str = field(repr=False)
@@ -339,7 +341,7 @@ def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
 
 
 class Http(LookupTable, Sink):
-    """Asks and sends in the worker processes, with aiohttp."""
+    """Lookups and inserts by HTTP requests, which the worker processes send with aiohttp."""
 
     name = "http"
     doc = "JSON of an HTTP server: looked up in joins, and rows sent to it."
@@ -417,7 +419,9 @@ class Http(LookupTable, Sink):
         return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A micro-batch that runs again is sent again, with the same Idempotency-Key for the same rows."""
+        """The writer of micro-batches. One that runs again is sent again, with the same Idempotency-Key for the same
+        rows.
+        """
         values = _values(table)
         url = _url(values, "url")
         if url.names and values["sink.body"] != "object":

@@ -19,14 +19,14 @@ COLUMN_PATH = Option("columns.#.path", JSON_PATH, "Where column # stands in the 
 
 
 def column_paths(table: Table) -> tuple[tuple[str, JsonPath], ...]:
-    """The position of each physical column in a document: at its path, or under its name."""
+    """The path of each physical column in a document: the declared one, or its name."""
     given = {COLUMN_PATH.word(key): value for key, value in table.options}
     paths = ((c.name, given.get(c.name)) for c in table.physical_columns)
     return tuple((name, JsonPath((name,)) if text is None else parse_path(text)) for name, text in paths)
 
 
 def check_columns(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS505 for columns of types that JSON lacks, SS504 for paths of columns that do not exist."""
+    """The mistakes SS505 for columns of types that JSON lacks, SS504 for paths of columns that do not exist."""
     names = [c.name for c in table.physical_columns]
     for column in table.physical_columns:
         if not has_json(column.type):
@@ -42,7 +42,7 @@ def check_columns(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
 def check_names(
     table: Table, key: str, names: Iterable[str], spans: Mapping[str, Span], scalars: frozenset[str]
 ) -> Iterable[Diagnostic]:
-    """SS504 for columns in a template that do not exist, SS505 for those of a type without text."""
+    """The mistakes SS504 for unknown columns in a template, SS505 for columns of a type that has no text."""
     kinds = {c.name: c.type for c in table.physical_columns}
     for name in names:
         if name not in kinds:

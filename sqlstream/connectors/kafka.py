@@ -61,7 +61,7 @@ BOUNDED_MODE = Option(
 
 
 class Kafka(Source, StreamSink):
-    """Reads and writes by Spark's Kafka connector. ConnectorError SS509 without its jar."""
+    """Tables in Kafka topics, which Spark's Kafka connector reads and writes. ConnectorError SS509 without its jar."""
 
     name = "kafka"
     doc = "Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path."
@@ -117,7 +117,7 @@ class Kafka(Source, StreamSink):
         return self.rows_of_messages(messages, table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """The columns of the table out of Spark's columns of messages: value, key, topic and so on."""
+        """The columns of the table, decoded from Spark's columns of messages: value, key, topic and so on."""
         return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
@@ -125,14 +125,14 @@ class Kafka(Source, StreamSink):
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A micro-batch that runs again sends its rows again, as with Spark's own sink."""
+        """The writer of micro-batches. One that runs again sends its rows again, as with Spark's own sink."""
         on_spark.kafka.require_jar(environment.spark)
         return lambda batch, _: (
             self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
         )
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
-        """Messages with a value, and a key where the table names key fields."""
+        """The messages for rows: the value, and the key where the table names key fields."""
         return on_spark.kafka.messages_of_rows(rows, table, self.values(table))
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -184,7 +184,9 @@ _OPTIONS_OF_KEYS = tuple(
 
 
 class UpsertKafka(Source, UpsertSink):
-    """Reads and writes by Spark's Kafka connector. ConnectorError SS509 without its jar."""
+    """Upsert tables in Kafka topics, which Spark's Kafka connector reads and writes. ConnectorError SS509 without its
+    jar.
+    """
 
     name = "upsert-kafka"
     doc = (
@@ -209,7 +211,7 @@ class UpsertKafka(Source, UpsertSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """Reads the topic from its beginning, as Flink does: later messages alone are not the whole table."""
+        """Read the topic from its beginning, as Flink does: later messages alone are not the whole table."""
         values = self.resolved_values(table)
         options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
         options |= header_options(table)
@@ -217,7 +219,9 @@ class UpsertKafka(Source, UpsertSink):
         return on_spark.kafka.rows_of_upserts(messages, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A micro-batch that runs again sends its messages again; the last message of each key is then the same."""
+        """The writer of micro-batches. One that runs again sends its messages again; the last message of each key is
+        then the same.
+        """
         on_spark.kafka.require_jar(environment.spark)
         options = target_options(self.resolved_values(table))
         return lambda batch, _: (

@@ -51,20 +51,20 @@ def key_values(table: Table) -> dict[str, Any]:
 
 
 def only_in_keys(table: Table) -> list[str]:
-    """The columns that only keys hold, not values."""
+    """The columns that are read from the key only, not from the value."""
     except_key = (table.option(INCLUDE) or "").strip().upper() == "EXCEPT_KEY"
     return key_fields(table) if except_key else []
 
 
 def table_of_values(table: Table) -> Table:
-    """The table with the columns and options of the values of messages."""
+    """The table as seen in the values of messages: their columns and options."""
     apart = only_in_keys(table)
     columns = tuple(c for c in table.columns if c.name not in apart)
     return replace(table, columns=columns, options=tuple(o for o in table.options if not o[0].startswith(KEY)))
 
 
 def table_of_keys(table: Table) -> Table:
-    """A table of the keys of messages, with the names of columns in keys."""
+    """The table as seen in the keys of messages: key columns under their names in keys."""
     more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
     names = [(name, name_in_key(table, name)) for name in key_fields(table)]
     keys = keys_alone(table, names)
@@ -72,7 +72,7 @@ def table_of_keys(table: Table) -> Table:
 
 
 def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
-    """A table with renamed columns, pairs of old and new names, and the options of the format of keys."""
+    """A table of some columns, in pairs of old and new names, with the options of the key format."""
     named = {c.name: c for c in table.physical_columns}
     columns = tuple(replace(named[name], name=new) for name, new in names if name in named)
     return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
@@ -164,17 +164,17 @@ _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
 def is_bounded(table: Table) -> bool:
-    """Whether the source ends at the offsets of the start."""
+    """Whether the source ends at the offsets that exist at the start."""
     return table.option("scan.bounded.mode") is not None
 
 
 def header_options(table: Table) -> dict[str, str]:
-    """The option by which Spark reads headers, if the table has a column of them."""
+    """The option by which Spark reads headers, if the table has a column for them; else empty."""
     return {"includeHeaders": "true"} if any(c.metadata_key == HEADERS for c in table.columns) else {}
 
 
 def start_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options for the values of a table: which topics to read, and from where."""
+    """Spark's options for the topics and the start of a table, given its option ``values``."""
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -195,11 +195,11 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write to the topic of a table, given as its values."""
+    """Spark's options to write to a table's topic, given its option ``values``."""
     chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
 
 def keys_of_upserts(table: Table) -> Table:
-    """A table of the PRIMARY KEY, in the format of keys."""
+    """A table of the PRIMARY KEY columns, in the format of keys."""
     return keys_alone(table, [(name, name) for name in table.primary_key])

@@ -38,7 +38,7 @@ NOT_HERE = "SS347"
 
 
 class Memory(Source, UpsertSink, StreamSink, SessionTable):
-    """Tables of the session. UnsupportedError SS347 where Spark runs on another machine."""
+    """Tables in the session's scratch folder. UnsupportedError SS347 where Spark runs on another machine."""
 
     name = "memory"
     doc = (
@@ -87,7 +87,7 @@ class Memory(Source, UpsertSink, StreamSink, SessionTable):
         shutil.rmtree(_folder(directory, table), ignore_errors=True)
 
     def rename(self, directory: Path, before: Table, after: Table) -> None:
-        """Moves the folder. Spark's logs hold the whole paths of their files, which become those of the new folder."""
+        """Move the folder of a renamed table, and rewrite the absolute paths in Spark's logs."""
         old, new = _folder(directory, before), _folder(directory, after)
         if not old.exists():
             return

@@ -137,7 +137,7 @@ OPTIONS = (
 
 
 class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
-    """Asks in the worker processes and copies rows from them, with psycopg."""
+    """Tables in PostgreSQL, which the worker processes query and write with psycopg."""
 
     name = "postgres"
     doc = "Tables of PostgreSQL, looked up by any columns; written exactly once, by PRIMARY KEY where there is one."
@@ -169,7 +169,9 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         yield from _check_types(table, spans)
 
     def keeps_columns(self, table: Table) -> bool:
-        """A table that the job creates would lack the columns that it does not write."""
+        """Whether a replacing row may leave columns unchanged: not if the job creates the table, which would lack these
+        columns.
+        """
         return table.option("create-table") != "true"
 
     def _opened(self, table: Table) -> tuple[dict[str, Any], dict[str, str]]:
@@ -191,7 +193,9 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
             yield server, values["table-name"]
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """Checks first that the table in the database has the columns, with types that can be read."""
+        """The source of lookups, after a check that the table in the database has the columns, with types that can be
+        read.
+        """
         values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
         names = [name for name, _ in (*request.keys, *request.columns)] + [c.column for c in request.filters]
@@ -208,7 +212,7 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         )
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """Checks the table in the database first, or creates it, so that mistakes show before the first row."""
+        """The writer of micro-batches. The table in the database is checked, or created, before the first row."""
         values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
         names = [c.name for c in table.physical_columns]
@@ -225,13 +229,15 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         return writer
 
     def location(self, table: Table) -> tuple[str | None, ...]:
-        """The table in the database, as far as the options say it without secrets."""
+        """The table in the database, identified by the options that are not secrets."""
         return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
 
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        """Checks that the database knows the batches of a table without a key, where repeated rows are duplicates."""
+        """Check, for a table without a key, that the database has recorded the stored batches, else repeated rows are
+        duplicates.
+        """
         if table.primary_key or written is None or written is UNKNOWN_RANGE or environment.begun is None:
             return
         if environment.begun <= written.since:
@@ -310,7 +316,7 @@ def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
 
 
 class Jdbc(Postgres):
-    """Differs from ``Postgres`` in options and checks only."""
+    """Tables in PostgreSQL with the options of Flink's JDBC connector; other options and checks than ``Postgres``."""
 
     name = "jdbc"
     doc = "The connector postgres with Flink's options; of all databases, PostgreSQL only."

@@ -38,7 +38,7 @@ _NO_SERVER = 'Is the server running, and can it be reached from here? Its addres
 
 
 def parameters(values: Mapping[str, Any]) -> dict[str, str]:
-    """libpq's connection parameters for the options of a table; ValueError for a url that names no server."""
+    """libpq's connection parameters for the options of a table; ValueError for a url without a server."""
     fixed = {"connect_timeout": str(max(2, -(-values["connect-timeout"] // 1000)))}  # libpq takes 2 s at least
     if values["url"] is not None:
         fixed |= of_url(values["url"])
@@ -49,7 +49,9 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_url(url: str) -> dict[str, str]:
-    """``postgresql://…`` as libpq reads it, ``jdbc:postgresql://…`` with the properties that both know."""
+    """The connection parameters of ``postgresql://…`` as libpq parses it, or of ``jdbc:postgresql://…`` with the
+    properties common to both.
+    """
     if not is_clear(url):
         raise ValueError("in its password / is written as %2F and @ as %40")
     if url.startswith(_JDBC):
@@ -113,7 +115,7 @@ def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iter
 
 
 def failed(name: str, error: psycopg.Error, timeout_ms: int) -> ConnectorError:
-    """SS567 for an error of a statement."""
+    """The error SS567 for a failed statement."""
     detail = error.diag.message_detail or error.diag.context  # of a COPY the column and the value
     return ConnectorError(FAILED, f'table "{name}": PostgreSQL says: {one_line(error, timeout_ms)}', detail=detail)
 
@@ -148,7 +150,7 @@ def regclass(parts: tuple[str, ...]) -> str:
 
 
 def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint: str = "") -> dict[str, str]:
-    """All columns with their types; SS563 where there is no such table."""
+    """All columns of the table with their types; SS563 where there is no such table."""
     types: dict[str, str] = dict(server.execute(_COLUMNS, [regclass(parts)]).fetchall())
     if not types:
         raise no_table(table, parts, (name for (name,) in server.execute(_TABLES).fetchall()), hint)
@@ -195,7 +197,7 @@ def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
 def create_table(
     server: Connection, table: Table, parts: tuple[str, ...], indexes: tuple[tuple[str, ...], ...]
 ) -> None:
-    """Create what is missing of the table, its key and its indexes.
+    """Create the table, its key and its indexes where they are missing.
 
     ConnectorError SS697 before PostgreSQL 15 if a key may be NULL.
     """
@@ -231,7 +233,7 @@ def exists(server: Connection, parts: tuple[str, ...]) -> bool:
 
 
 def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
-    """Whether numbers of batches are stored for the table."""
+    """Whether the database records the batches of the table."""
     epochs = regclass((*parts[:-1], EPOCHS))
     if server.execute("SELECT to_regclass(%s)", [epochs]).fetchone() == (None,):
         return False
@@ -239,7 +241,7 @@ def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
 
 
 def drop_table(server: Connection, parts: tuple[str, ...]) -> None:
-    """Drop the table, and the numbers of its batches."""
+    """Drop the table and the record of its batches."""
     epochs = regclass((*parts[:-1], EPOCHS))
     with server.transaction():
         server.execute(f"DROP TABLE IF EXISTS {regclass(parts)}")
@@ -257,7 +259,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def innermost(type_: DataType) -> DataType:
-    """The type of the elements of an array, however deep."""
+    """The element type of an array of any depth."""
     if type_.name != "ARRAY":
         return type_
     element = type_.args[0]

@@ -136,13 +136,13 @@ _KEY_HINT = "Write the key of Redis with columns in braces, such as 'airline:{ca
 
 
 def key_template(table: Table) -> Template:
-    """The names of the Redis keys: the option, or the table's name and its primary key."""
+    """The template of the Redis keys: the option, or the table's name and its primary key."""
     given = table.option("key")
     return parse_template(given or ":".join([table.name, *(f"{{{name}}}" for name in table.primary_key)]))
 
 
 def value_column(table: Table) -> str | None:
-    """The column that strings hold; None for hashes and documents."""
+    """The column that is stored as a Redis string; None for hashes and documents."""
     if Redis().values(table)["data-type"] != "string":
         return None
     beside = [c.name for c in table.physical_columns if c.name not in key_template(table).names]
@@ -236,7 +236,7 @@ def _address(url: str) -> str | None:
 
 
 class Redis(LookupTable, UpsertSink):
-    """Asks and writes in the worker processes, with redis-py."""
+    """Tables in Redis, which the worker processes query and write with redis-py."""
 
     name = "redis"
     doc = "Keys of a Redis server: looked up in joins, and written by key."

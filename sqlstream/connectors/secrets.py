@@ -49,12 +49,12 @@ def _known(text: str, variables: Mapping[str, str]) -> str:
 
 
 def masked(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Options as they may be shown: what is secret is ``******``, references to variables stay."""
+    """Options for display: secret values are ``******``, references to variables remain."""
     return tuple((key, shown_value(key, value)) for key, value in options)
 
 
 def without_secrets(plan: Node) -> Node:
-    """The plan with the options of its tables as they may be shown."""
+    """The plan with the secrets in the options of its tables masked."""
     shown = _shown(plan)
     assert isinstance(shown, Node)
     return shown
@@ -83,13 +83,13 @@ def _has_parts(value: Any) -> bool:
 
 
 def secrets_of(*tables: Table, environment: Mapping[str, str] | None = None) -> Secrets:
-    """The secrets of tables, with the values of the variables that they refer to as far as they are set."""
+    """The secrets of tables, with the values of the variables they refer to, where these are set."""
     variables = os.environ if environment is None else environment
     return Secrets.of(text for table in tables for text in _secrets(dict(table.options), variables))
 
 
 def variables_of(texts: Iterable[str], environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The values of the variables that the texts refer to, as far as they are set."""
+    """The values of the variables that the texts refer to, where these are set."""
     variables = os.environ if environment is None else environment
     return (variables[name] for text in texts for name in REFERENCE.findall(text) if name in variables)
 

@@ -48,7 +48,7 @@ def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
 
 
 class SparkTable(Source, Sink):
-    """Reads and appends by Spark's own table API."""
+    """Tables of Spark, read and appended to with Spark's table API."""
 
     name = "spark"
     doc = (

@@ -85,7 +85,7 @@ def _parts(kind: DataType) -> Iterator[DataType]:
 
 
 class Fed(Source, Sink, LookupTable):
-    """Reads and writes the folders of a test. ConnectorError SS515 outside of one."""
+    """The connector ``test``: reads and writes the folders of a test. ConnectorError SS515 outside of one."""
 
     name = "test"
     doc = "Tables that a StreamTest feeds and watches."
@@ -100,7 +100,7 @@ class Fed(Source, Sink, LookupTable):
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         """The kinds that ``test.takes`` or ``changelog-mode`` name, else upserts by PRIMARY KEY or all changes.
 
-        A table in place of one of a script has ``test.takes``: it takes what that one does.
+        A table that replaces one of a script has ``test.takes``: the kinds that the original accepts.
         """
         if (declared := table.option(TAKES)) is not None:
             return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
-    """Writes to Spark's sink ``noop``."""
+    """Discards rows: writes to Spark's sink ``noop``."""
 
     name = "blackhole"
     doc = "A sink that computes every row and keeps none."
@@ -44,7 +44,7 @@ class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
         return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
 
     def truncate(self, directory: Path, table: Table) -> None:
-        """There are no rows to remove."""
+        """Nothing to do, as the table stores no rows."""
 
 
 # --- print ----------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ PRINTS_ELSEWHERE = "SS346"
 
 
 class Print(ChangelogSink):
-    """Prints on the driver. UnsupportedError SS346 through Spark Connect, where the driver is elsewhere."""
+    """Prints rows on the driver. UnsupportedError SS346 through Spark Connect, where the driver is elsewhere."""
 
     name = "print"
     doc = "Prints each row with its kind, such as +I[1, a], where the driver runs."

@@ -41,8 +41,8 @@ def connect(
     """Open a connection.
 
     ``spark`` is as for ``sqlstream.connect``; without it, all cores of this machine. ``project`` is a folder whose
-    ``sqlstream.toml`` holds, with ``profile``; ``settings`` are those of SET. ``session`` is one of yours in place of
-    all of that: the connection shows what is defined there, and leaves it open.
+    ``sqlstream.toml`` applies, with ``profile``; ``settings`` are those of SET. ``session`` is an existing session
+    instead of all that: the connection uses its definitions, and does not close it.
     """
     with raising():
         if session is not None:
@@ -69,7 +69,9 @@ def _opened(
 
 
 class Connection:
-    """May be shared by threads. Each statement takes effect when it is executed: there are no transactions."""
+    """A DB-API connection, which threads may share. Each statement takes effect when it is executed: there are no
+    transactions.
+    """
 
     Warning = exceptions.Warning
     Error = exceptions.Error
@@ -91,7 +93,7 @@ class Connection:
 
     @property
     def session(self) -> Session:
-        """The session below, for what is beyond DB-API: jobs, functions, DataFrames."""
+        """The session of the connection, for what DB-API lacks: jobs, functions, DataFrames."""
         if self._session is None:
             hint = "Open another one with sqlstream.dbapi.connect()."
             raise raised_as(ExecutionError(CLOSED, "the connection is closed", hint=hint))
@@ -110,7 +112,7 @@ class Connection:
         return cursor
 
     def commit(self) -> None:
-        """Nothing is left to do: each statement has taken effect."""
+        """No effect, as each statement has taken effect already."""
         _ = self.session
 
     def rollback(self) -> None:
@@ -120,7 +122,7 @@ class Connection:
         raise raised_as(UnsupportedError(NO_TRANSACTIONS, "there is no transaction to roll back", hint=hint))
 
     def close(self) -> None:
-        """Closes its cursors, and the session with its jobs where the connection has opened it."""
+        """Close the cursors, and the session with its jobs if the connection has opened it."""
         if self._session is None:
             return
         for cursor in list(self._cursors):
@@ -131,8 +133,11 @@ class Connection:
 
     def results(self, operation: str, parameters: Arguments | None, begun: Callable[[set[str]], None],
                 started: Callable[[Result], None]) -> Iterator[Result]:  # fmt: skip
-        """What each statement of the text gives, one after the other. While one begins, ``begun`` is told what ran
-        before and ``started`` the result, without others in between."""
+        """The result of each statement of the text, one after the other.
+
+        While a statement starts, other threads wait: ``begun`` is then called with what ran before, and ``started``
+        with the result.
+        """
         steps = self.session.results(operation, parameters, as_table=True)
         while True:
             with SERIAL:

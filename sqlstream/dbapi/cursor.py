@@ -35,7 +35,7 @@ Date, Time, Timestamp, Binary = date, time_of_day, datetime, bytes
 
 @dataclass(frozen=True)
 class TypeObject:
-    """Equal to the type codes of all its types."""
+    """A type object of DB-API, which equals the type codes of all its types."""
 
     name: str
     types: frozenset[str]
@@ -103,7 +103,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def statements_for(operation: str, rows: Iterable[Arguments]) -> Iterator[tuple[str, Arguments | None, int]]:
-    """Statements with their parameters that do ``operation`` for all rows, and of how many rows each is."""
+    """Statements with parameters that execute ``operation`` for all rows, each with its number of rows."""
     values = _row_of_values(operation)
     if values is None:
         yield from ((operation, row, 1) for row in rows)
@@ -173,10 +173,11 @@ SYNC = "table.dml-sync"
 
 
 class Cursor:
-    """Executes statements and gives their rows. One thread's, but for ``cancel``, which any thread may call.
+    """Executes statements and fetches their rows. For use by one thread, except ``cancel``, which any thread may
+    call.
 
-    ``rowcount`` is -1 where nobody knows it: for rows of a stream, and for jobs in the background. ``job`` is what an
-    INSERT has started. ``messages`` holds what the last statement said beside its rows.
+    ``rowcount`` is -1 where it is unknown: for rows of a stream, and for jobs in the background. ``job`` is the job
+    that an INSERT has started. ``messages`` holds the warnings of the last statement.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -205,8 +206,8 @@ class Cursor:
     def execute(self, operation: str, parameters: Arguments | None = None) -> Cursor:
         """Run a statement, or a script whose last statement gives the result.
 
-        A query over finished data has ended when this returns; the rows of a stream come while they are fetched. An
-        INSERT is waited for where it ends, unless SET 'table.dml-sync' says otherwise.
+        A query over finished data has ended when this returns; the rows of a stream arrive while they are fetched.
+        The call waits for an INSERT that ends, unless SET 'table.dml-sync' says otherwise.
         """
         self._begin()
         _require_values(parameters)
@@ -295,13 +296,12 @@ class Cursor:
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, for which a stream is waited for; None at the end."""
+        """The next row, for which the call waits on a stream; None at the end."""
         self._require_rows()
         return self._row() if self._has_more() else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows, as many as ``arraysize`` says. Of a stream without an end, those that have come: at least
-        one."""
+        """The next rows, ``arraysize`` by default. On a stream without an end those available: at least one."""
         self._require_rows()
         wanted, rows = self.arraysize if size is None else size, list[tuple[Any, ...]]()
         while len(rows) < wanted and (self._is_in_hand() or not (rows and self._is_endless())) and self._has_more():
@@ -323,7 +323,7 @@ class Cursor:
         return pa.concat_tables(tables) if tables else self._empty()
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
-        """The rest of the rows as a reader of Arrow batches, which come while a stream runs."""
+        """The rest of the rows as a reader of Arrow batches, which arrive while a stream runs."""
         self._require_rows()
         tables = self._rest()
         first = next(tables, None)
@@ -404,7 +404,7 @@ class Cursor:
     # --- the rest ---------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Give up what the cursor executes or fetches now, from whichever thread: OperationalError SS473 there."""
+        """Cancel the running execution or fetch of the cursor, from any thread; it raises OperationalError SS473."""
         self._cancelled.set()
         running, others = self._running, self._others
         if running is not None:
@@ -422,18 +422,18 @@ class Cursor:
         self._running = None
 
     def close(self) -> None:
-        """Stop the query whose rows have not been fetched, and forget its rows."""
+        """Stop the query whose rows have not been fetched, and discard them."""
         if not self._closed:
             self._stop()
             self._forget()
             self._closed = True
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
-        """Without effect: values know their types."""
+        """No effect, as values have types of their own."""
         self._require_open()
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Without effect: values come whole."""
+        """No effect, as values are always fetched completely."""
         self._require_open()
 
     def _require_open(self) -> None:

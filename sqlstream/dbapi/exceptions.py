@@ -17,7 +17,7 @@ from sqlstream.errors import (
 
 
 class Warning(Exception):  # noqa: A001
-    """What is allowed and hardly meant; never raised, but listed in ``Cursor.messages``."""
+    """Something allowed that is probably a mistake; never raised, but listed in ``Cursor.messages``."""
 
 
 class Error(Exception):
@@ -47,19 +47,19 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    """The interface was used wrongly: a connection or cursor that is closed."""
+    """The interface was misused: a connection or cursor is closed."""
 
 
 class DatabaseError(Error):
-    """What has to do with statements, rows and outside systems."""
+    """Errors of statements, rows and external systems."""
 
 
 class DataError(DatabaseError):
-    """A value of a row cannot be computed with."""
+    """A value of a row is invalid for a computation."""
 
 
 class OperationalError(DatabaseError):
-    """A statement failed while it ran, was cancelled, or an outside system did not answer."""
+    """A statement failed while it ran, was cancelled, or an external system did not answer."""
 
 
 class IntegrityError(DatabaseError):
@@ -67,15 +67,15 @@ class IntegrityError(DatabaseError):
 
 
 class InternalError(DatabaseError):
-    """Spark has ended under the connection."""
+    """Spark has ended while the connection was open."""
 
 
 class ProgrammingError(DatabaseError):
-    """The statement is wrong, or its parameters are."""
+    """The statement or its parameters have a mistake."""
 
 
 class NotSupportedError(DatabaseError):
-    """The statement is of the dialect, or of Flink's, and not executed; there are no transactions either."""
+    """The statement is not supported, though it is part of the dialect or of Flink's; nor are transactions."""
 
 
 _OF_VALUES = ("SS401", "SS402", "SS404", "SS430", "SS431", "SS445", "SS446", "SS448", "SS467", "SS469")
@@ -105,7 +105,7 @@ def raised_as(error: SqlStreamError) -> Error:
 
 @contextmanager
 def raising() -> Iterator[None]:
-    """Errors of the block as those of PEP 249."""
+    """A context that raises errors as those of PEP 249."""
     try:
         yield
     except SqlStreamError as error:

@@ -14,7 +14,7 @@ ResultRule = Callable[[Sequence[DataType]], DataType]
 
 
 class BuiltinKind(Enum):
-    """What a function makes, and where it may be called."""
+    """The kind of a function, which decides where it may be called."""
 
     SCALAR = "scalar"
     AGGREGATE = "aggregate"
@@ -31,12 +31,12 @@ class BuiltinKind(Enum):
 
     @property
     def text(self) -> str:
-        """What users read."""
+        """The kind in words, for users."""
         return "window" if self is BuiltinKind.GROUP_WINDOW else self.value
 
 
 class Origin(Enum):
-    """Who defines a function by its name."""
+    """The system that defines a function by its name."""
 
     SPARK = "spark"
     SYNTAX = "syntax"
@@ -54,18 +54,15 @@ SYNTAX, FLINK = Origin.SYNTAX, Origin.FLINK
 class Builtin:
     """A built-in function. Names are in lower case.
 
-    ``arity``: how many arguments it takes: ``1 2`` for one or two, ``1+`` for one or more, ``even`` for pairs; None
-    where only Spark can tell.
-    ``result``: the type of its result, or how that depends on the types of the arguments.
+    ``arity``: the number of arguments: ``1 2`` for one or two, ``1+`` for one or more, ``even`` for pairs; None
+    where only Spark knows. ``result``: the type of its result, or a function of the types of the arguments.
     ``aliases``: its other names, separated by spaces. ``alias_of``: the name of the entry that has this alias.
     ``flink``: Flink has it with the same meaning by its ``name``; or by these names, separated by spaces.
     ``spark``: templates of Spark SQL by the number of arguments, which are ``p1``, ``p2``, …. A call with another
-    number of arguments is written for Spark as it is.
-    ``volatile``: it may give another result at every call.
-    ``regex``: its second argument is a regular expression.
-    ``unit_first``: the first of three arguments is a unit of time, as in ``DATEADD(DAY, 1, d)``.
-    ``keyword``: what may stand in place of a comma, as in ``POSITION('a' IN s)``.
-    ``node``: the class of sqlglot for a call by its ``name`` with one argument, where the planner looks for that class.
+    number of arguments is unchanged for Spark. ``volatile``: it may return another result at every call. ``regex``:
+    its second argument is a regular expression. ``unit_first``: the first of three arguments is a unit of time, as
+    in ``DATEADD(DAY, 1, d)``. ``keyword``: the word that may replace a comma, as in ``POSITION('a' IN s)``.
+    ``node``: sqlglot's class for a call by its ``name`` with one argument, where the planner looks for that class.
     """
 
     kind: BuiltinKind
@@ -85,7 +82,7 @@ class Builtin:
 
     @property
     def by_each_name(self) -> list[Builtin]:
-        """The function, and the same function by each of its aliases."""
+        """The function by its name, and by each of its aliases."""
         if isinstance(self.flink, bool) and not self.aliases:
             return [self]
         in_flink = self.flink.split() if isinstance(self.flink, str) else [self.name] * self.flink
@@ -98,7 +95,7 @@ class Builtin:
         return self.result if isinstance(self.result, DataType) else self.result(arguments)
 
     def takes(self, count: int) -> bool:
-        """Whether it takes so many arguments; True where that is not known."""
+        """Whether the function accepts this number of arguments; True where that is unknown."""
         if self.arity is None:
             return True
         if self.arity == "even":
@@ -109,7 +106,7 @@ class Builtin:
 
     @property
     def arity_in_words(self) -> str:
-        """``1 argument``, ``2 or 3 arguments``. Only where the arity is known."""
+        """The number of arguments in words: ``1 argument``, ``2 or 3 arguments``. Only where it is known."""
         assert self.arity is not None, "the number of arguments is not known"
         if self.arity == "even":
             return "an even number of arguments"
@@ -127,7 +124,7 @@ class Builtin:
 
 
 class Arrival(Enum):
-    """Where the result of an aggregate depends on the order in which rows arrived."""
+    """How the result of an aggregate depends on the order in which rows arrived."""
 
     NOWHERE = "nowhere"
     SKETCHES = "in sketches, which approximate alike in any order"
@@ -137,7 +134,7 @@ class Arrival(Enum):
 
 
 class NullTreatment(Enum):
-    """What an aggregate does with NULLs."""
+    """How an aggregate treats NULLs."""
 
     IGNORE = "IGNORE NULLS"
     RESPECT = "RESPECT NULLS"
@@ -150,12 +147,11 @@ IGNORE, RESPECT = NullTreatment.IGNORE, NullTreatment.RESPECT
 class Aggregate(Builtin):
     """An aggregate function.
 
-    ``columns``: how many columns its kernel reads as arguments; None for any number.
-    ``more_are_constants``: its arguments after these columns are constants.
-    ``idempotent``: of equal values one is enough, so DISTINCT changes nothing.
-    ``arrival``: where its result shows in which order rows arrived.
-    ``nulls``: it takes IGNORE NULLS and RESPECT NULLS, and without them does this by the names that Flink has.
-    ``orderable``: it takes rows in the order of ORDER BY among its arguments, or of WITHIN GROUP.
+    ``columns``: how many columns its kernel reads as arguments; None for any number. ``more_are_constants``: its
+    arguments after these columns are constants. ``idempotent``: repeated values do not change the result, so
+    DISTINCT has no effect. ``arrival``: how its result depends on the order in which rows arrived. ``nulls``: it
+    accepts IGNORE NULLS and RESPECT NULLS, and without them this is the default of its names in Flink.
+    ``orderable``: it accepts ORDER BY among its arguments, or in WITHIN GROUP.
     """
 
     columns: int | None = 1
@@ -167,12 +163,12 @@ class Aggregate(Builtin):
 
     @property
     def shows_arrival(self) -> bool:
-        """True where the result may show in which order rows arrived, other than in approximations."""
+        """True where the result may depend on the order in which rows arrived, other than in approximations."""
         return self.arrival not in (Arrival.NOWHERE, Arrival.SKETCHES)
 
     @property
     def says_whether_nulls_are_ignored(self) -> bool:
-        """True where a second argument, a constant, may stand in place of IGNORE NULLS."""
+        """True where a constant second argument may replace IGNORE NULLS."""
         return self.nulls is not None and self.takes(2)
 
 

@@ -42,7 +42,7 @@ def is_aggregate(name: str | None) -> bool:
 
 
 def aggregate_of(name: str | None) -> Aggregate | None:
-    """The aggregate function by that name in lower case, for an alias the function itself; None where there is none."""
+    """The aggregate function of that name or alias, in lower case; None where there is none."""
     function = FUNCTIONS.get(name) if name is not None else None
     if function is not None and function.alias_of is not None:
         function = FUNCTIONS[function.alias_of]
@@ -57,7 +57,9 @@ def kinds_to_show() -> dict[str, str]:
 
 
 def same_in_flink(name: str) -> bool:
-    """Whether Flink has a function of that name with the same meaning, but for exceptions that translation knows."""
+    """Whether Flink has a function of that name with the same meaning, apart from exceptions that translation
+    handles.
+    """
     function = FUNCTIONS.get(name) or CLAUSE_FUNCTIONS.get(name)
     return function is not None and bool(function.flink)
 

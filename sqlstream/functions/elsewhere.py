@@ -82,6 +82,6 @@ INSTEAD: Mapping[str, str] = _POSTGRES | _OTHERS
 
 
 def instead_of(name: str) -> str | None:
-    """A hint for a function of another system."""
+    """The hint for a function of another system; None for other names."""
     replacement = INSTEAD.get(name.lower())
     return None if replacement is None else f"Write {replacement}, for example."

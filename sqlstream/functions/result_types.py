@@ -21,7 +21,7 @@ _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
 
 
 def common_type(types: Iterable[DataType]) -> DataType:
-    """The type that UNION, CASE and COALESCE give values of these types; UNKNOWN where only Spark can tell."""
+    """The common type of values in UNION, CASE and COALESCE; UNKNOWN where only Spark knows it."""
     kinds = list(types)
     return reduce(wider, kinds) if kinds else UNKNOWN
 
@@ -58,7 +58,7 @@ def as_decimal(kind: DataType) -> DataType | None:
 
 
 def precision_and_scale(decimal: DataType) -> tuple[int, int]:
-    """The digits of a decimal type, and how many of them are behind the point."""
+    """The precision and the scale of a decimal type."""
     precision, scale = decimal.args
     assert isinstance(precision, int) and isinstance(scale, int)
     return precision, scale
@@ -109,18 +109,18 @@ STRING_ARRAY = DataType("ARRAY", (STRING,))
 
 
 def same_as_first(types: Sequence[DataType]) -> DataType:
-    """The type of the first argument; what NULL becomes depends on the function."""
+    """The result type that equals the first argument's; UNKNOWN for NULL, for which it depends on the function."""
     return types[0] if types and types[0].name != "VOID" else UNKNOWN
 
 
 def number(types: Sequence[DataType]) -> DataType:
-    """A function that keeps the type of a number reads texts, and NULL, as DOUBLE."""
+    """The result type of functions that preserve numeric types: DOUBLE for strings and NULL."""
     kind = types[0] if types else UNKNOWN
     return DOUBLE if kind.name in ("STRING", "VOID") else kind
 
 
 def total(types: Sequence[DataType]) -> DataType:
-    """SUM widens integers to BIGINT and decimals by ten digits."""
+    """The type of SUM: BIGINT for integers, decimals with ten more digits."""
     match types:
         case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT")]:
             return BIGINT
@@ -132,7 +132,7 @@ def total(types: Sequence[DataType]) -> DataType:
 
 
 def average(types: Sequence[DataType]) -> DataType:
-    """AVG gives DOUBLE, and of decimals four more digits."""
+    """The type of AVG: DOUBLE; for decimals one with four more digits."""
     match types:
         case [DataType("DECIMAL", (int() as precision, int() as scale))]:
             return DataType("DECIMAL", (min(38, precision + 4), min(38, scale + 4))) if precision <= 34 else UNKNOWN
@@ -155,12 +155,12 @@ def element(types: Sequence[DataType]) -> DataType:
 
 
 def value_by_order(types: Sequence[DataType]) -> DataType:
-    """MAX_BY(a, b) is a value, MAX_BY(a, b, n) an array of n."""
+    """The type of MAX_BY(a, b), that of a; of MAX_BY(a, b, n), an array of it."""
     return array_of_first(types) if len(types) == 3 else types[0] if types else UNKNOWN
 
 
 def array_with_element(types: Sequence[DataType]) -> DataType:
-    """The array, where the value beside it is of its element's type; else both become a wider one."""
+    """The type of an array and an element together: the array's if the element has its type, else a wider one."""
     match types:
         case [DataType("ARRAY", (element,)) as array, other] if element == other:
             return array
@@ -168,7 +168,7 @@ def array_with_element(types: Sequence[DataType]) -> DataType:
 
 
 def map_part(index: int) -> ResultRule:
-    """An array of the keys (0) or the values (1) of a map."""
+    """The result type for an array of the keys (0) or the values (1) of a map."""
 
     def part(types: Sequence[DataType]) -> DataType:
         match types:
@@ -180,14 +180,14 @@ def map_part(index: int) -> ResultRule:
 
 
 def string_or_array(types: Sequence[DataType]) -> DataType:
-    """CONCAT, REVERSE: arrays stay arrays, binaries are left to Spark, everything else is a string."""
+    """The type of CONCAT and REVERSE: an array for arrays, UNKNOWN for binaries, else STRING."""
     if not types or any(t.is_unknown or t.name == "BINARY" for t in types):
         return UNKNOWN
     return types[0] if types[0].name == "ARRAY" else STRING
 
 
 def whole_number(types: Sequence[DataType]) -> DataType:
-    """CEIL and FLOOR of one argument: BIGINT for integers and doubles, left to Spark for decimals."""
+    """The type of CEIL and FLOOR with one argument: BIGINT for integers and doubles, UNKNOWN for decimals."""
     match types:
         case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "FLOAT" | "DOUBLE")]:
             return BIGINT
@@ -195,22 +195,22 @@ def whole_number(types: Sequence[DataType]) -> DataType:
 
 
 def rounded(types: Sequence[DataType]) -> DataType:
-    """ROUND keeps a type; of decimals it changes precision and scale."""
+    """The type of ROUND: the argument's; UNKNOWN for decimals, whose precision and scale change."""
     return types[0] if types and types[0].is_numeric and types[0].name != "DECIMAL" else UNKNOWN
 
 
 def map_of_pairs(types: Sequence[DataType]) -> DataType:
-    """MAP(key, value, …): all keys have one type, and so do all values."""
+    """The type of MAP(key, value, …), with the common types of keys and values."""
     parts = (common_type(types[::2]), common_type(types[1::2]))
     known = len(types) % 2 == 0 and not any(part.is_unknown or part.name == "VOID" for part in parts)
     return DataType("MAP", parts) if known else UNKNOWN
 
 
 def with_unit(with_unit: DataType, without: DataType) -> ResultRule:
-    """DATEDIFF(a, b) and DATEDIFF(HOUR, a, b)."""
+    """The result types of DATEDIFF(HOUR, a, b), ``with_unit``, and DATEDIFF(a, b), ``without``."""
     return lambda types: with_unit if len(types) == 3 else without
 
 
 def multiset(types: Sequence[DataType]) -> DataType:
-    """What COLLECT gives: how often each value is there."""
+    """The type of COLLECT: a map from values to their number."""
     return DataType("MAP", (types[0], INT)) if types and not types[0].is_unknown else UNKNOWN

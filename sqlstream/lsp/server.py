@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def server_of(planner: Planner) -> LanguageServer:
-    """A server that speaks when ``start_io`` is called."""
+    """A language server over the planner, which starts to communicate with ``start_io``."""
     server = LanguageServer(SOURCE, __version__)
     _diagnostics(server, planner)
     _names(server, planner)
@@ -136,7 +136,7 @@ def _texts(server: LanguageServer, planner: Planner) -> None:
 
 
 def with_definitions(planner: Planner, text: str) -> Planner:
-    """The planner with the definitions of a text that is being typed: those that are right."""
+    """The planner with the valid definitions of a text that is being edited."""
     for statement in planner.analyze(text):
         if statement.ok and statement.kind.startswith(("CREATE", "USE", "SET")):
             try:

@@ -70,17 +70,17 @@ _declared: set[str] = set()
 
 
 def show_values_of(keys: Iterable[str]) -> None:
-    """Treat the values of these options as no secrets; ``#`` in a key stands for any word."""
+    """Declare that the values of these options are not secrets; ``#`` in a key stands for any word."""
     _declared.update(re.escape(key).replace(r"\#", ".+") for key in keys)
 
 
 def is_harmless_header(name: str) -> bool:
-    """True for headers that any server may see."""
+    """True for headers that are no secrets for any server."""
     return name.casefold() in _HARMLESS_HEADERS
 
 
 def is_known(key: str) -> bool:
-    """True where more of the value is shown than references to variables."""
+    """True for option keys with a rule by which public parts of the value are shown."""
     return _rule(key) is not guarded
 
 
@@ -90,22 +90,22 @@ def may_be_secret(key: str) -> bool:
 
 
 def has_secret_name(key: str) -> bool:
-    """True where the name alone says that its value is a secret."""
+    """True where the name of the option alone shows that its value is a secret."""
     return _NEVER.search(key) is not None and not _URL.fullmatch(key)
 
 
 def pieces_of(key: str, value: str) -> list[TextPiece]:
-    """The value of an option in public and secret pieces, as the rule of its key cuts it."""
+    """The value of an option in public and secret pieces, split by the rule of its key."""
     return _rule(key)(value)
 
 
 def shown_value(key: str, value: str) -> str:
-    """The value as it may be shown: ``******`` for what is secret."""
+    """The value for display: ``******`` replaces its secret parts."""
     return shown(pieces_of(key, value))
 
 
 def secret_texts(key: str, value: str) -> list[str]:
-    """The texts that ``shown_value`` hides."""
+    """The secret parts of a value, which ``shown_value`` masks."""
     return [piece.text for piece in pieces_of(key, value) if piece.secret]
 
 
@@ -129,7 +129,7 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
 
 
 def text_pieces(text: str) -> list[TextPiece]:
-    """A text that is shown, except for secrets in its URLs and after ``password=``."""
+    """The pieces of a text that is public, except for secrets in its URLs and after ``password=``."""
     if re.match(r"[A-Za-z][\w+.:-]*://", text):
         return url_pieces(text)
     if "://" in text:
@@ -173,13 +173,13 @@ _ENDS = re.compile(r"[@/?#:,;]+")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Texts that must not be shown, not even in ``repr``."""
+    """Texts that must not be shown, even in ``repr``."""
 
     known: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, secrets: Iterable[str]) -> Secrets:
-        """The secrets, and those inside them: of ``Bearer …`` the token, of ``user:password`` the password."""
+        """The secrets, and those inside them: the token of ``Bearer …``, the password of ``user:password``."""
         telling = dict.fromkeys(text for secret in secrets for text in _parts(secret) if _is_telling(text))
         return cls(tuple(telling))
 
@@ -187,11 +187,11 @@ class Secrets:
         return Secrets(tuple(dict.fromkeys((*self.known, *other.known))))
 
     def hidden(self, text: str) -> str:
-        """The text with ``******`` in place of secrets, in any of their spellings."""
+        """The text with secrets, in any of their spellings, replaced by ``******``."""
         return _pattern(self.known).sub(MASK, text) if self.known else text
 
     def show_in(self, text: str) -> bool:
-        """Whether a text shows one of the secrets."""
+        """Whether a text contains one of the secrets."""
         return bool(self.known) and _pattern(self.known).search(text) is not None
 
 
@@ -288,7 +288,7 @@ class _SecretSpan(NamedTuple):
 
 @lru_cache(maxsize=4)  # each of many mistakes shows a line of the same text
 def shown_script(text: str) -> str:
-    """The text with stars in place of secrets; all other characters keep their positions."""
+    """The text with secrets replaced by stars; all other characters keep their positions."""
     shown = list(text)
     for start, end, _ in _places(text):
         shown[start:end] = ["\n" if character == "\n" else "*" for character in text[start:end]]
@@ -297,7 +297,7 @@ def shown_script(text: str) -> str:
 
 @lru_cache(16)
 def secrets_of_script(text: str) -> Secrets:
-    """The texts that ``shown_script`` hides, for messages, which may quote a single word."""
+    """The secrets of a script, which ``shown_script`` masks, for messages that quote single words."""
     secrets = [(text[hidden.start : hidden.end], hidden.whole) for hidden in _places(text)]
     words = [word for secret, whole in secrets if not whole for word in _SCRIPTS_WORD.findall(secret)]
     return Secrets.of([*(secret for secret, _ in secrets), *words]) if secrets else NO_SECRETS

@@ -34,17 +34,17 @@ class TextPiece(NamedTuple):
 
 
 def is_open(text: str) -> bool:
-    """True where a text consists of placeholders alone, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
+    """True where a text consists only of placeholders and schemes, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
     return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
 
 
 def guarded(text: str) -> list[TextPiece]:
-    """A text that is a secret, unless it consists of placeholders alone."""
+    """The pieces of a text that is secret, unless it consists only of placeholders."""
     return [TextPiece(text, secret=not is_open(text))]
 
 
 def shown(pieces: Iterable[TextPiece]) -> str:
-    """The text of pieces, with ``MASK`` in place of the secret ones."""
+    """The text of pieces, with the secret ones replaced by ``MASK``."""
     return "".join(MASK if piece.secret else piece.text for piece in pieces)
 
 
@@ -56,13 +56,13 @@ _MOST = 6_400
 
 
 class Aside(NamedTuple):
-    """A text whose placeholders are replaced by one character each."""
+    """A text whose placeholders are replaced by one character each, while its pieces are found."""
 
     text: str
     placeholders: tuple[str, ...]
 
     def restored(self, text: str) -> str:
-        """The text with its placeholders back in place."""
+        """The text with its placeholders restored."""
         return "".join(self._restored(character) for character in text)
 
     def _restored(self, character: str) -> str:
@@ -70,13 +70,15 @@ class Aside(NamedTuple):
         return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
 
     def all_restored(self, pieces: Iterable[TextPiece]) -> list[TextPiece]:
-        """The pieces with their placeholders; a piece that consists of them alone is no secret."""
+        """The pieces with their placeholders restored; a piece of placeholders only is no secret."""
         texts = [(self.restored(piece.text), piece.secret) for piece in pieces if piece.text]
         return [TextPiece(text, secret and not is_open(text)) for text, secret in texts]
 
 
 def aside(text: str) -> Aside | None:
-    """The text without its placeholders; None where it contains such characters itself, or too many placeholders."""
+    """The text with its placeholders replaced; None where it contains such characters itself, or too many
+    placeholders.
+    """
     placeholders = tuple(PLACEHOLDER.findall(text))
     if len(placeholders) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
         return None
@@ -111,7 +113,7 @@ HARMLESS = frozenset(_HARMLESS.split())
 
 
 def is_harmless(name: str) -> bool:
-    """Whether a parameter of this name is known to hold no secret."""
+    """Whether a URL parameter of this name is known to contain no secret."""
     return unquote(name).strip().casefold() in HARMLESS
 
 

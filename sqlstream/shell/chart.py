@@ -43,21 +43,23 @@ _REQUEST = re.compile(r"`?(?P<column>\w+)`?(?:\s+BY\s+`?(?P<by>\w+)`?)?", re.IGN
 
 @dataclass(frozen=True)
 class Plot:
-    """``column`` over time, a line for each value of the column ``by``."""
+    """A chart of ``column`` over time, a line for each value of the column ``by``."""
 
     column: str
     by: str | None = None
 
     @classmethod
     def of(cls, text: str) -> Plot | None:
-        """That of ``COLUMN [BY COLUMN]``; None for another text."""
+        """The plot of ``COLUMN [BY COLUMN]``; None for another text."""
         match = _REQUEST.fullmatch(text.strip())
         return cls(match["column"], match["by"]) if match else None
 
 
 def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
-    """Of the columns that are asked for. ValueError in words of a message where there is no such column, or where it
-    has no numbers to draw."""
+    """The positions of a plot's columns among those of a query.
+
+    ValueError with a message where a column does not exist or has no numbers.
+    """
     names = tuple(name for name, _ in columns)
     column = _position(plot.column, names)
     if not columns[column][1].is_numeric:
@@ -67,9 +69,11 @@ def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
 
 @dataclass
 class Chart:
-    """What a query has given so far. Rows that are only added make lines, over the first column of times or else over
-    the numbers of the rows. A result that is updated by a key makes a bar for each, any other one a line over the
-    numbers of its changes."""
+    """The chart of a query's rows so far.
+
+    Rows that are only inserted make lines, over the first column of times or else over the row numbers. A result
+    that is updated by a key makes a bar for each, any other one a line over the numbers of its changes.
+    """
 
     column: int
     by: int | None
@@ -81,7 +85,7 @@ class Chart:
 
     @classmethod
     def of(cls, query: Query, plot: Plot) -> Chart:
-        """ValueError as of ``positions``."""
+        """The chart of a query's results. ValueError as that of ``positions``."""
         names = query.columns[1:] if query.is_updating else query.columns
         types = query.types[1:] if query.is_updating else query.types
         column, by = positions(plot, tuple(zip(names, types, strict=True)))
@@ -97,7 +101,7 @@ class Chart:
         )
 
     def add(self, table: pa.Table) -> None:
-        """The rows of a micro-batch; of a result that is updated, all rows that are there now."""
+        """Add the rows of a micro-batch; of an updating result, all its current rows."""
         if self.bars:
             self._points.clear()
             table = _highest(table, self.column)
@@ -112,7 +116,7 @@ class Chart:
                 self._count += 1
 
     def drawn(self, width: int, height: int, *, colours: bool = True) -> str:
-        """The chart as text of so many columns and lines."""
+        """The chart as text of the given size in columns and lines."""
         import plotext  # an optional package
 
         plotext.clear_figure()
@@ -146,12 +150,12 @@ class Chart:
         return sorted(bars, reverse=True)[:_MOST_BARS]
 
     def fullest(self) -> list[tuple[str, Sequence[Point]]]:
-        """The lines that are drawn, by the value of BY."""
+        """The lines that are drawn, by the value of BY; those with most points."""
         lines = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)
         return [(name, points) for name, points in lines[:_MOST_SERIES]]
 
     def ticks(self) -> tuple[list[float], list[str]] | None:
-        """Times below the lines; None where they are over numbers."""
+        """The labels with times below the lines; None where the axis has numbers."""
         moments = [moment for _, points in self.fullest() for moment, _ in points if isinstance(moment, datetime)]
         return _ticks(min(moments), max(moments)) if moments else None
 
@@ -168,7 +172,7 @@ def _is_drawn(value: object) -> bool:
 
 
 def number_of(moment: int | datetime) -> float:
-    """Where it stands on an axis."""
+    """The position of a time or number on an axis."""
     return moment.timestamp() if isinstance(moment, datetime) else float(moment)
 
 
@@ -187,7 +191,9 @@ def _position(name: str, names: tuple[str, ...]) -> int:
 
 
 def draw(query: Query, chart: Chart, tables: Iterator[pa.Table], out: TextIO) -> None:
-    """The chart of the query's ``tables`` while they come, in place; its last state stays. Ctrl-C interrupts."""
+    """Draw the chart of the query's ``tables`` in place while they arrive; its last state remains. Ctrl-C
+    interrupts.
+    """
     try:
         follow_on(out, _Shown(query, chart, tables))
     finally:
@@ -231,7 +237,7 @@ _LEVELS = 5
 
 
 def svg_of(chart: Chart) -> str:
-    """The picture of what the chart has now."""
+    """The current chart as SVG."""
     bars = chart.longest() if chart.bars else []
     height = max(HEIGHT // 4, _TOP + _BAR * len(bars) + 8) if chart.bars else HEIGHT
     parts = "".join(_bars(bars) if chart.bars else _lines(chart))

@@ -41,9 +41,10 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True)
 class Command:
-    """``name`` is lower-case, that of a short command begins with a backslash; ``argument`` is the rest of the line.
+    """A command of the shell. ``name`` is lower-case; that of a short command begins with a backslash; ``argument``
+    is the rest of the line.
 
-    ``end`` is where the text goes on behind it. ``typed``: the name as it was typed, for messages.
+    ``end`` is the position after it. ``typed``: the name as it was typed, for messages.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Command:
 
 @dataclass(frozen=True)
 class Short:
-    """What a short command stands for: alone, and with an argument; None where it cannot stand so.
+    """The meanings of a short command: alone, and with an argument; None where that is not allowed.
 
-    ``takes`` names the argument in the help, ``help`` says what it does.
+    ``takes`` names the argument in the help, ``help`` is its description.
     """
 
     help: str
@@ -97,13 +98,13 @@ TAKES_STATEMENT = frozenset({"\\submit"})
 
 
 def help_text() -> str:
-    """What help and ``\\?`` show."""
+    r"""The text of the commands help and ``\?``."""
     lines = (f"  {f'{name} {short.takes}'.rstrip():26} {short.help}" for name, short in SHORT.items() if name != "\\h")
     return "\n".join([_HEAD, *lines, _FOOT])
 
 
 def command_at(text: str, start: int = 0) -> Command | None:
-    """The command that begins at ``start``; None where SQL does."""
+    """The command that begins at ``start``; None where an SQL statement does."""
     match = _COMMAND.match(text, start)
     if match is None:
         return None
@@ -115,7 +116,7 @@ def command_at(text: str, start: int = 0) -> Command | None:
 
 
 def meaning(command: Command, span: Span) -> Command | str:
-    """The word command that a command stands for, or the statement; ParseError SS108 where there is none such."""
+    """The long form of a command, or the statement, that it stands for; ParseError SS108 for an unknown one."""
     if not command.name.startswith("\\"):
         return command
     short = SHORT.get(command.name)
@@ -133,14 +134,14 @@ def meaning(command: Command, span: Span) -> Command | str:
 
 
 def wrong_command(command: Command, wrong: str, span: Span | None = None) -> ParseError:
-    """The error SS108 of a command of the shell that is used wrongly."""
+    """The error SS108 for a misused command of the shell."""
     return ParseError(
         UNKNOWN_COMMAND, f'"{command.typed or command.name}" {wrong}', span, hint='"\\?" shows the commands.'
     )
 
 
 def unquoted(path: str) -> str:
-    """A path without the quotes around it."""
+    """A path without quotes around it."""
     return path.strip("'\"")
 
 
@@ -150,7 +151,7 @@ def unquoted(path: str) -> str:
 
 @dataclass(frozen=True)
 class ShellEntry:
-    """``text[start:end]`` of the whole input: a statement with its ``;``, or a command of the shell."""
+    """A statement with its ``;``, or a command of the shell: ``text[start:end]`` of the whole input."""
 
     text: str
     start: int
@@ -164,11 +165,11 @@ class ShellEntry:
 
     @property
     def span(self) -> Span:
-        """What it covers, without the line feed behind a command."""
+        """The span of the entry, without the line feed after a command."""
         return Span(self.start, self.start + len(self.piece.rstrip()))
 
     def located(self, error: SqlStreamError) -> SqlStreamError:
-        """The error with its places in the whole input, so that lines count from the first one of a file."""
+        """The error with its spans in the whole input, so that lines count from the first one of a file."""
         return SqlStreamError.of(
             replace(d, span=Span(d.span.start + self.start, d.span.end + self.start), source=self.text)
             if d.span is not None and d.source in (None, self.piece)
@@ -178,7 +179,7 @@ class ShellEntry:
 
 
 def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
-    """The statements and commands that ``text`` completes behind ``start``, and where the rest begins.
+    """The complete statements and commands of ``text`` after ``start``, and the position of the rest.
 
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
@@ -190,7 +191,7 @@ def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
 
 
 def rest_of(text: str, start: int) -> list[ShellEntry]:
-    """What stands behind all that is complete, where nothing more comes: a statement without its ``;``, or nothing."""
+    """The text after all complete entries, at the end of the input: a statement without its ``;``, or nothing."""
     if is_blank(text, start):
         return []
     ended = _entry(f"{text};", start)
@@ -215,7 +216,7 @@ def _with_statement(command: Command, text: str, begin: int) -> Command | None:
 
 
 def joined(parts: Sequence[ShellEntry]) -> Iterator[ShellEntry]:
-    """The parts, statements that follow each other as one: nothing of them runs where any of them is wrong."""
+    """The entries with adjacent statements joined into one, so that none of them runs if one has mistakes."""
     before: ShellEntry | None = None
     for entry in parts:
         if before is not None and (before.command or entry.command):
@@ -227,7 +228,7 @@ def joined(parts: Sequence[ShellEntry]) -> Iterator[ShellEntry]:
 
 
 def is_blank(text: str, start: int = 0) -> bool:
-    """True where there is nothing but white space and comments."""
+    """True where the text from ``start`` on has only white space and comments."""
     return _behind_blank(text, start) == len(text)
 
 

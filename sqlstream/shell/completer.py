@@ -25,7 +25,7 @@ _PATHS = ("path", "url")
 
 
 class SqlCompleter(Completer):
-    """Suggestions for the statement or command that the cursor stands in."""
+    """Suggestions for the statement or command at the cursor."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

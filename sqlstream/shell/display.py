@@ -95,7 +95,7 @@ class Display:
 
     @property
     def paged_writers(self) -> Callable[[Sequence[str], TextIO], PagedWriter] | None:
-        """Makes writers of redrawn results, in formats for people on a terminal; None elsewhere."""
+        """A function that makes writers of redrawn results, in formats for people on a terminal; None elsewhere."""
         if not self.is_live:
             return None
         if self.expanded or self.style == "vertical":
@@ -103,12 +103,13 @@ class Display:
         return TableWriter if self.style == "table" else None
 
     def paged(self, writer: Writer) -> PagedWriter | None:
-        """The writer, if results with many rows show only a page of them."""
+        """The writer, if it shows only a page of long results; else None."""
         return writer if self.is_live and isinstance(writer, PagedWriter) else None
 
     def write_into(self, path: str) -> None:
-        """Write the following results to a new file; an empty path: to the terminal. OSError where it cannot be
-        opened."""
+        """Write later results to a new file, or for an empty path to the terminal. OSError where the file cannot be
+        opened.
+        """
         opened = Path(path).expanduser().open("w", encoding="utf-8") if path else None
         self.close()
         self.file = opened
@@ -120,27 +121,27 @@ class Display:
             self.file = None
 
     def toggle_expanded(self) -> str:
-        """Change whether rows are shown as a line for each column; a message that says so."""
+        """Toggle whether rows are shown as a line for each column; returns the message about it."""
         self.expanded = not self.expanded
         return f"rows are shown {'as a line for each column' if self.expanded else 'side by side'}"
 
     def use_style(self, style: str) -> str:
-        """Write rows in this format from now on; a message that says so."""
+        """Change the format of later results; returns the message about it."""
         self.style = style
         return f"rows are written as {style}"
 
     def toggle_timing(self) -> str:
-        """Show, or no longer show, how long statements take; a message that says so."""
+        """Toggle whether the duration of statements is shown; returns the message about it."""
         self.timing = not self.timing
         return f"timing is {'on' if self.timing else 'off'}"
 
     def took(self, began: float) -> str:
-        """Print how long a statement took that began at a time of ``time.monotonic``, if timing is on."""
+        """Print the duration of a statement that began at ``began`` (``time.monotonic``), if timing is on."""
         seconds = time.monotonic() - began
         return f"Time: {seconds * 1000:,.0f} ms" if seconds < 1 else f"Time: {seconds:,.2f} s"
 
     def toggle_pager(self, on: bool | None = None) -> str:
-        """Use, or no longer use, the pager for long results; a message that says so."""
+        """Toggle the pager for long results; returns the message about it."""
         self.pager = not self.pager if on is None else on
         return f"long results go {'through the pager' if self.pager else 'to the terminal'}"
 
@@ -161,7 +162,7 @@ class Display:
         return None
 
     def show_rows(self, names: Sequence[str], tables: Iterable[Sequence[Row]], skipped: int = 0) -> None:
-        """Show all rows through the pager; ``skipped`` more are only counted."""
+        """Show all rows in the pager; ``skipped`` more are only counted."""
         command = self.pager_in_use
         assert command is not None
         with paged(command) as out:

@@ -36,7 +36,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Arriving:
-    """The result of ``make``, computed on a thread."""
+    """A shell and completer that ``make`` creates on a thread, while the user already types."""
 
     def __init__(self, make: Callable[[], tuple[Shell, Completer]]) -> None:
         self._make = make
@@ -210,10 +210,12 @@ def run_shell(
     stays: bool = False,
     parameters: Mapping[str, str] | None = None,
 ) -> int:
-    """Run files, then commands, then the shell on the process's terminal or on what is piped in; 1 where one failed.
+    """Run files, then commands, then the shell on the process's terminal or on piped input; returns 1 where one
+    failed.
 
-    Files and commands are all that runs, unless it ``stays``. ``style``: how rows are written.
-    ``parameters``: what stands for ``${NAME}`` in all of them. ``session``: or what opens it, behind the prompt.
+    The shell is skipped after files and commands unless it ``stays``. ``style``: the format of rows.
+    ``parameters``: the values of ``${NAME}``. ``session``: the session, or a function that opens it in the
+    background.
     """
     typed = sys.stdin is not None and sys.stdin.isatty() and not files and not commands
     if typed and callable(session) and startup_file() is None and not is_dumb_terminal():

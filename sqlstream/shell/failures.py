@@ -21,7 +21,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class BackgroundJobs:
-    """The jobs that run while other statements do; ``say`` is called with the text of each failure, once."""
+    """Reports the failures of jobs that run in the background; ``say`` is called with the text of each failure,
+    once.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -93,7 +95,7 @@ _QUOTES = "'`"
 
 
 def mended(error: SqlStreamError) -> str | None:
-    """The text of the error with its first mistake replaced by the suggestion; None without exactly one suggestion."""
+    """The statement of the error with its mistake replaced by the suggestion; None without exactly one suggestion."""
     first = error.diagnostic
     suggested = _SUGGESTED.fullmatch(first.hint or "")
     if suggested is None or first.span is None or first.source is None:

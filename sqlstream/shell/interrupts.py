@@ -27,7 +27,7 @@ class SentBack(Exception):
 
 @dataclass(frozen=True)
 class Pressed:
-    """Which of the two keys was pressed, for loops that poll."""
+    """Records which of Ctrl-C and Ctrl-Z was pressed, for loops that poll."""
 
     ctrl_c: threading.Event = field(default_factory=threading.Event)
     ctrl_z: threading.Event = field(default_factory=threading.Event)
@@ -40,8 +40,11 @@ class Pressed:
             raise SentBack
 
     def interrupt(self, _number: int, _frame: FrameType | None) -> NoReturn:
-        """A signal handler that also records the key: Python drops an exception that is raised during garbage
-        collection, and the query would continue."""
+        """Handle the signal of Ctrl-C, and record it.
+
+        Python drops an exception that is raised during garbage collection; without the record the query would
+        continue.
+        """
         self.ctrl_c.set()
         raise KeyboardInterrupt
 
@@ -52,7 +55,7 @@ def remembering(pressed: Pressed) -> AbstractContextManager[None]:
 
 
 def unbroken() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C in the block, which finishes what an earlier Ctrl-C has interrupted."""
+    """Ignore Ctrl-C in the block, which finishes the work that an earlier Ctrl-C interrupted."""
     return _handled_by(lambda *_: None)
 
 

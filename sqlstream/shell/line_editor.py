@@ -80,8 +80,9 @@ def line_editor(
     vi_keys: bool = False,
     lexer: Callable[[], Lexer | None] | None = None,
 ) -> LineEditor:
-    """The line editor. ``history`` None: it lasts as long as the editor. ``source`` and ``screen`` default to the
-    terminal. ``lexer`` returns the colours at each moment."""
+    """A new line editor. ``history`` None: it is not saved. ``source`` and ``screen`` default to the terminal.
+    ``lexer`` returns the current lexer.
+    """
     editor = LineEditor(
         PROMPT,
         multiline=True,
@@ -110,7 +111,7 @@ def _continued(text: str, line: int) -> str:
 
 
 def opened(text: str) -> str:
-    """The quote or bracket that is open at the end of the text; empty for none."""
+    """The quote or bracket that is open at the end of the text; empty if none is."""
     from sqlstream.grammar.script import pieces  # sqlglot, which the first prompt does without
 
     brackets: list[str] = []

@@ -69,7 +69,7 @@ COLUMNS = ("column", "columns of tables", "made of")
 
 
 def lineage_rows(text: str, workspace: Workspace) -> list[tuple[str, ...]]:
-    """The lineage of one query or INSERT. ValueError with a message where it is neither, or no stream."""
+    """The lineage of one query or INSERT, as rows. ValueError with a message for other statements and batches."""
     (statement,) = parse_script(text)
     if not isinstance(statement, nodes.Query | nodes.Insert):
         raise ValueError("needs a query or an INSERT")
@@ -132,7 +132,7 @@ class Shell:
 
     @cached_property
     def completer(self) -> SqlCompleter:
-        """Completes what is typed with words of the session."""
+        """The completer of statements with the names of the session."""
         return SqlCompleter(SessionVocabulary(self._session.workspace))
 
     # --- reading ---

@@ -83,8 +83,10 @@ def new_file(job: str, folder: Path) -> Path:
 
 
 def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
-    """Write the tables to the file on a thread until they end; ``whole``: each replaces the one before. The job of the
-    query reports why they end."""
+    """Write the tables to the file on a thread until they end; ``whole``: each replaces the previous one.
+
+    Errors are reported by the job of the query.
+    """
     Thread(target=_write, args=(tables, file, whole), name="sqlstream-sent-back", daemon=True).start()
 
 
@@ -115,9 +117,9 @@ _POLL_SECONDS = 0.2
 
 
 class Feed:
-    """Reads tables on a thread. Iterating gives them until one of the keys is ``pressed``.
+    """Reads tables on a thread. Iteration yields them until a key is ``pressed``.
 
-    Another iteration continues where the last one has ended. Raises the errors of the tables.
+    Another iteration continues where the last one ended. Raises the errors of the tables.
     """
 
     def __init__(self, tables: Iterator[pa.Table], pressed: Pressed) -> None:
@@ -172,7 +174,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Showing:
-    """Shows results. ``keys`` is the input of the terminal, where somebody types."""
+    """Shows results. ``keys`` is the input of the terminal, to detect keys."""
 
     def __init__(self, session: Session, display: Display, background: BackgroundJobs) -> None:
         self._session = session

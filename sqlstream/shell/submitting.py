@@ -64,14 +64,16 @@ class _Materialized:
 
 
 class Definitions:
-    """The statements that define the temporary part of the session's catalogs, in order. What is stored in a permanent
-    catalog is available to the other process anyway."""
+    """The statements that define the temporary objects of the session's catalogs, in order.
+
+    Objects in a permanent catalog are available to other processes anyway.
+    """
 
     def __init__(self) -> None:
         self._statements: list[Statement | _Materialized] = []
 
     def add(self, statement: Statement, catalog: Catalog) -> None:
-        """Record a successful statement, if it defines something; of CREATE TABLE … AS the table."""
+        """Record a successful statement if it is a definition; for CREATE TABLE … AS the table's definition."""
         passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
         if not is_definition(statement) or isinstance(statement, passing):
             return
@@ -222,7 +224,7 @@ class Submitter:
         self._processes = [process for process in self._processes if process.poll() is None]
 
     def close(self) -> None:
-        """Forget the processes, which continue to run."""
+        """Release the processes, which continue to run."""
         self._reap()
         for process in self._processes:
             process.returncode = 0  # else Python warns of processes that nobody waits for
@@ -299,7 +301,7 @@ def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
 
 
 def submitted_text(job: SubmittedJob) -> str:
-    """What became of a submitted job, and how to see more."""
+    """The message about the outcome of a submitted job, with the statement that shows more."""
     submission, life = job.submission, job.record.life
     if (failure := submitted_failure(job)) is not None:
         return failure

@@ -36,7 +36,8 @@ _LOG = logging.getLogger("sqlstream.shell")
 
 
 class WarmUp:
-    """Runs the query once, on a thread. A statement of the user stops it, and it starts again afterwards.
+    """Runs a query once, on a thread, to warm up Spark. A statement of the user stops it, and it starts again
+    afterwards.
 
     It has its own session, so that no statement sees it. It never makes the shell fail.
     """

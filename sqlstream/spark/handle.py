@@ -48,7 +48,7 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
-        """Spark's session, started now if it was not, with the settings applied."""
+        """The Spark session, started at the first call, with the settings applied."""
         with hiding(settings.secrets):
             if self._spark is None:
                 self._spark = self._start(settings)

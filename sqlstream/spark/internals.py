@@ -51,8 +51,10 @@ def java_of(spark: SparkSession) -> Any:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make the session the active one of this thread in Java, as creating a DataFrame does. Where another one is
-    active, Spark does not find Python data sources that are registered in this one."""
+    """Make the session the active one of this thread in Java, as creating a DataFrame does.
+
+    With another active session Spark does not find Python data sources that are registered in this one.
+    """
     sessions: Callable[[Any], Any] | None = attribute(type(spark), "_get_j_spark_session_class")
     session, jvm = attribute(spark, "_jsparkSession"), java_of(spark)
     if sessions is not None and session is not None and jvm is not None:
@@ -72,7 +74,7 @@ def _pyspark() -> Any:
 
 
 def java_process() -> subprocess.Popen[bytes] | None:
-    """The Java that PySpark has started from this process."""
+    """The Java process that PySpark has started from this process; None without one."""
     process: subprocess.Popen[bytes] | None = attribute(_pyspark(), "SparkContext", "_gateway", "proc")
     return process
 

@@ -60,7 +60,7 @@ def require_java() -> None:
 
 
 def main() -> int:
-    """Print why Spark cannot run on the Java that is found; the exit code."""
+    """Print the reason why Spark cannot run on the installed Java; returns the exit code."""
     try:
         require_java()
     except SqlStreamError as error:

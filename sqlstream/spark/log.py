@@ -49,7 +49,7 @@ def new_log() -> Path:
 
 
 def where_spark_tells() -> str:
-    """Words for hints that name Spark's log, with its path if this process has started Spark."""
+    """Words for hints that refer to Spark's log, with its path if this process has started Spark."""
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 

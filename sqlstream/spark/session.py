@@ -45,10 +45,10 @@ def stop_jvm(spark: SparkSession) -> None:
 
 
 def end_jvm(most_seconds: float | None = MOST_SECONDS) -> None:
-    """Let the JVM of this process end, and kill it after so many seconds.
+    """Let the JVM of this process end, and kill it after ``most_seconds``.
 
-    RocksDB's compactions may still run when Spark has stopped. They call Java to report errors, Java blocks these calls
-    while it shuts down and waits for them: such a JVM would never end.
+    RocksDB's compactions may still run when Spark has stopped. They call Java to report errors, Java blocks these
+    calls while it shuts down and waits for them: such a JVM would never end.
     """
     process = java_process()
     if process is None or process.stdin is None:

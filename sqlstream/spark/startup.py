@@ -53,7 +53,7 @@ class SparkStart:
         return self._spark
 
     def advice(self) -> str | None:
-        """The advice how to shorten the next start; None where there is none, or where it was given."""
+        """The advice how to shorten the next start; None where there is none, or it was given before."""
         return None if is_connect(self.spark) else advice(self._seconds)
 
     def _start(self) -> None:

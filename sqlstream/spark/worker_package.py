@@ -45,7 +45,7 @@ _KINDS = (".py", ".lark")
 
 
 def worker_package() -> Path:
-    """The archive, made once for its contents and cached in the user's folder."""
+    """The archive of the package for workers, made once for its contents and cached in the user's folder."""
     root = Path(version.__file__).parent
     if not root.is_dir():
         return _archive_around(root)

@@ -17,7 +17,7 @@ from sqlstream.types import DataType
 
 
 class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
-    """Backticks where a name is not plain. A schema may have two parts, ``catalog.database``."""
+    """Quotes names that are not plain with backticks. A schema may have two parts, ``catalog.database``."""
 
     def __init__(self, dialect: Any, **kw: Any) -> None:
         super().__init__(dialect, initial_quote="`", final_quote="`", escape_quote="`", **kw)
@@ -31,12 +31,12 @@ class SqlStreamIdentifierPreparer(compiler.IdentifierPreparer):
 
 
 class SqlStreamCompiler(compiler.SQLCompiler):
-    """Queries and INSERT."""
+    """Compiles SQLAlchemy's queries and INSERT to SQL."""
 
     def visit_column(  # type: ignore[override] # what else it takes goes on as it is
         self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any
     ) -> str:
-        """FROM d.t calls its table t: columns are t.c, without the schema."""
+        """A column as ``t.c``, without the schema, as FROM d.t names its table t."""
         text = super().visit_column(column, add_to_result_map, include_table, **kw)
         table = column.table
         if table is None or not include_table or not table.named_with_column:
@@ -45,7 +45,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return text.removeprefix(f"{self.preparer.quote_schema(schema)}.") if schema else text
 
     def limit_clause(self, select: Any, **kw: Any) -> str:
-        """LIMIT and OFFSET."""
+        """The clauses LIMIT and OFFSET."""
         text = ""
         if select._limit_clause is not None:
             text += "\n LIMIT " + self.process(select._limit_clause, **kw)
@@ -67,18 +67,18 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return self.visit_empty_set_expr(type_, **kw)
 
     def render_literal_value(self, value: Any, type_: Any) -> str:
-        """As a parameter of that value would be written."""
+        """The literal of a value, as it would be written for a parameter."""
         processor = type_.dialect_impl(self.dialect).bind_processor(self.dialect)
         if value is None and not type_.should_evaluate_none:
             return "NULL"
         return literal(processor(value) if processor is not None else value)
 
     def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """``RLIKE``."""
+        """The condition ``RLIKE``."""
         return self._rlike(binary, "RLIKE", **kw)
 
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """``NOT RLIKE``."""
+        """The condition ``NOT RLIKE``."""
         return self._rlike(binary, "NOT RLIKE", **kw)
 
     def _rlike(self, binary: Any, word: str, **kw: Any) -> str:
@@ -87,17 +87,17 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}"
 
     def visit_regexp_replace_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """``REGEXP_REPLACE``; CompileError for flags, which stand in the pattern."""
+        """The call of ``REGEXP_REPLACE``; CompileError for flags, which must be part of the pattern."""
         if binary.modifiers["flags"] is not None:
             raise exc.CompileError("sqlstream takes flags of a regular expression inside it: '(?i)…'")
         return f"REGEXP_REPLACE({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
 
     def visit_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """``ILIKE``."""
+        """The condition ``ILIKE``."""
         return self._ilike(binary, "ILIKE", **kw)
 
     def visit_not_ilike_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """``NOT ILIKE``."""
+        """The condition ``NOT ILIKE``."""
         return self._ilike(binary, "NOT ILIKE", **kw)
 
     def _ilike(self, binary: Any, word: str, **kw: Any) -> str:
@@ -106,7 +106,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return f"{self.process(binary.left, **kw)} {word} {self.process(binary.right, **kw)}{behind}"
 
     def visit_now_func(self, fn: Any, **kw: Any) -> str:
-        """The present time."""
+        """The expression for the current time."""
         return "CURRENT_TIMESTAMP()"
 
     def returning_clause(self, stmt: Any, returning_cols: Any, **kw: Any) -> str:
@@ -118,7 +118,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         raise exc.CompileError("sqlstream changes no rows: INSERT into a table with a PRIMARY KEY replaces them")
 
     def visit_delete(self, delete_stmt: Any, *args: Any, **kw: Any) -> str:
-        """TRUNCATE for a DELETE of all rows; CompileError for one with a condition."""
+        """The statement TRUNCATE for a DELETE of all rows; CompileError for one with a condition."""
         if delete_stmt._where_criteria:
             raise exc.CompileError("sqlstream deletes no single rows: delete() without where() removes all")
         super().visit_delete(delete_stmt, *args, **kw)  # which notes what is compiled
@@ -126,7 +126,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
 
 
 class SqlStreamDDLCompiler(compiler.DDLCompiler):
-    """CREATE TABLE with the options of its connector; constraints other than PRIMARY KEY are refused."""
+    """Compiles CREATE TABLE with the options of its connector; constraints other than PRIMARY KEY are refused."""
 
     def get_column_specification(self, column: Any, **kw: Any) -> str:
         """A column of CREATE TABLE: name, type, NOT NULL and comment."""
@@ -152,7 +152,7 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return ", \n\t".join(line for line in lines if line)
 
     def visit_primary_key_constraint(self, constraint: Any, **kw: Any) -> str:
-        """PRIMARY KEY … NOT ENFORCED."""
+        """The clause PRIMARY KEY … NOT ENFORCED."""
         if not len(constraint):
             return ""
         return f"{super().visit_primary_key_constraint(constraint, **kw)} NOT ENFORCED"
@@ -183,19 +183,19 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return f"{text}\nWITH ({', '.join(pairs)})"
 
     def visit_set_table_comment(self, create: Any, **kw: Any) -> str:
-        """CompileError: comments are those of CREATE TABLE."""
+        """CompileError: only CREATE TABLE sets comments."""
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
     def visit_drop_table_comment(self, drop: Any, **kw: Any) -> str:
-        """CompileError: comments are those of CREATE TABLE."""
+        """CompileError: only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(drop)
 
     def visit_set_column_comment(self, create: Any, **kw: Any) -> str:
-        """CompileError: comments are those of CREATE TABLE."""
+        """CompileError: only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(create)
 
     def visit_drop_column_comment(self, drop: Any, **kw: Any) -> str:
-        """CompileError: comments are those of CREATE TABLE."""
+        """CompileError: only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
@@ -207,12 +207,12 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         raise exc.CompileError("sqlstream has no sequences")
 
     def visit_create_schema(self, create: Any, **kw: Any) -> str:
-        """CREATE DATABASE."""
+        """The statement CREATE DATABASE."""
         softly = getattr(create, "if_not_exists", False)  # SQLAlchemy 1.4 has neither
         return f"CREATE DATABASE {'IF NOT EXISTS ' if softly else ''}{self._database(create)}"
 
     def visit_drop_schema(self, drop: Any, **kw: Any) -> str:
-        """DROP DATABASE."""
+        """The statement DROP DATABASE."""
         cascade = " CASCADE" if drop.cascade else ""
         softly = getattr(drop, "if_exists", False)
         return f"DROP DATABASE {'IF EXISTS ' if softly else ''}{self._database(drop)}{cascade}"
@@ -231,32 +231,32 @@ _LARGEST_DECIMAL = "DECIMAL(38, 18)"
 
 
 class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
-    """Those of other databases that mean the same are spelled as ours."""
+    """Compiles types; those of other databases with the same meaning become this dialect's."""
 
     def visit_INTEGER(self, type_: Any, **kw: Any) -> str:
-        """INT."""
+        """The type INT."""
         return "INT"
 
     def visit_TINYINT(self, type_: Any, **kw: Any) -> str:
-        """TINYINT."""
+        """The type TINYINT."""
         return "TINYINT"
 
     def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
-        """Python's floats are DOUBLE, unless fewer binary digits are asked for."""
+        """The type for Python's floats: DOUBLE, or FLOAT for at most 24 binary digits."""
         return "FLOAT" if (type_.precision or 53) <= 24 else "DOUBLE"
 
     def visit_REAL(self, type_: Any, **kw: Any) -> str:
-        """FLOAT, of 32 bits."""
+        """The type FLOAT, of 32 bits."""
         return "FLOAT"
 
     def visit_DOUBLE(self, type_: Any, **kw: Any) -> str:
-        """DOUBLE, of 64 bits."""
+        """The type DOUBLE, of 64 bits."""
         return "DOUBLE"
 
     visit_DOUBLE_PRECISION = visit_DOUBLE
 
     def visit_NUMERIC(self, type_: Any, **kw: Any) -> str:
-        """DECIMAL, the largest one where no precision is given."""
+        """The type DECIMAL, the largest one without a precision."""
         if type_.precision is None:
             return _LARGEST_DECIMAL
         return f"DECIMAL({type_.precision}, {type_.scale or 0})"
@@ -264,65 +264,65 @@ class SqlStreamTypeCompiler(compiler.GenericTypeCompiler):
     visit_DECIMAL = visit_NUMERIC
 
     def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
-        """VARCHAR of a length, else STRING."""
+        """The type VARCHAR with a length, else STRING."""
         return f"VARCHAR({type_.length})" if type_.length else "STRING"
 
     visit_NVARCHAR = visit_VARCHAR
 
     def visit_CHAR(self, type_: Any, **kw: Any) -> str:
-        """CHAR of a length, else STRING."""
+        """The type CHAR with a length, else STRING."""
         return f"CHAR({type_.length})" if type_.length else "STRING"
 
     visit_NCHAR = visit_CHAR
 
     def visit_TEXT(self, type_: Any, **kw: Any) -> str:
-        """STRING."""
+        """The type STRING, for texts."""
         return "STRING"
 
     visit_CLOB = visit_NCLOB = visit_TEXT
     visit_JSON = visit_TEXT  # SQLAlchemy writes and reads the text
 
     def visit_BLOB(self, type_: Any, **kw: Any) -> str:
-        """BINARY."""
+        """The type BINARY, for bytes."""
         return "BINARY"
 
     visit_BINARY = visit_VARBINARY = visit_BLOB
 
     def visit_TIMESTAMP(self, type_: Any, **kw: Any) -> str:
-        """With a zone an instant, without one what a clock shows."""
+        """The type of timestamps: with a time zone TIMESTAMP_LTZ, an instant, else TIMESTAMP_NTZ, a wall-clock time."""
         return "TIMESTAMP_LTZ" if type_.timezone else "TIMESTAMP_NTZ"
 
     visit_DATETIME = visit_TIMESTAMP
 
     def visit_TIME(self, type_: Any, **kw: Any) -> str:
-        """TIME."""
+        """The type TIME."""
         return "TIME"
 
     def visit_INTERVAL(self, type_: Any, **kw: Any) -> str:
-        """INTERVAL DAY TO SECOND."""
+        """The type INTERVAL DAY TO SECOND."""
         return "INTERVAL DAY TO SECOND"
 
     def visit_UUID(self, type_: Any, **kw: Any) -> str:
-        """STRING, because there is no type for UUIDs."""
+        """The type STRING, because there is no type for UUIDs."""
         return "STRING"
 
     def visit_VARIANT(self, type_: Any, **kw: Any) -> str:
-        """VARIANT."""
+        """The type VARIANT."""
         return "VARIANT"
 
     def visit_ARRAY(self, type_: Any, **kw: Any) -> str:
-        """ARRAY, nested for several dimensions."""
+        """The type ARRAY, nested for several dimensions."""
         text = self.process(type_.item_type, **kw)
         for _ in range(type_.dimensions or 1):
             text = f"ARRAY<{text}>"
         return text
 
     def visit_MAP(self, type_: Any, **kw: Any) -> str:
-        """MAP of keys and values."""
+        """The type MAP of keys and values."""
         return f"MAP<{self.process(type_.key, **kw)}, {self.process(type_.value, **kw)}>"
 
     def visit_STRUCT(self, type_: Any, **kw: Any) -> str:
-        """STRUCT of named fields."""
+        """The type STRUCT of named fields."""
         fields = (f"{quote_name(name)}: {self.process(kind, **kw)}" for name, kind in type_.fields)
         return f"STRUCT<{', '.join(fields)}>"
 
@@ -349,15 +349,15 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
 
 class CalendarDate(sqltypes.Date):
-    """A DATE, also where a datetime is given: Spark would compare its time of day, too."""
+    """The type DATE, also for datetime values, whose time of day Spark would compare too."""
 
     def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
-        """Dates for parameters: those of a ``datetime`` lose their time of day."""
+        """A function that makes dates of parameters: a ``datetime`` loses its time of day."""
         return lambda value: value.date() if isinstance(value, datetime) else value
 
 
 class MAP(UserDefinedType[dict[Any, Any]]):
-    """``MAP<key, value>``; a dictionary in Python."""
+    """The type ``MAP<key, value>``; a dictionary in Python."""
 
     __visit_name__ = "MAP"
     cache_ok = True
@@ -368,7 +368,7 @@ class MAP(UserDefinedType[dict[Any, Any]]):
 
 
 class STRUCT(UserDefinedType[dict[str, Any]]):
-    """``STRUCT<name: type, …>``; a dictionary in Python."""
+    """The type ``STRUCT<name: type, …>``; a dictionary in Python."""
 
     __visit_name__ = "STRUCT"
     cache_ok = True
@@ -379,14 +379,14 @@ class STRUCT(UserDefinedType[dict[str, Any]]):
 
 
 class VARIANT(UserDefinedType[Any]):
-    """A value of any type."""
+    """The type VARIANT, for values of any type."""
 
     __visit_name__ = "VARIANT"
     cache_ok = True
 
 
 class DOUBLE(sqltypes.Float):  # type: ignore[type-arg] # SQLAlchemy 1.4 has no arguments there
-    """DOUBLE of SQLAlchemy 1.4, which has none."""
+    """The type DOUBLE for SQLAlchemy 1.4, which lacks it."""
 
     __visit_name__ = "DOUBLE"
 
@@ -410,7 +410,7 @@ _SIMPLE: dict[str, type[TypeEngine[Any]]] = {
 
 
 def alchemy_type(type_: DataType) -> TypeEngine[Any]:
-    """SQLAlchemy's type for one of ours; NullType where only Spark knows the type."""
+    """SQLAlchemy's type for an SQL type; NullType where only Spark knows the type."""
     match type_.name, type_.args:
         case "DECIMAL", (int(precision), int(scale)):
             return sqltypes.DECIMAL(precision, scale)
@@ -435,7 +435,7 @@ def _array(element: DataType) -> TypeEngine[Any]:
 
 
 def type_of_column(column: Column) -> TypeEngine[Any]:
-    """That of a column, with the length that it was declared with."""
+    """SQLAlchemy's type of a column, with its declared length."""
     declared = (column.declared or "").upper()
     name, _, rest = declared.partition("(")
     length = rest.rstrip(")")

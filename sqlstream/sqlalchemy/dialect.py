@@ -36,8 +36,9 @@ _KEYS = ("catalog", "database", "profile", "spark")
 
 
 def arguments_of(url: URL) -> dict[str, Any]:
-    """What ``SqlStreamDialect.connect`` takes: ``project``, ``profile``, ``spark``, ``catalog``, ``database`` and
-    ``settings``, which are the keys with a dot."""
+    """The arguments of ``SqlStreamDialect.connect`` in a URL: ``project``, ``profile``, ``spark``, ``catalog``,
+    ``database`` and ``settings``, which are the keys with a dot.
+    """
     if url.host or url.username or url.port:
         raise ArgumentError("a URL of sqlstream has no host: sqlstream:// or sqlstream:///path/to/project")
     given: dict[str, Any] = {"project": url.database} if url.database else {}
@@ -59,9 +60,10 @@ _GONE = ("SS464", "SS481", "SS471")
 
 
 class SqlStreamDialect(Reflection):
-    """``sqlstream://``. All connections of an engine are on one session, which ends with the last of them.
+    """The SQLAlchemy dialect of ``sqlstream://`` URLs.
 
-    ``table_options`` of ``create_engine`` are the WITH options of tables that say none (``sqlstream_with``).
+    All connections of an engine share one session, which ends with the last of them. ``table_options`` of
+    ``create_engine`` are the WITH options of tables that have none (``sqlstream_with``).
     """
 
     name = "sqlstream"
@@ -132,7 +134,7 @@ class SqlStreamDialect(Reflection):
         return [], arguments_of(url)
 
     def connect(self, *args: Any, **arguments: Any) -> Any:
-        """A connection over the session of the engine, which the first connection opens."""
+        """A connection to the session of the engine, which the first connection opens."""
         dbapi = self.import_dbapi()
         with self._lock:
             if self._session is None:
@@ -151,7 +153,7 @@ class SqlStreamDialect(Reflection):
             session.close()
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """Whether an error says that Spark or the session is gone."""
+        """Whether an error says that Spark or the session has ended."""
         return getattr(e, "code", None) in _GONE
 
     def do_ping(self, dbapi_connection: Any) -> bool:
@@ -159,28 +161,30 @@ class SqlStreamDialect(Reflection):
         return not dbapi_connection.closed
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """There are no transactions."""
+        """No effect, as there are no transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """There are no transactions."""
+        """No effect, as there are no transactions."""
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """SQLAlchemy rolls back whatever it gives back to the pool. Each statement has taken effect by then."""
+        """No effect: SQLAlchemy rolls back connections that return to the pool, but each statement has taken effect
+        by then.
+        """
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
-        """Only AUTOCOMMIT: there are no transactions."""
+        """The isolation levels: only AUTOCOMMIT, as there are no transactions."""
         return ["AUTOCOMMIT"]
 
     def get_isolation_level(self, dbapi_connection: Any) -> Any:
-        """AUTOCOMMIT: there are no transactions."""
+        """The isolation level: AUTOCOMMIT, as there are no transactions."""
         return "AUTOCOMMIT"
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
-        """AUTOCOMMIT: there are no transactions."""
+        """The default isolation level: AUTOCOMMIT, as there are no transactions."""
         return "AUTOCOMMIT"
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """There is one alone."""
+        """No effect, as there is only one isolation level."""
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         return tuple(int(number) for number in __version__.split(".")[:3] if number.isdigit())

@@ -71,7 +71,7 @@ def _relation(catalog: Catalog, name: str, schema: str | None) -> Table | View:
 
 
 class Reflection(default.DefaultDialect):
-    """The methods of the inspector."""
+    """The methods of SQLAlchemy's inspector."""
 
     def _get_default_schema_name(self, connection: Any) -> str:
         with _session(connection) as session:
@@ -79,7 +79,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        """Databases: plain of the current catalog, of others behind the name of the catalog and a dot."""
+        """The databases: those of the current catalog by name, others as ``catalog.database``."""
         with _session(connection) as session:
             catalog = session.workspace.catalog
             return [
@@ -90,7 +90,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def has_schema(self, connection: Any, schema_name: str, **kw: Any) -> bool:
-        """Whether there is a database of this name."""
+        """Whether a database of this name exists."""
         with _session(connection) as session:
             try:
                 _namespace(session.workspace.catalog, schema_name)
@@ -100,7 +100,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def has_table(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> bool:
-        """Tables and views, temporary ones as well."""
+        """Whether a table or view of this name exists, temporary ones included."""
         try:
             with _session(connection) as session:
                 _relation(session.workspace.catalog, table_name, schema)

@@ -26,7 +26,7 @@ _UNITS = {
 
 
 class SqlStreamEngineSpec(BaseEngineSpec):  # type: ignore[misc] # Superset is in no environment of ours
-    """Databases whose URL begins with ``sqlstream://``."""
+    """Superset's support for databases with ``sqlstream://`` URLs."""
 
     engine = "sqlstream"
     engine_name = "sqlstream"
@@ -44,17 +44,17 @@ class SqlStreamEngineSpec(BaseEngineSpec):  # type: ignore[misc] # Superset is i
 
     @classmethod
     def epoch_to_dttm(cls) -> str:
-        """The expression that makes a timestamp of seconds since 1970."""
+        """The SQL expression that converts seconds since 1970 to a timestamp."""
         return "TIMESTAMP_SECONDS({col})"
 
     @classmethod
     def epoch_ms_to_dttm(cls) -> str:
-        """The expression that makes a timestamp of milliseconds since 1970."""
+        """The SQL expression that converts milliseconds since 1970 to a timestamp."""
         return "TIMESTAMP_MILLIS({col})"
 
     @classmethod
     def convert_dttm(cls, target_type: str, dttm: datetime, db_extra: dict[str, Any] | None = None) -> str | None:
-        """A time that a column of this type is compared with; None where it is no time."""
+        """The literal of a time for comparison with a column of this type; None for other types."""
         kind = cls.get_sqla_column_type(target_type)
         if isinstance(kind, types.Date):
             return f"DATE '{dttm.date().isoformat()}'"

@@ -29,7 +29,7 @@ class AlterTable(Definition[nodes.AlterTable]):
     """ALTER TABLE. The rows that the session stores follow a new name; partitions are made and removed."""
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
-        """Change the definition; partitions are only checked."""
+        """Change the table's definition in the workspace; partitions are checked, not made or removed."""
         catalog = workspace.catalog
         table = existing_table(statement, catalog)
         if table is None:
@@ -123,7 +123,7 @@ def _wrong(message: str, span: Span, hint: str | None = None) -> BindError:
 
 
 def changed(change: nodes.TableChange, table: nodes.CreateTable) -> nodes.CreateTable:
-    """The definition with the change made. BindError SS249 where it does not fit."""
+    """The table's definition with one change of ALTER TABLE made. BindError SS249 where the change does not fit."""
     match change:
         case nodes.RenameColumn():
             return _with_renamed_column(change, table)
@@ -348,7 +348,7 @@ class AlterView(Definition[nodes.AlterView]):
     """ALTER VIEW: another name, or another query."""
 
     def define(self, statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
-        """Change the definition of the view."""
+        """Change the name or the query of the view in the workspace."""
         catalog = workspace.catalog
         relation = _existing(statement, catalog)
         if relation is None:

@@ -79,7 +79,7 @@ class Use(Definition[nodes.Use]):
     """USE of a catalog, a database, or a module."""
 
     def define(self, statement: nodes.Use, workspace: Workspace, text: str) -> Defined:
-        """Make the catalog or the database the current one."""
+        """Make the catalog or the database that USE names the current one."""
         refuse_statement(statement)
         if statement.kind == "MODULE":
             return None

@@ -23,7 +23,7 @@ _NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | n
 
 @dataclass(frozen=True)
 class CheckedScript:
-    """A script that was parsed and checked, and not run: the statements that parse, and what is to say about them."""
+    """A script that was parsed and checked but not run: its statements that parse, with their mistakes and warnings."""
 
     statements: tuple[nodes.Statement, ...]
     mistakes: tuple[Diagnostic, ...]
@@ -31,7 +31,7 @@ class CheckedScript:
 
 
 def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
-    """The mistakes of a script in the order of its text; the workspace stays as it is."""
+    """The mistakes of a script in the order of its text; the workspace is not changed."""
     return checked_script(text, workspace).mistakes
 
 
@@ -39,7 +39,7 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
 def checked_script(text: str, workspace: Workspace) -> CheckedScript:
     """The statements of a script with its mistakes and warnings, in the order of the text.
 
-    The workspace stays as it is. Statements that use what a wrong CREATE would have defined bring no further mistakes.
+    The workspace is not changed. A statement that uses the object of a faulty CREATE is not reported for it.
     """
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
@@ -68,7 +68,7 @@ def script_warnings(text: str) -> tuple[Diagnostic, ...]:
 
 @on_deep_stack
 def warnings_of_script(statements: Iterable[nodes.Statement], text: str) -> tuple[Diagnostic, ...]:
-    """The warnings of ``script_warnings`` for a text that was parsed already."""
+    """The warnings of ``script_warnings``, for statements that are parsed already."""
     return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
 
 
@@ -82,7 +82,7 @@ _ZONED = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.DATETIME)
 
 @on_deep_stack
 def changes_from_flink(text: str) -> tuple[Diagnostic, ...]:
-    """One warning for each thing of the statements that parse, in the order of the text."""
+    """A warning for each part of a script that works differently from Flink, in the order of the text."""
     statements, _ = parse_script_recovering(text)
     changes = (change for statement in statements for change in _changes(statement))
     return tuple(replace(change, source=text) for change in changes)

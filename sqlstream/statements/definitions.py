@@ -60,7 +60,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         return True
 
     def define(self, statement: nodes.CreateTable, workspace: Workspace, text: str) -> Defined:
-        """Declare the table; with AS without its rows, and only over a query that runs as a stream."""
+        """Declare the table in the scratch workspace; the columns of AS over finished data remain unknown."""
         if statement.query is None:
             table, stored = declared(statement, workspace.catalog)
         else:
@@ -68,7 +68,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         return table if create_table(statement, table, stored, workspace.catalog) else None
 
     def run(self, statement: nodes.CreateTable, execution: Execution) -> Rows | Query | Job:
-        """Declare the table, remove the rows of one that it replaces, and with AS start its job."""
+        """Declare the table. The rows of AS are not written, and its query must run as a stream."""
         if statement.query is not None:
             return _create_as(statement, statement.query, execution)
         replaced = tables_of(statement.name, execution.workspace) if statement.replace else []
@@ -78,12 +78,12 @@ class CreateTable(Definition[nodes.CreateTable]):
         return OK
 
     def starts_job(self, statement: nodes.CreateTable) -> bool:
-        """True with AS."""
+        """Whether the statement starts a job, which CREATE TABLE with AS does."""
         return statement.query is not None
 
 
 def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
-    """The table of that name; none where it does not exist or its definition cannot be read."""
+    """The table of that name, as a list; empty where it does not exist or its definition cannot be read."""
     try:
         relation = workspace.catalog.required(name)
     except SqlStreamError:
@@ -121,7 +121,7 @@ def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, cat
 
 
 def bare(name: str, written: nodes.Name) -> nodes.Name:
-    """The name without catalog and database, at the place where it is written."""
+    """A name of the last part of ``name`` alone, with the span of the name as it was written."""
     return nodes.Name((name,), span=written.span)
 
 
@@ -146,7 +146,7 @@ class CreateView(Definition[nodes.CreateView]):
 
 
 def declared_view(statement: nodes.CreateView, workspace: Workspace, text: str) -> tuple[View, Stored]:
-    """The view, bound once so that mistakes show now, and its definition."""
+    """The view that the statement declares, with its definition; its query is bound once, to report mistakes now."""
     catalog = workspace.catalog
     path = catalog.path(statement.name)
     view = _view(replace(statement, name=bare(full_name(path), statement.name)), workspace, text)
@@ -224,7 +224,7 @@ _NEVER_THERE = {
 
 
 class Drop(Definition[nodes.Drop]):
-    """DROP of whatever there is; what the session stores of the rows of tables is removed with them."""
+    """DROP of any kind of object; the rows that the session stores for dropped tables are removed too."""
 
     def define(self, statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
         """Remove the definition."""
@@ -280,10 +280,10 @@ def _dropped_tables(statement: nodes.Drop, workspace: Workspace) -> list[Table]:
 
 
 class Set(Definition[nodes.Set]):
-    """SET, which changes a setting; without a key it lists those that are set."""
+    """SET, which changes a setting; without a key it lists the settings that have values."""
 
     def define(self, statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
-        """Set the value; nothing without a key."""
+        """Set the value of the setting; SET without a key changes nothing."""
         if statement.key is not None:
             assert statement.value is not None
             value = expanded(statement.value, workspace.catalog.variables)
@@ -291,7 +291,7 @@ class Set(Definition[nodes.Set]):
         return None
 
     def run(self, statement: nodes.Set, execution: Execution) -> Rows:
-        """Set the value, in Spark as well; without a key return the settings."""
+        """Set the value, in Spark as well; without a key return the settings that have values."""
         settings = execution.workspace.settings
         if statement.key is None:
             return Rows.of_text(("key", "value"), settings.rows())
@@ -305,12 +305,12 @@ class Reset(Definition[nodes.Reset]):
     """RESET of one setting, or of all."""
 
     def define(self, statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
-        """Forget the value of one setting, or of all."""
+        """Reset one setting, or all, to the default."""
         workspace.settings.reset(statement.key, statement.span)
         return None
 
     def run(self, statement: nodes.Reset, execution: Execution) -> Rows | Query | Job:
-        """Forget the value, in Spark as well."""
+        """Reset one setting, or all, to the default, in Spark as well."""
         _apply_to_spark(self, statement, execution)
         return super().run(statement, execution)
 
@@ -356,7 +356,9 @@ def _create_as(statement: nodes.CreateTable, query: exp.Expression, execution: E
 def created_as(
     statement: nodes.CreateTable, query: exp.Expression, workspace: Workspace, batches: Batches
 ) -> CreatedAs:
-    """The table that CREATE TABLE … AS declares; Spark starts for the columns of a query over finished data."""
+    """The table that CREATE TABLE … AS declares. Spark starts where the query is over finished data, to find its
+    columns.
+    """
     plan = chosen(nodes.Query(query, span=statement.span), workspace)
     if not isinstance(plan, Batch):
         return table_of_query(statement, workspace)
@@ -422,7 +424,9 @@ _INCLUDING, _EXCLUDING, _OVERWRITING = "INCLUDING", "EXCLUDING", "OVERWRITING"
 
 
 def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
-    """The statement with what LIKE stands for written out. BindError SS294 for what both tables say."""
+    """The statement with LIKE replaced by the definitions it copies. BindError SS294 where both tables define
+    the same.
+    """
     like = statement.like
     assert like is not None
     source = _source(like, catalog)
@@ -565,12 +569,12 @@ def _laid_out(
 
 
 def printed_name(path: Path) -> nodes.Name:
-    """Plain in the default database, else with all parts."""
+    """The name of an object: its last part in the default database, else all parts."""
     return nodes.Name(path[2:] if full_name(path) == path[2] else path)
 
 
 def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
-    """The statement that defines the table under its bare name: the one it was created by, or made of its columns."""
+    """The CREATE statement of the table under its bare name: the one that created it, or one made of its columns."""
     entry = catalog.entry("relation", path)
     stored = entry.stored if isinstance(entry, Bound) else entry
     if stored is not None and isinstance(stored.statement, nodes.CreateTable):

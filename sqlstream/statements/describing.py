@@ -38,7 +38,7 @@ Line = tuple[str, str]
 
 
 def describe_function_named(name: nodes.Name, catalog: Catalog, *, extended: bool = False) -> Rows:
-    """What is known of a function, line by line."""
+    """What DESCRIBE FUNCTION prints about a function, line by line."""
     local = str(name)
     function = catalog.function(local)
     if function is not None:
@@ -130,38 +130,38 @@ UNKNOWN_COLUMNS = "SS601"
 
 
 class Inspection(StatementType[S]):
-    """A statement that shows what there is. A check shows it too, and asks no materialized view for its state."""
+    """A statement that shows objects of the catalog. A check runs it too, without the state of materialized views."""
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Show it over the scratch workspace."""
+        """Show the objects of the scratch workspace, to find mistakes."""
         self.rows(statement, scratch, None)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows:
-        """Return what there is to show."""
+        """Return the rows that the statement shows."""
         workspace = execution.workspace
         return self.rows(statement, workspace, lambda name: execution.views().status_of(name, workspace))
 
     def rows(self, statement: S, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """What the statement shows; ``status_of`` is asked for the state of materialized views."""
+        """The rows that the statement shows; ``status_of`` gives the state of a materialized view."""
         raise NotImplementedError
 
 
 class Show(Inspection[nodes.Show]):
-    """SHOW of all but jobs."""
+    """SHOW of everything but jobs."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The list that is asked for."""
+        """The list of objects that SHOW names."""
         if statement.what in LISTED:
             return show_materialized(statement, workspace.catalog, status_of)
         return show(statement, workspace.catalog, lambda name: _described(name, workspace))
 
 
 class Describe(Inspection[nodes.Describe]):
-    """DESCRIBE of all but jobs."""
+    """DESCRIBE of everything but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The facts about one object."""
+        """The facts about the object that DESCRIBE names."""
         catalog, name = workspace.catalog, statement.name
         match statement.kind:
             case "FUNCTION":

@@ -54,7 +54,7 @@ class Explain(StatementType[nodes.Explain]):
     """EXPLAIN of a statement that has a plan."""
 
     def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
-        """Plan the statement inside."""
+        """Plan the explained statement."""
         executes = isinstance(statement.statement, nodes.ExecutePlan)  # whose file the script may write
         if not executes and _batch_of(statement, scratch) is None:
             explained_plan(statement, scratch)
@@ -68,7 +68,7 @@ class Explain(StatementType[nodes.Explain]):
         return Rows.of_text(("plan",), [(line,) for line in text.splitlines()])
 
     def needs_spark(self, statement: nodes.Explain) -> bool:
-        """True for the stage SPARK."""
+        """Whether the statement always needs Spark, which EXPLAIN of the stage SPARK does."""
         return statement.stage == "SPARK"
 
 
@@ -84,8 +84,11 @@ def _as_table(statement: nodes.Explain, execution: Execution) -> str | None:
 def explained(
     statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches, *, says_way: bool = False
 ) -> str:
-    """The plan of the statement as text. The stage SPARK starts Spark, and PHYSICAL where it takes Spark to see who
-    reads the files of a table. ``says_way``: a line more says why a query runs as a stream."""
+    """The plan of the statement as text.
+
+    The stage SPARK starts Spark; PHYSICAL does where only Spark shows who reads a table's files. ``says_way`` adds a
+    line with the reason why the query runs as a stream.
+    """
     if isinstance(statement.statement, nodes.ExecutePlan):
         compiled, workspace = compiled_plan(statement.statement.path, workspace, statement.span)
         return explained(replace(statement, statement=compiled), workspace, runner, batches, says_way=says_way)
@@ -184,7 +187,7 @@ def _batch_of(statement: nodes.Explain, workspace: Workspace) -> Batch | None:
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
-    """The bound plan of the statement inside EXPLAIN, whose stage has the format that is asked for."""
+    """The bound plan of the explained statement, at the stage and in the format that EXPLAIN names."""
     _require_format(statement)
     match statement.statement:
         case nodes.Query() | nodes.Insert() | nodes.StatementSet() as inner:
@@ -238,7 +241,7 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
         return _execute_plan(statement.path, statement.span, execution) if statement.execute else OK
 
     def starts_job(self, statement: nodes.CompilePlan) -> bool:
-        """True with EXECUTE."""
+        """Whether the statement starts a job, which COMPILE AND EXECUTE PLAN does."""
         return statement.execute
 
 
@@ -250,7 +253,7 @@ class ExecutePlan(StatementType[nodes.ExecutePlan]):
         return _execute_plan(statement.path, statement.span, execution)
 
     def starts_job(self, statement: nodes.ExecutePlan) -> bool:
-        """True."""
+        """Whether the statement starts a job: EXECUTE PLAN always does."""
         return True
 
 
@@ -260,7 +263,9 @@ def _execute_plan(path: str, span: Span, execution: Execution) -> Job:
 
 
 def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:
-    """Writes the file. SS371 where it is there already, SS373 where a table holds a secret itself."""
+    """Write the compiled plan to its file. SS371 where the file exists, SS373 where an option of a table is a
+    secret.
+    """
     plan, file = planned(statement.statement, workspace), Path(statement.path)
     if file.exists() and not workspace.settings[FORCE]:
         if statement.if_not_exists or statement.execute:
@@ -278,7 +283,7 @@ def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:
 
 
 def compiled_plan(path: str, workspace: Workspace, span: Span | None = None) -> tuple[Write, Workspace]:
-    """The statement of a file, and the workspace with the definitions that it was compiled with. SS372."""
+    """The statement of a compiled plan, and the workspace with the definitions it was compiled with. SS372."""
     document = _read(path, span)
     scratch = workspace.copy()
     for key, value in document["settings"].items():

@@ -24,22 +24,24 @@ NO_JOB = "SS230"
 
 
 class JobStatement(StatementType[S]):
-    """A statement about jobs. Which jobs there are shows when it runs: a check finds nothing wrong with it."""
+    """A statement about jobs. Its jobs are known only when it runs, so a check reports no mistakes."""
 
     def run(self, statement: S, execution: Execution) -> Rows:
-        """Run it over the jobs that the session knows."""
+        """Run the statement over the jobs that the session knows."""
         return self.result(statement, execution.known_jobs())
 
     def result(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
-        """Run it over these jobs, the session's first. BindError SS230 for an unknown job; the errors of a job are
-        located at the statement."""
+        """The result of the statement over ``jobs``, of which the session's come first.
+
+        BindError SS230 for an unknown job; errors of a job are located at the statement.
+        """
         try:
             return self.rows(statement, jobs)
         except SqlStreamError as error:
             raise _at(error, statement) from error.__cause__
 
     def rows(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
-        """What the statement returns."""
+        """The rows that the statement returns."""
         raise NotImplementedError
 
 
@@ -100,7 +102,7 @@ class SavepointJob(JobStatement[nodes.SavepointJob]):
 
 
 def named_job(name: nodes.Name, jobs: Sequence[ControlledJob]) -> ControlledJob:
-    """By name, in any case, or by id."""
+    """The job with that name, in any case, or with that id."""
     wanted = str(name).casefold()
     for job in jobs:
         if wanted in (job.name.casefold(), job.id.casefold()):
@@ -125,7 +127,7 @@ Property = tuple[str, str]
 
 
 def job_rows(records: Iterable[JobRecord]) -> Rows:
-    """A line per job, with the columns of Flink; times are in UTC. Of damaged records only the name is known."""
+    """A row per job, with Flink's columns and times in UTC. Of damaged records only the name is known."""
     rows = [
         (None, r.name, r.status, None) if r.is_damaged else (r.id or None, r.name, r.status, _time(r.life.started))
         for r in records
@@ -134,7 +136,9 @@ def job_rows(records: Iterable[JobRecord]) -> Rows:
 
 
 def properties(record: JobRecord, more: Iterable[Property] = ()) -> Rows:
-    """What a job is and has done, up to its last micro-batch; times are in UTC. ``more`` goes behind its status."""
+    """The rows of DESCRIBE JOB: the job's properties up to its last micro-batch, times in UTC; ``more`` follows the
+    status.
+    """
     if record.is_damaged:
         return Rows.of_text(("property", "value"), _damage(record))
     return Rows.of_text(("property", "value"), [*_identity(record, more), *_counts(record.life.progress)])
@@ -146,7 +150,7 @@ def _damage(record: JobRecord) -> list[Property]:
 
 
 def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[str | None, ...]]:
-    """The values of CHECKPOINT_COLUMNS, newest epoch first; NULL is not known."""
+    """The values of CHECKPOINT_COLUMNS, newest epoch first; NULL stands for unknown."""
     return [
         (
             name,

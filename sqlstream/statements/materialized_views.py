@@ -39,7 +39,7 @@ _INTERVAL = "execution.checkpointing.interval"
 
 @dataclass(frozen=True)
 class MaterializedView:
-    """A view that can be kept. ``stored`` says all of it: its columns have types, its key is written out."""
+    """A materialized view. ``stored`` is its complete definition, with the types of columns and the key."""
 
     path: Path
     stored: Stored
@@ -53,7 +53,7 @@ class MaterializedView:
 
     @property
     def name(self) -> str:
-        """That of its job, too."""
+        """The full name of the view, which its job has too."""
         return full_name(self.path)
 
 
@@ -77,7 +77,7 @@ class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
         return execution.views().execute(statement, execution.text, execution.workspace) or OK
 
     def starts_job(self, statement: nodes.CreateMaterializedView) -> bool:
-        """True."""
+        """Whether the statement starts a job: CREATE MATERIALIZED VIEW always does."""
         return True
 
 
@@ -85,7 +85,7 @@ class AlterMaterializedView(Definition[nodes.AlterMaterializedView]):
     """ALTER MATERIALIZED VIEW: another query, or SUSPEND, RESUME and REFRESH."""
 
     def define(self, statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
-        """Change the query in the catalog alone."""
+        """Change the query of the view in the catalog; its job is not touched."""
         view = materialized_named(statement.name, workspace)
         if statement.query is None:
             return view.table
@@ -96,12 +96,12 @@ class AlterMaterializedView(Definition[nodes.AlterMaterializedView]):
         return execution.views().execute(statement, execution.text, execution.workspace) or OK
 
     def starts_job(self, statement: nodes.AlterMaterializedView) -> bool:
-        """True but for SUSPEND."""
+        """Whether the statement starts a job, which all actions except SUSPEND do."""
         return statement.action != "SUSPEND"
 
 
 def declared_materialized(statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> MaterializedView:
-    """The view that the statement declares. SqlStreamError with what is wrong with its query, or its table."""
+    """The view that the statement declares. SqlStreamError with the mistakes of its query or table."""
     catalog = workspace.catalog
     path = catalog.path(statement.name)
     if statement.refresh_mode not in (None, "CONTINUOUS"):
@@ -123,7 +123,7 @@ def declared_materialized(statement: nodes.CreateMaterializedView, workspace: Wo
 
 
 def materialized_named(name: nodes.Name, workspace: Workspace) -> MaterializedView:
-    """The view of the catalog. BindError SS694 for what is none."""
+    """The materialized view with that name. BindError SS694 for anything else."""
     catalog = workspace.catalog
     path = catalog.path(name)
     relation, entry = catalog.required(name), catalog.entry("relation", path)
@@ -137,7 +137,7 @@ def materialized_named(name: nodes.Name, workspace: Workspace) -> MaterializedVi
 
 
 def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> nodes.CreateMaterializedView:
-    """The statement that puts another query in the place of the view's, under the same names of columns."""
+    """The CREATE of the view with the query that ALTER gives, under the same names of columns."""
     assert statement.query is not None
     names = tuple(nodes.NamedColumn(c.name, span=c.span) for c in view.statement.columns)
     return replace(
@@ -147,8 +147,11 @@ def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> n
 
 
 def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Workspace]:
-    """The plan that keeps the view, and the workspace that it runs with: materialized views that the query reads are
-    queries there, so that the view gets their changes, and no other writes to its table."""
+    """The plan that fills the view's table, and the workspace that it runs with.
+
+    In that workspace the materialized views that the query reads are queries, so that the view gets their changes and
+    no job writes to its table but its own.
+    """
     insert, inside = statement_of(view, workspace)
     plan = plan_of(insert, inside)
     assert isinstance(plan, Insert)
@@ -158,14 +161,14 @@ def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Wor
 
 
 def statement_of(view: MaterializedView, workspace: Workspace) -> tuple[nodes.Insert, Workspace]:
-    """The INSERT that keeps the view, and the workspace that it is planned in."""
+    """The INSERT that fills the view's table, and the workspace that it is planned in."""
     statement = view.statement
     insert = nodes.Insert(nodes.Name(view.path, span=statement.name.span), statement.query, span=statement.span)
     return insert, workspace_of(view, workspace)
 
 
 def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
-    """What the job of the view sees: names as where the view is, and settings that its table needs."""
+    """The workspace of the view's job: names resolve as in the view's database, with the settings its table needs."""
     settings = workspace.settings.copy()
     settings.set("execution.runtime-mode", "streaming")
     settings.set(UPSERT_MATERIALIZE, "error")  # rows that collide on the key would make the table wrong
@@ -177,7 +180,7 @@ def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
 
 
 def freshness_ms(statement: nodes.CreateMaterializedView) -> int | None:
-    """FRESHNESS in milliseconds: how often the job makes an epoch. BindError for what is no interval above zero."""
+    """FRESHNESS in milliseconds: how often the job makes an epoch. BindError unless it is an interval above zero."""
     if statement.freshness is None:
         return None
     try:

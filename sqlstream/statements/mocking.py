@@ -32,8 +32,10 @@ _TEST = "test"
 
 
 def mocked(table: Table) -> Table:
-    """The table with the connector ``test``: the same columns, keys, changes and event time. METADATA columns are
-    among its rows; a table that lookups ask is one here, too, and INSERT may write the kinds of rows that it may there.
+    """The table with the connector ``test``: the same columns, keys, changes and event time.
+
+    Its METADATA columns are plain columns of the mocked rows. A lookup table remains one, and INSERT may write the
+    kinds of rows that the real table accepts.
     """
     kind = connectors.connector(table.connector)
     if kind.name == _TEST:
@@ -46,7 +48,7 @@ def mocked(table: Table) -> Table:
 
 
 def table_in_place_of(view: View, workspace: Workspace) -> Table:
-    """A table with the columns of a view. Its first column of event time has the watermark."""
+    """A table with the columns of a view. Its first event-time column has the watermark."""
     plan = _plan_over(view.name, workspace)
     columns = tuple(Column(name, f.type, f.nullable) for name, f in zip(plan.names, plan.schema, strict=True))
     times = [c.name for c, f in zip(columns, plan.schema, strict=True) if f.time is TimeDomain.EVENT]
@@ -62,7 +64,7 @@ def _plan_over(name: str, workspace: Workspace) -> Output:
 
 
 def query_of(name: str) -> exp.Expression:
-    """All rows of a view."""
+    """The query ``SELECT * FROM name`` for all rows of a view."""
     return parse_query(f"SELECT * FROM {quote_name(name)}")
 
 
@@ -73,7 +75,9 @@ Typed = tuple[tuple[str, DataType], ...]
 
 @dataclass(frozen=True)
 class MockedRows:
-    """What MOCK or EXPECTED says: the ``query`` gives these columns; of a mock, those of ``table``."""
+    """The rows of MOCK or EXPECTED: the ``query`` that gives them, and their columns; those of a mock are its
+    ``table``'s.
+    """
 
     query: exp.Expression
     columns: Typed
@@ -82,7 +86,9 @@ class MockedRows:
 
 @dataclass(frozen=True)
 class BoundUnitTest:
-    """``workspace`` has the mocks in place of what they stand for."""
+    """A unit test whose names are resolved. In its ``workspace`` the mocks replace the tables and views they
+    stand for.
+    """
 
     name: str
     view: str
@@ -109,13 +115,16 @@ class UnitTest(StatementType[nodes.UnitTest]):
         return Rows.of_text(("test", "result"), ((str(statement.name), "PASS"),))
 
     def needs_spark(self, statement: nodes.UnitTest) -> bool:
-        """True."""
+        """Whether the statement always needs Spark: a unit test does."""
         return True
 
 
 def bind_unit_test(test: nodes.UnitTest, workspace: Workspace) -> BoundUnitTest:
-    """The test of a view. BindErrors SS202 for what does not exist, SS297 for columns that do not fit, SS298 for a
-    table that is read and not mocked, SS299 for a time that is none."""
+    """The unit test with its names resolved.
+
+    BindErrors: SS202 for an unknown object, SS297 for columns that do not fit, SS298 for a table that is read and not
+    mocked, SS299 for an invalid time.
+    """
     scratch = workspace.copy()
     mocks = tuple(_mocks(test, scratch))
     view = workspace.catalog.required(test.view).name

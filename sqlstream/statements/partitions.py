@@ -24,7 +24,9 @@ ELSEWHERE = "SS358"
 
 
 def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
-    """``day=2024-01-31/hour=7``, sorted; with PARTITION those that have these values."""
+    """The partitions of the table as ``day=2024-01-31/hour=7``, sorted; with PARTITION only those that have
+    its values.
+    """
     assert statement.name is not None
     table = catalog.required(statement.name)
     root = root_of_partitions(table, statement.name.span)
@@ -37,7 +39,9 @@ def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
 
 
 def root_of_partitions(table: Table | View, at: Span | None) -> Path:
-    """The folder with the partitions of a table. BindError SS295 where it has none; SS358 elsewhere."""
+    """The folder with the partitions of a table. BindError SS295 where it has no partitions; SS358 where ``at`` is not
+    local.
+    """
     if not isinstance(table, Table) or table.connector != "filesystem" or not partitions_of(table):
         hint = "CREATE TABLE … PARTITIONED BY (…) of the connector filesystem makes some."
         raise BindError(NO_PARTITIONS, f'table "{table.name}" has no partitions', at, hint=hint)
@@ -50,14 +54,14 @@ def root_of_partitions(table: Table | View, at: Span | None) -> Path:
 
 
 def require_partition(value: nodes.PartitionValue, columns: list[str], table: Table) -> None:
-    """BindError SS295 where the column is no partition."""
+    """BindError SS295 where the table is not partitioned by the column."""
     if value.column.casefold() not in {name.casefold() for name in columns}:
         message = f'"{value.column}" is no partition column of table "{table.name}"'
         raise BindError(NO_PARTITIONS, message, value.span, hint=f"They are {', '.join(columns)}.")
 
 
 def text_of_value(value: nodes.PartitionValue) -> str | None:
-    """The value as the name of a folder has it; None where PARTITION gives none."""
+    """The value as a folder's name spells it; None where PARTITION names the column without a value."""
     expression = value.value
     if expression is None:
         return None
@@ -67,7 +71,7 @@ def text_of_value(value: nodes.PartitionValue) -> str | None:
 
 
 def partition_folders(root: Path, columns: list[str]) -> list[str]:
-    """The folders of all partitions, seen from the root."""
+    """The folders of all partitions, as paths relative to the root."""
     folders = sorted(root.glob("/".join(f"{_escaped(name)}=*" for name in columns))) if root.is_dir() else []
     return [folder.relative_to(root).as_posix() for folder in folders if folder.is_dir()]
 
@@ -97,8 +101,10 @@ Values = dict[str, str]
 
 
 def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | None) -> list[Values]:
-    """The values of the partitions that the statement names. BindError SS295 where one is none of the table; nothing
-    is looked for on the disk."""
+    """The partitions that the statement names, by their values; the disk is not read.
+
+    BindError SS295 where a column is not one that the table is partitioned by.
+    """
     root_of_partitions(table, at)
     columns = partitions_of(table)
     found = []
@@ -119,8 +125,11 @@ def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | Non
 
 
 def change_partitions(statement: nodes.AlterTable, table: Table) -> None:
-    """Makes and removes the folders. BindError SS249 where they are there, or are not; SS434 where a job counts the
-    files of a folder that would go."""
+    """Make or remove the folders of partitions.
+
+    BindError SS249 where they exist already or are missing; SS434 where a job still counts the files of a folder to
+    remove.
+    """
     change = statement.change
     if not isinstance(change, nodes.ChangePartitions):
         return

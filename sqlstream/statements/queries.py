@@ -47,7 +47,7 @@ Write = nodes.Insert | nodes.StatementSet
 
 
 class SelectStatement(StatementType[nodes.Query]):
-    """A query, whose caller reads the rows."""
+    """A query, whose rows the caller reads."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
         """Plan the query."""
@@ -55,7 +55,7 @@ class SelectStatement(StatementType[nodes.Query]):
         return True
 
     def run(self, statement: nodes.Query, execution: Execution) -> Query:
-        """Start the query and return its rows as they come."""
+        """Start the query and return its rows as they arrive."""
         from sqlstream.query import Query  # PyArrow, which statements without rows do without
 
         workspace = execution.workspace
@@ -70,7 +70,7 @@ class SelectStatement(StatementType[nodes.Query]):
         return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
 
     def starts_job(self, statement: nodes.Query) -> bool:
-        """True: the query runs while its rows are read."""
+        """Whether the statement starts a job: a query runs while its rows are read."""
         return True
 
 
@@ -87,7 +87,7 @@ class WriteStatement(StatementType[Write]):
         return start_insert(statement, execution)
 
     def starts_job(self, statement: Write) -> bool:
-        """True."""
+        """Whether the statement starts a job: INSERT and statement sets always do."""
         return True
 
 
@@ -106,9 +106,11 @@ class TruncateTable(StatementType[nodes.Truncate]):
 
 
 def start_insert(statement: Write, execution: Execution) -> Job:
-    """The job of an INSERT or a statement set; it has ended where 'table.dml-sync' says so, and tables are not read.
+    """Start the job of an INSERT or a statement set and return it.
 
-    :raises SqlStreamError: with all that is wrong; then no row was removed.
+    With 'table.dml-sync' the call returns when the job has ended, unless the caller reads tables.
+
+    :raises SqlStreamError: with all mistakes; then no row was removed.
     """
     workspace = execution.workspace
     plan = planned(statement, workspace)
@@ -130,7 +132,7 @@ def start_insert(statement: Write, execution: Execution) -> Job:
 
 
 def planned(statement: nodes.Query | Write, workspace: Workspace) -> Root | Batch:
-    """The plan of a stream, or the batch, that the statement runs as. SqlStreamError with all that is wrong."""
+    """What the statement runs as: the plan of a stream, or a batch. SqlStreamError with all mistakes."""
     match statement:
         case nodes.StatementSet():
             _refuse_writing_views(statement.inserts, statement, workspace)
@@ -142,7 +144,7 @@ def planned(statement: nodes.Query | Write, workspace: Workspace) -> Root | Batc
 
 
 def reach_views(plan: Root | Batch, settings: Settings) -> None:
-    """Start the server of materialized views where the plan uses the table of one."""
+    """Start the server of materialized views where the plan reads the table of one."""
     if isinstance(plan, Batch):
         reach(plan.tables, settings)
     else:
@@ -192,8 +194,10 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
 
 
 def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root | Batch:
-    """What computes the rows of an INSERT OVERWRITE. BindError SS296 where its query has no end, and where it reads the
-    table as it is emptied."""
+    """What the query of an INSERT OVERWRITE runs as: the plan of a stream, or a batch.
+
+    BindError SS296 where the query never ends, or reads the table that it overwrites.
+    """
     table = _replaceable(statement.target, workspace.catalog, "INSERT OVERWRITE")
     finished = workspace.copy()
     finished.settings.set("execution.runtime-mode", "batch")

@@ -49,7 +49,7 @@ _DESCRIBE_JOB = jobs.DescribeJob()
 
 
 def statement_type(statement: nodes.Node) -> StatementType[Any]:
-    """The object that answers for the statement."""
+    """The ``StatementType`` that carries out the statement."""
     match statement:
         case nodes.Show(what="JOBS" | "CHECKPOINTS" as what):
             return _SHOW_JOBS[what]
@@ -75,7 +75,7 @@ def define(statement: nodes.Node, workspace: Workspace, text: str) -> Defined:
 
 
 def starts_job(statement: nodes.Node) -> bool:
-    """Whether a query or a job runs on when the statement has returned."""
+    """Whether a query or a job continues after the statement has returned."""
     return statement_type(statement).starts_job(statement)
 
 

@@ -39,7 +39,7 @@ _NEVER_THERE = {
 
 
 def show(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Name], Rows]) -> Rows:
-    """What SHOW lists; ``described`` gives the columns of a table or view."""
+    """The rows of SHOW; ``described`` gives the columns of a table or view."""
     names = statement.names
     match statement.what:
         case "CONNECTORS":
@@ -119,7 +119,7 @@ def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFil
 
 
 def passes(name: str, names: nodes.NameFilter) -> bool:
-    """Whether the pattern of LIKE fits the whole name; a backslash before ``%`` and ``_`` makes them plain."""
+    """Whether the pattern of LIKE matches the whole name; a backslash escapes ``%`` and ``_``."""
     wild = {"%": ".*", "_": "."}
     pieces = re.findall(r"\\.|.", names.pattern, re.DOTALL)
     pattern = "".join(wild.get(piece) or re.escape(piece[-1]) for piece in pieces)
@@ -128,7 +128,7 @@ def passes(name: str, names: nodes.NameFilter) -> bool:
 
 
 def materialized(name: nodes.Name, catalog: Catalog) -> nodes.CreateMaterializedView:
-    """The definition of a materialized view. BindError SS202 for what is none."""
+    """The definition of a materialized view. BindError SS202 for an unknown name."""
     relation = catalog.required(name)
     definition = definition_of_view(catalog.entry("relation", catalog.path(name)))
     if definition is None:
@@ -198,7 +198,7 @@ _DESCRIPTION = ("name", "type", "null", "key", "extras", "watermark")
 
 
 def describe_table(table: Table) -> Rows:
-    """The columns as Flink describes them."""
+    """The columns of a table in the format of Flink's DESCRIBE."""
     return Rows.of_text(_DESCRIPTION, [_described(c, table) for c in table.columns])
 
 
@@ -241,7 +241,7 @@ def _watermark(column: Column, table: Table) -> str | None:
 def described_more(
     columns: Rows, statement: nodes.Describe, catalog: Catalog, more: Iterable[tuple[str, str | None]] = ()
 ) -> Rows:
-    """With EXTENDED, what else there is to say of the table or view, behind its columns, and ``more`` at the end."""
+    """The rows of DESCRIBE EXTENDED: the columns, then other facts about the table or view, and ``more`` at the end."""
     if not statement.extended:
         return columns
     path = catalog.path(statement.name)
@@ -286,7 +286,7 @@ def describe_database(database: Database, catalog: str, extended: bool) -> Rows:
 
 
 def describe_view(names: Iterable[str], schema: Schema) -> Rows:
-    """The columns of a view as its query gives them."""
+    """The columns of a view in the format of DESCRIBE, with the types of its query."""
     rows = [
         (name, field.type.ddl() + _TIME_MARKS[field.time], str(field.nullable).upper(), None, None, None)
         for name, field in zip(names, schema, strict=True)
@@ -312,7 +312,7 @@ _COLUMNS = ("state", "watermark", "last epoch", "last commit")
 
 
 def show_materialized(statement: nodes.Show, catalog: Catalog, status_of: StatusOf | None) -> Rows:
-    """A line per view of the database: its name, the state of its job, and how fresh it is."""
+    """A row per materialized view of the database: its name, the state of its job, and how fresh it is."""
     namespace = catalog.namespace(statement.name or nodes.Name((), span=statement.span))
     names = [
         name
@@ -330,7 +330,7 @@ def show_materialized(statement: nodes.Show, catalog: Catalog, status_of: Status
 
 
 def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusOf) -> tuple[Fact, ...]:
-    """What DESCRIBE EXTENDED says of a materialized view beside its table; nothing of all else."""
+    """The rows that DESCRIBE EXTENDED adds for a materialized view; empty for other objects."""
     if not statement.extended:
         return ()
     catalog.required(statement.name)
@@ -340,7 +340,7 @@ def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusO
 
 
 def facts(status: ViewStatus) -> Iterator[Fact]:
-    """The state of the job, how far its input is, and the last epoch that is in the table. Times are in UTC."""
+    """The state of the view's job, its progress in the input, and the last epoch in the table. Times are in UTC."""
     yield "state", status.state
     progress = None if status.record is None else status.record.life.progress
     if progress is None:

@@ -31,11 +31,11 @@ Defined = Table | View | Function | None
 
 
 class ViewStatus(Protocol):
-    """The state of a materialized view: of its job, and how far its table is. Times are in seconds since 1970."""
+    """The state of a materialized view: its job's, and how fresh its table is. Times are in seconds since 1970."""
 
     @property
     def state(self) -> str:
-        """RUNNING, SUSPENDED and so on."""
+        """The state of the view's job, such as RUNNING or SUSPENDED."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class ViewStatus(Protocol):
 
     @property
     def epoch(self) -> int | None:
-        """The last epoch that is in the table."""
+        """The last epoch whose rows are in the table."""
         ...
 
     @property
     def committed(self) -> float | None:
-        """When that epoch was written."""
+        """When the last epoch in the table was written, in seconds since 1970."""
         ...
 
 
@@ -60,15 +60,15 @@ class Views(Protocol):
     def execute(
         self, statement: nodes.CreateMaterializedView | nodes.AlterMaterializedView, text: str, workspace: Workspace
     ) -> Job | None:
-        """Carry out a CREATE, whose job is returned where it starts one, or an ALTER."""
+        """Carry out a CREATE or ALTER of a materialized view; returns the job where one starts."""
         ...
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
-        """Stop the job of a view and remove its rows; nothing where the name is of no view."""
+        """Stop the job of a view and remove its rows; no effect where ``name`` is not a materialized view."""
         ...
 
     def drop_in(self, namespace: tuple[str, str], workspace: Workspace) -> None:
-        """The same for all views of a database."""
+        """Stop the jobs of all materialized views of a database and remove their rows."""
         ...
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
@@ -80,8 +80,8 @@ class Views(Protocol):
 class Execution:
     """What a statement runs with: the session's catalog and settings, its Spark, jobs and views.
 
-    ``text`` is the script of the statement's spans. ``as_table`` is for callers that read tables rather than streams: a
-    query over finished data is one query of Spark SQL wherever it can be, and no job is waited for.
+    ``text`` is the script that the statement's spans refer to. ``as_table`` is for callers that read tables instead of
+    streams: a query over finished data then is one query of Spark SQL wherever possible, and no job is waited for.
     """
 
     workspace: Workspace
@@ -97,18 +97,18 @@ class Execution:
     """Runs the test of a view and returns how its rows differ from those expected; None where they do not."""
 
     def within(self, workspace: Workspace, text: str) -> Execution:
-        """The same with another catalog and other settings, for a statement of another text."""
+        """A copy with another workspace, for a statement of another text."""
         return replace(self, workspace=workspace, text=text)
 
 
 class StatementType(Generic[S]):
-    """A kind of statement. The methods here are the defaults of statements that only read."""
+    """A kind of statement; the methods of this base fit statements that only read."""
 
     is_definition = False
     """Whether the statement changes the catalog or the settings, and so what later statements of a script mean."""
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Raise SqlStreamError with all that is wrong; ``scratch`` takes the definitions.
+        """Raise SqlStreamError with all mistakes; definitions are made in the ``scratch`` workspace.
 
         :returns: False where only a run shows what the statement defines.
         """
@@ -119,11 +119,11 @@ class StatementType(Generic[S]):
         raise NotImplementedError
 
     def starts_job(self, statement: S) -> bool:
-        """Whether something goes on running when ``run`` has returned: a query or a job."""
+        """Whether a query or a job continues after ``run`` has returned."""
         return False
 
     def needs_spark(self, statement: S) -> bool:
-        """Whether the statement always needs Spark; others start it where a table or a catalog asks for it."""
+        """Whether the statement always needs Spark; others start it where a table or a catalog requires it."""
         return self.starts_job(statement)
 
 
@@ -133,15 +133,15 @@ class Definition(StatementType[S]):
     is_definition = True
 
     def define(self, statement: S, workspace: Workspace, text: str) -> Defined:
-        """Change the workspace alone: no job starts and no rows are removed. ``text`` is the script."""
+        """Change the workspace alone: no job starts and no rows are removed. ``text`` is the statement's script."""
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Change the scratch workspace."""
+        """Make the definition in the scratch workspace."""
         self.define(statement, scratch, text)
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows | Query | Job:
-        """Change the workspace of the session."""
+        """Make the definition in the workspace of the session."""
         self.define(statement, execution.workspace, execution.text)
         return OK

@@ -23,12 +23,12 @@ Values = list[Any]
 
 
 class CaseFormatError(ValueError):
-    """A case file that is not one; says what is wrong with it."""
+    """The error of a malformed case file; the message says what is wrong."""
 
 
 @dataclass(frozen=True)
 class CaseRows:
-    """Rows of one table in arrival order, each with its kind."""
+    """The step that inserts rows into one table, in arrival order, each with its kind."""
 
     table: str
     rows: tuple[tuple[str, Values], ...]
@@ -36,7 +36,7 @@ class CaseRows:
 
 @dataclass(frozen=True)
 class Watermark:
-    """The watermark of a table reaches ``ms``, in milliseconds since 1970."""
+    """The step in which the watermark of a table reaches ``ms``, in milliseconds since 1970."""
 
     table: str
     ms: int
@@ -44,24 +44,24 @@ class Watermark:
 
 @dataclass(frozen=True)
 class ProcessingTime:
-    """Processing time reaches ``ms``, in milliseconds since 1970."""
+    """The step in which processing time reaches ``ms``, in milliseconds since 1970."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A micro-batch ends, and with it a checkpoint."""
+    """The step that ends a micro-batch, and makes a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The query stops and continues from its newest checkpoint."""
+    """The step that stops the query and continues from its newest checkpoint."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """The input ends: watermarks go to infinity."""
+    """The step that ends the input: watermarks go to infinity."""
 
 
 Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
@@ -69,7 +69,7 @@ Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
 
 @dataclass(frozen=True)
 class Changes:
-    """What came out since the previous expectation of the same table, up to step ``after``; kinds first.
+    """The expected output since the previous expectation of the same table, up to step ``after``; kinds first.
 
     ``table`` None is the query's own output; ``columns`` picks columns of a table by name.
     """
@@ -83,7 +83,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class State:
-    """All that came out up to step ``after``, merged: by ``key`` columns, by whole rows ('*'), or not at all (None)."""
+    """The expected result up to step ``after``, merged by ``key`` columns, by whole rows ('*'), or not at all
+    (None).
+    """
 
     after: int
     rows: list[Values]
@@ -92,7 +94,7 @@ class State:
 
 @dataclass(frozen=True)
 class Case:
-    """``error`` is what a refusal is about, where the script, or a step of it, must be refused."""
+    """A test case. ``error`` is the subject of the error with which the script, or a step of it, must be refused."""
 
     id: str
     level: str
@@ -115,7 +117,7 @@ class Case:
 
     @property
     def directory(self) -> str:
-        """The directory of the case below the root."""
+        """The directory of the case, relative to the root."""
         return self.id.rpartition("/")[0]
 
 
@@ -239,7 +241,9 @@ _ABSOLUTE = 1e-9
 
 
 def same_value(expected: Any, got: Any) -> bool:
-    """``expected`` as JSON spells it: times in milliseconds, decimals as text, structs as lists or objects."""
+    """Whether a value equals ``expected``, which is in JSON: times in milliseconds, decimals as text, structs as
+    lists or objects.
+    """
     if expected is None or got is None:
         return expected is None and got is None
     match got:
@@ -322,7 +326,7 @@ def _ordered_difference(expected: Sequence[Sequence[Any]], got: Sequence[Sequenc
 def unmatched(
     expected: Iterable[Sequence[Any]], got: Iterable[Sequence[Any]]
 ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """What is left of both when equal rows are taken away in pairs."""
+    """The rows of both lists that remain when equal ones are removed in pairs."""
     missing: list[Sequence[Any]] = []
     left = list(got)
     for row in expected:
@@ -335,7 +339,7 @@ def unmatched(
 
 
 def spelled(row: Sequence[Any]) -> str:
-    """A row as JSON, as case files write it."""
+    """A row as JSON, in the format of case files."""
     return json.dumps([_json(value) for value in row], ensure_ascii=False)
 
 

@@ -58,7 +58,7 @@ Driver = Callable[[Case], None]
 
 
 class NotDriven(Exception):
-    """A case below SQL that no driver runs."""
+    """Raised for a case below SQL that no driver can run."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
-    """The driver of callers that run cases in SQL alone: raises ``NotDriven``."""
+    """The default driver of cases below SQL: raises ``NotDriven``."""
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 
@@ -82,7 +82,7 @@ def main(
     *,
     streaming: bool = True,
 ) -> int:
-    """``sqlstream test``: run the cases below a directory, all on one Spark session. 0 where none fails.
+    """Run the cases below a directory for ``sqlstream test``, all on one Spark session; returns 0 if none fails.
 
     Lines are written within ``printing()``. ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
     """
@@ -124,8 +124,9 @@ def run_cases(
 ) -> Summary:
     """Run the cases of the given files one after the other, each in a session of its own.
 
-    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, why it need not pass. ``streaming``: as
-    streaming queries of Spark, else step by step as bounded jobs where that can be (see ``StreamTest``).
+    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, the reason why it need not pass.
+    ``streaming``: run as streaming queries of Spark, else step by step as bounded jobs where possible (see
+    ``StreamTest``).
     """
     results = []
     with importable(root):
@@ -147,7 +148,7 @@ def run_file(
     *,
     streaming: bool = True,
 ) -> Result:
-    """The result of one case file; an exception nobody expected is a FAIL with its type."""
+    """The result of one case file; an unexpected exception is a FAIL with its type."""
     started = time.monotonic()
     try:
         case = load_case(path, root)
@@ -225,7 +226,7 @@ class Different(Exception):
 
 
 class CaseRun:
-    """One run of a case: feeds its steps, takes output where an expectation needs it, and compares."""
+    """One run of a case: performs its steps, reads output where an expectation needs it, and compares."""
 
     def __init__(self, case: Case, test: StreamTest) -> None:
         self._case = case
@@ -234,7 +235,9 @@ class CaseRun:
         self._unordered = 0
 
     def run(self) -> str | None:
-        """A note on what a pass does not cover, if anything; ``Different`` with the first difference."""
+        """Run the case; returns a note on what a pass does not cover, if anything. ``Different`` with the first
+        difference.
+        """
         pending: list[Change] = []
         for index, step in enumerate(self._case.steps):
             perform(step, self._test)

@@ -20,11 +20,11 @@ _EVERY = {"all": 1, "third": 3, "fifth": 5}
 
 
 class GoldenMismatch(Exception):
-    """What came out is not what the file says; the message is the difference."""
+    """Raised where the output differs from the golden file; the message is the difference."""
 
 
 class GoldenFile(pytest.File):
-    """One file; its tests are named ``<line>-<kind>``."""
+    """A golden file, collected by pytest; its tests are named ``<line>-<kind>``."""
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -49,7 +49,7 @@ class GoldenFile(pytest.File):
         return streams[:: _EVERY[self.config.getoption("--restarts")]]
 
     def bless(self, index: int, lines: tuple[str, ...]) -> None:
-        """Rewrites the file with other expected lines for one block."""
+        """Replace the expected lines of one block in the file."""
         blocks = list(self.blocks)
         blocks[index] = blocks[index].with_expected(lines)
         self.blocks = tuple(blocks)
@@ -57,7 +57,7 @@ class GoldenFile(pytest.File):
 
 
 class GoldenItem(pytest.Item):
-    """One block of a golden file."""
+    """A block of a golden file as a test of pytest."""
 
     def __init__(self, *, index: int, restart: bool, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -73,7 +73,7 @@ class GoldenItem(pytest.Item):
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
-        """Run the block; GoldenMismatch where it gives something else, unless it is blessed."""
+        """Run the block; GoldenMismatch where its output differs, unless it is blessed."""
         with importable(self.path.parent):
             outcome = run_block(
                 self.file.blocks,
@@ -96,7 +96,7 @@ class GoldenItem(pytest.Item):
         return failure_text(outcome, cause)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The difference as text; a traceback for all errors that nobody expects."""
+        """The difference as text; a traceback for unexpected errors."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         how = f", restarted before {self._restarts()}" if self.restart else ""
@@ -114,7 +114,7 @@ class GoldenItem(pytest.Item):
 
 
 class UnitTestFile(pytest.File):
-    """A SQL file; its tests are named ``<line>-<name>``."""
+    """A SQL file with unit tests, collected by pytest; its tests are named ``<line>-<name>``."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """A test for each EXECUTE UNIT TEST."""
@@ -123,7 +123,7 @@ class UnitTestFile(pytest.File):
 
 
 class UnitTestItem(pytest.Item):
-    """One EXECUTE UNIT TEST."""
+    """An EXECUTE UNIT TEST as a test of pytest."""
 
     def __init__(self, *, index: int, line: int, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -131,7 +131,7 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
-        """Run the unit test; GoldenMismatch where its view gives other rows, unless it is blessed."""
+        """Run the unit test; GoldenMismatch where its view has other rows, unless it is blessed."""
         with importable(self.path.parent), LocalSession() as session:
             outcome = run_test_of_file(self.path, self.index, session, streaming=self.config.getoption("--streaming"))
         if outcome.difference is None:
@@ -141,7 +141,7 @@ class UnitTestItem(pytest.Item):
         bless_test_of_file(self.path, self.index, outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The difference as text; a traceback for all errors that nobody expects."""
+        """The difference as text; a traceback for unexpected errors."""
         if not excinfo.errisinstance((GoldenMismatch, SqlStreamError)):
             return super().repr_failure(excinfo)
         return str(excinfo.value)

@@ -27,8 +27,7 @@ from sqlstream.testing.tested_session import define_mocked
 
 
 def syntax_lines(sql: str) -> tuple[str, ...]:
-    """For each statement of a script its SQL, then its nodes in the order of the text, without fields that have
-    defaults."""
+    """For each statement of a script its SQL, then its nodes in the order of the text, without default fields."""
     return tuple(line for statement in parse_script(sql) for line in (to_sql(statement), *_nodes(statement)))
 
 
@@ -98,12 +97,12 @@ def run_block(
     streaming: bool = False,
 ) -> Outcome:
     """Run one block of a file after the ``statement`` and ``script`` blocks before it; ``restart`` a stream before
-    some inputs. ``folder`` is the one that names of files are relative to.
+    some inputs.
 
-    Straight through, output is asked for after each step that may give some; with restarts only before these and at
-    the end, so that the steps between go in as few micro-batches as show no difference. Lookups see one: they ask once
-    for equal keys that come together. Runs with restarts are streaming queries, others with ``streaming`` alone (see
-    ``StreamTest``).
+    ``folder`` is the one that names of files are relative to. Without restarts, output is read after each step that
+    may have some; with restarts only before these and at the end, so that the steps between run in as few
+    micro-batches as give the same results. Lookups may differ: they request equal keys of a micro-batch once. Runs
+    with restarts are streaming queries, others with ``streaming`` alone (see ``StreamTest``).
     """
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"

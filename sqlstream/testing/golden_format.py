@@ -22,8 +22,11 @@ GRAMMAR = "stream [table [by column, …]] [unordered] [tolerance number]"
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a stream is compared. ``table``: rows merged by the columns ``key``. ``unordered``: rows of one step in any
-    order. ``tolerance``: the allowed relative difference of FLOAT and DOUBLE; None: that of the printed digits."""
+    """How the output of a stream is compared.
+
+    ``table``: rows merged by the columns ``key``. ``unordered``: rows of one step in any order. ``tolerance``: the
+    allowed relative difference of FLOAT and DOUBLE; None: that of the printed digits.
+    """
 
     table: bool = False
     key: tuple[str, ...] = ()
@@ -77,8 +80,11 @@ class GoldenFormatError(ValueError):
 
 @dataclass(frozen=True)
 class Block:
-    """A block. ``line`` is the line of its kind, from 1; ``stage`` is that of a ``plan``, or the options of a
-    ``stream``; ``expected`` is None for kinds that expect nothing."""
+    """A block of a golden file.
+
+    ``line`` is the line of its kind, from 1; ``stage`` is that of a ``plan``, or the options of a ``stream``;
+    ``expected`` is None for kinds without expected output.
+    """
 
     kind: str
     line: int
@@ -94,7 +100,7 @@ class Block:
 
     @property
     def options(self) -> StreamOptions:
-        """The options of a ``stream``."""
+        """The options of a ``stream`` block."""
         return stream_options(self.stage or "")
 
     @property
@@ -109,7 +115,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """A ``>`` line of a stream block and the lines that came out after it."""
+    """A ``>`` line of a stream block, with the expected lines after it."""
 
     words: str
     output: tuple[str, ...]
@@ -198,10 +204,11 @@ def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def restart_points(block: Block) -> tuple[int, ...]:
-    """Before which of its steps, from 0, a stream block is restarted: one, or two of many, which its text decides.
+    """The steps, from 0, before which a stream block is restarted: one, or two of many, chosen by a hash of its
+    text.
 
-    A restart takes as long as several micro-batches; all blocks together restart at every kind of step. A stream that
-    fails does so at one of its steps, and is not restarted.
+    A restart takes as long as several micro-batches; all blocks together restart at every kind of step. A stream
+    that fails does so at one of its steps, and is not restarted.
     """
     if block.fails:
         return ()

@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class LineComparison:
-    """Compares lines. ``types`` are those of the columns by table; ``tolerance`` is as in ``StreamOptions``."""
+    """Compares output lines. ``types`` are those of the columns by table; ``tolerance`` is as in ``StreamOptions``."""
 
     types: Types
     tolerance: float | None = None
@@ -71,8 +71,9 @@ class LineComparison:
         return not any(pair.differs for pair in self.aligned(expected, actual))
 
     def aligned(self, expected: Sequence[str], actual: Sequence[str]) -> list[Pair]:
-        """The lines as pairs. Unordered equal lines come first, then each other line next to the most similar one;
-        ordered lines stay in their order."""
+        """The lines as pairs. Of unordered lines equal ones are paired first, then each other line with the most
+        similar one; ordered lines remain in order.
+        """
         if self.unordered:
             return self._unordered(expected, actual)
         if len(expected) == len(actual) and all(map(self.alike, expected, actual)):

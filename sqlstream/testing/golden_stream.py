@@ -25,8 +25,11 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The ``expected`` and ``actual`` lines of a step; ``written`` are those for the file, which may name another file
-    of rows. ``inputs`` are the rows of the step, each as a step of its own."""
+    """The ``expected`` and ``actual`` lines of a step.
+
+    ``written`` are those for the golden file, which may name a file of rows. ``inputs`` are the rows of the step,
+    each as a step of its own.
+    """
 
     words: str
     expected: tuple[str, ...] = ()
@@ -38,7 +41,7 @@ class StepOutcome:
 
 @dataclass(frozen=True)
 class Saved:
-    """Rows for a file of expected rows that has others."""
+    """The actual rows for a file of expected rows, where they differ."""
 
     path: Path
     columns: Columns
@@ -52,8 +55,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a block: actual ``lines``, ``expected`` lines and whether they match. For a stream ``steps`` has
-    the same by step, ``comparison`` compared them, and ``saved`` are rows for files of expected rows."""
+    """The outcome of a block: actual ``lines``, ``expected`` lines and whether they match.
+
+    For a stream ``steps`` has the same by step, ``comparison`` compared them, and ``saved`` are rows for files of
+    expected rows.
+    """
 
     lines: tuple[str, ...]
     matches: bool
@@ -80,7 +86,7 @@ class StreamRun:
         self.names: tuple[str, ...] = ()
 
     def steps(self, steps: Sequence[Step]) -> Iterator[StepOutcome]:
-        """Perform steps and fetch the output at their end; the outcome of the last step has all of it."""
+        """Perform steps and read the output at their end; the outcome of the last step has all of it."""
         failure: tuple[str, ...] = ()
         came: list[Change] = []
         side: tuple[str, ...] = ()
@@ -226,8 +232,10 @@ def _line(change: Change, types: Sequence[DataType]) -> str:
 
 
 def perform(words: str, test: StreamTest, folder: Path = Path()) -> tuple[str, ...]:
-    """Perform a ``>`` line: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids
-    00:00:40``, … Returns its rows, a line each."""
+    """Perform a ``>`` line and return its rows, a line each.
+
+    It is ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids 00:00:40``, …
+    """
     match words.split():
         case ["watermark", table, *time] if time:
             test.watermark(table, " ".join(time))
@@ -279,7 +287,9 @@ _LABELS = ("", "expected", "actual")
 
 
 def failure_text(outcome: Outcome, cause: str | None = None) -> str:
-    """Why a block fails. ``cause`` is the input row that causes the first difference, of a step with several rows."""
+    """The message of a failed block. ``cause`` is the input row of a step with several that causes the first
+    difference.
+    """
     if outcome.comparison is None or not outcome.steps:
         return "\n".join(difflib.unified_diff(outcome.expected, outcome.lines, "expected", "actual", n=2, lineterm=""))
     number, step = first_difference(outcome)

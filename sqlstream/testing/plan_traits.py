@@ -19,7 +19,7 @@ _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 @dataclass(frozen=True)
 class PlanTraits:
-    """The traits of one physical plan."""
+    """The traits of a physical plan that decide how it is tested."""
 
     plan: PhysicalPlan
 
@@ -41,7 +41,7 @@ class PlanTraits:
 
     @cached_property
     def reads_by_itself(self) -> bool:
-        """True where the plan has sources that the test does not feed: VALUES, or other connectors."""
+        """True where the plan has sources to which the test writes no rows: VALUES, or other connectors."""
         return any(node.table.connector != "test" for node in self.root.walk() if isinstance(node, Scan))
 
     @cached_property
@@ -52,7 +52,7 @@ class PlanTraits:
 
     @cached_property
     def times(self) -> dict[str, AssignTime]:
-        """By table, the time attribute whose watermark windows wait for."""
+        """The time attributes whose watermark operators wait for, by table."""
         return {mark.table: mark for mark in self.plan.marks}
 
     @property
@@ -67,8 +67,7 @@ class PlanTraits:
 
     @cached_property
     def side_tables(self) -> dict[str, Table]:
-        """The tables that get rows beside the result, by lower-case name; of a statement set all tables but the
-        first."""
+        """The tables that receive side outputs, by lower-case name; of a statement set all tables but the first."""
         others = self.root.tables[1:] if isinstance(self.root, StatementSet) else ()
         return {table.name.casefold(): table for table in (*others, *side_tables(self.root))}
 
@@ -79,7 +78,7 @@ class PlanTraits:
 
     @property
     def defers(self) -> bool:
-        """True where rows may wait in state for the answers to lookups."""
+        """True where rows may wait in state for lookups."""
         return WaitsFor.ANSWERS in self.plan.clocks.waiting
 
     @property
@@ -89,12 +88,12 @@ class PlanTraits:
 
     @property
     def keeps_order(self) -> bool:
-        """True where rows come out in the order in which they went in."""
+        """True where rows are emitted in the order of the input."""
         return self.root.arrival_order is ArrivalOrder.SOURCE
 
     @property
     def orders_by_answers(self) -> bool:
-        """True where rows are emitted in the order of answers to lookups."""
+        """True where rows are emitted in the order in which lookups are answered."""
         return self.root.arrival_order is ArrivalOrder.ANSWERS
 
     @property

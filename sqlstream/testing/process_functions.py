@@ -41,14 +41,14 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ProcessFunctionHarness:
-    """One function over its tables.
+    """Runs one process function over its tables, without Spark.
 
-    ``tables``: per parameter the columns of its table as in CREATE TABLE, ``"card STRING, ts TIMESTAMP(3)"``; a text
-    alone for the only one. ``partition_by``, ``on_time``: columns that every table has under this name. ``in_order``:
-    ORDER BY the time. ``arguments`` are the constants of the call, and lists of columns for DESCRIPTOR arguments.
-    ``groups``: among how many key groups the keys are divided. ``restarts``: with nothing but what a checkpoint keeps
-    before each step. ``on_error``: "fail" raises what the function fails with, "skip" and "dead-letter" go on without
-    the row or timer, as ``'sqlstream.functions.on-error'`` says.
+    ``tables``: per parameter the columns of its table as in CREATE TABLE, ``"card STRING, ts TIMESTAMP(3)"``; a
+    text alone for the only one. ``partition_by``, ``on_time``: columns that every table has under this name.
+    ``in_order``: ORDER BY the time. ``arguments`` are the constants of the call, and lists of columns for
+    DESCRIPTOR arguments. ``groups``: the number of key groups. ``restarts``: restart from a checkpoint before each
+    step. ``on_error``: "fail" raises the function's error, "skip" and "dead-letter" continue without the row or
+    timer, as ``'sqlstream.functions.on-error'`` says.
     """
 
     def __init__(
@@ -93,45 +93,45 @@ class ProcessFunctionHarness:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, rows: Sequence[Mapping[str, Any]], table: str | None = None) -> None:
-        """A micro-batch of rows of a table, by parameter; of the first where none is given."""
+        """Process a micro-batch of rows of a table, by parameter; of the first table by default."""
         parameter = self._names[0] if table is None else table
         self._harness.rows([self._row(row, parameter) for row in rows])
 
     def watermark(self, time: int) -> None:
-        """The watermark reaches ``time``: timers up to it fire."""
+        """Advance the watermark to ``time``: timers up to it fire."""
         self._harness.watermark(microseconds(time))
 
     def processing_time(self, time: int) -> None:
-        """The clock stands at ``time``."""
+        """Advance the clock of processing time to ``time``."""
         self._harness.processing_time(_passed(time))
 
     def finish(self) -> None:
-        """The end of the input: every timer fires."""
+        """End the input: every timer fires."""
         self._harness.finish()
 
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self) -> list[Row]:
-        """The rows that came out since the last call: keys, columns that are passed through, results, rowtime."""
+        """The rows emitted since the last call: keys, columns that are passed through, results, rowtime."""
         self._take()
         rows, self._rows = self._rows, []
         return rows
 
     def dead_letters(self) -> list[Row]:
-        """What was written for failed rows and timers since the last call: source, record (JSON), error, place."""
+        """The dead letters of failed rows and timers since the last call: source, record (JSON), error, place."""
         self._take()
         letters, self._letters = self._letters, []
         return letters if self._on_error is BadAction.DEAD_LETTER else []
 
     @property
     def failed_rows(self) -> int:
-        """For how many rows and timers the function failed, where that is tolerated."""
+        """The number of rows and timers for which the function failed, where that is tolerated."""
         self._take()
         return self._failed
 
     @property
     def late_rows(self) -> int:
-        """How many rows came behind the watermark where an order was asked for, and were dropped."""
+        """The number of rows that were late in an ordered table, and dropped."""
         return self._harness.counters["late_rows"]
 
     @property
@@ -140,7 +140,7 @@ class ProcessFunctionHarness:
         return sum(store.size for store in self._harness.stores)
 
     def snapshot(self) -> bytes:
-        """What a checkpoint keeps."""
+        """The state and timers as bytes, like a checkpoint."""
         return self._harness.snapshot()
 
     def restore(self, snapshot: bytes) -> None:
@@ -148,7 +148,7 @@ class ProcessFunctionHarness:
         self._harness.restore(snapshot)
 
     def restart(self) -> None:
-        """Goes on with nothing but what a checkpoint keeps."""
+        """Continue from a checkpoint alone, as after a restart of the job."""
         self._harness.restart()
 
     def _take(self) -> None:

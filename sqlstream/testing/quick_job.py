@@ -43,8 +43,11 @@ _CURRENT = "current"
 
 
 def runs_quickly(traits: PlanTraits) -> bool:
-    """True for plans whose every source is fed by the test, and whose state is that of kernels. Those that hold
-    watermarks go on by themselves, in micro-batches without rows."""
+    """True for plans whose sources are all tables of the test, and whose state is that of kernels, so that no
+    streaming query is needed.
+
+    Plans that hold watermarks are excluded: they continue by themselves, in micro-batches without rows.
+    """
     if WaitsFor.BARRIERS in traits.plan.clocks.waiting:
         return False
     fed = not traits.reads_by_itself and not any(True for _ in lookup_nodes(traits.root))
@@ -183,7 +186,7 @@ class QuickJob(SteppedJob):
         return self._lowered is not None
 
     def start(self) -> None:
-        """Lower the plan, or take the DataFrame of an equal plan that was lowered before."""
+        """Lower the plan, or reuse the DataFrame of an equal plan that was lowered before."""
         spark = self._session.spark
         environment = Environment(spark, self._directory)
         test_connector.open_tables(
@@ -212,16 +215,16 @@ class QuickJob(SteppedJob):
         self._write = self._writer(environment)
 
     def stop(self) -> None:
-        """Stop; the DataFrame may serve the next test with an equal plan."""
+        """Stop; the DataFrame may be reused by the next test with an equal plan."""
         if self._lowered is not None:
             self._lowered.in_use = False
             self._lowered = None
 
     def spread(self, partitions: int) -> None:
-        """There is one partition, and its state is not Spark's."""
+        """Nothing to do: there is one partition, and its state is not Spark's."""
 
     def process(self, flush: Flush) -> None:
-        """Watermarks alone compute nothing but what waits for them."""
+        """Run one micro-batch; one with watermarks alone runs only the operators that wait for them."""
         assert self._lowered is not None, "start the job first"
         try:
             if flush.rows or flush.clock_ms is not None:

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 
 class Verdict(Enum):
-    """How a test ends."""
+    """The outcome of a test."""
 
     PASS = "PASS"
     REFUSED = "REFUSED"
@@ -24,10 +24,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover, or a hint.
+    """The result of a test.
 
-    ``level`` is "kernel" for a case below SQL. ``title`` says what a test of a golden file is about, ``detail`` on
-    several lines what is different.
+    ``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover, or a hint.
+    ``level`` is "kernel" for a case below SQL. ``title`` is the subject of a test of a golden file, ``detail`` is
+    the difference, on several lines.
     """
 
     id: str
@@ -42,14 +43,14 @@ class Result:
 
     @property
     def directory(self) -> str:
-        """The folder of a case, the file of a test in one."""
+        """The folder of a case, or the file of a test in a file."""
         if "::" in self.id:
             return self.id.partition("::")[0]
         return self.id.rpartition("/")[0]
 
     @property
     def below_sql(self) -> bool:
-        """True for a case without SQL, which drives a part of an engine."""
+        """True for a case without SQL, which tests a part of an engine."""
         return self.level == "kernel"
 
     def line(self) -> str:
@@ -72,7 +73,7 @@ class Summary:
         return tuple(r for r in self.results if r.verdict is Verdict.FAIL)
 
     def totals(self) -> dict[str, Counter[Verdict]]:
-        """Numbers by directory, in the order of the results."""
+        """The numbers of results by directory, in the order of the results."""
         counts: dict[str, Counter[Verdict]] = {}
         for result in self.results:
             counts.setdefault(result.directory, Counter())[result.verdict] += 1

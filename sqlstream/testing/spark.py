@@ -48,8 +48,9 @@ class _LocalHandle(SparkHandle):
 
 
 class LocalSession(Session):
-    """A session on the Spark of this process for tests, which starts when it is first needed; with settings, and with
-    the settings and catalogs of a project."""
+    """A session for tests on the Spark of this process, which starts when it is first needed; with settings, and
+    those and the catalogs of a project.
+    """
 
     def __init__(self, settings: Mapping[str, str] | None = None, project: Project | None = None) -> None:
         super().__init__()

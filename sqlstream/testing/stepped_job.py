@@ -62,7 +62,9 @@ Arrival = tuple[tuple[Any, ...], int, str]
 
 @dataclass(frozen=True)
 class Flush:
-    """One micro-batch: rows by table in arrival order, watermarks that steps lifted by table, the clock; all in ms."""
+    """The input of one micro-batch: rows by table in arrival order, watermarks that steps advanced by table, the
+    clock; all in ms.
+    """
 
     rows: dict[str, list[Arrival]]
     watermarks: dict[str, int]
@@ -71,8 +73,10 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """The rows and watermarks of the next micro-batch. ``tables`` are those with a watermark; ``flushed`` are the
-    watermarks that the job has reached, by table."""
+    """The rows and watermarks of the next micro-batch.
+
+    ``tables`` are those with a watermark; ``flushed`` are the watermarks that the job has reached, by table.
+    """
 
     joint: bool = True
     tables: frozenset[str] = frozenset()
@@ -84,7 +88,7 @@ class Buffer:
 
     @property
     def empty(self) -> bool:
-        """True where nothing waits for the next micro-batch."""
+        """True where the next micro-batch has no input yet."""
         return not self._rows and not self._lifted and self._tick_ms is None
 
     def takes(self, table: str, event_ms: int | None) -> bool:
@@ -103,8 +107,9 @@ class Buffer:
         return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
 
     def may_be_late(self, table: str, event_ms: int | None) -> bool:
-        """Whether the job has passed the event time of a row. It is late then, unless one of its windows is still
-        open."""
+        """Whether the job has passed the event time of a row, which then is late unless one of its windows is still
+        open.
+        """
         now = self._least(self.flushed) if table in self.tables else None
         return now is not None and event_ms is not None and event_ms <= now
 
@@ -113,7 +118,7 @@ class Buffer:
         self._rows.setdefault(table, []).append((values, clock_ms, kind))
 
     def lift(self, table: str, watermark_ms: int) -> None:
-        """Lift the watermark of a table; a lower one changes nothing."""
+        """Advance the watermark of a table; a lower one changes nothing."""
         if self._rises(table, watermark_ms):
             self._reached[table] = self._lifted[table] = watermark_ms
 
@@ -122,7 +127,7 @@ class Buffer:
         self._tick_ms = clock_ms
 
     def reach(self, table: str, watermark_ms: int) -> None:
-        """Record the watermark that buffered rows reach."""
+        """Record the watermark that the buffered rows of a table reach."""
         if self._rises(table, watermark_ms):
             self._reached[table] = watermark_ms
 
@@ -173,7 +178,7 @@ class SteppedRuntime(JobRuntime):
 
     @property
     def steps_clock(self) -> bool:
-        """True: the test moves processing time."""
+        """Whether the caller moves the clock: True, the test moves processing time."""
         return True
 
     def event_time_from_rows(self, table: str) -> bool:
@@ -182,7 +187,7 @@ class SteppedRuntime(JobRuntime):
 
 
 class SteppedJob:
-    """A plan that runs in its own directory, one micro-batch for each call of ``process``."""
+    """A plan that runs in a directory of its own, one micro-batch for each call of ``process``."""
 
     def __init__(
         self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
@@ -207,8 +212,10 @@ class SteppedJob:
 
     @property
     def orders_rows(self) -> bool:
-        """True where operators with state emit rows in a defined order: kernels with one key group do, unless rows are
-        emitted in the order of answers."""
+        """True where stateful operators emit rows in a defined order.
+
+        Kernels with one key group do, unless rows are emitted in the order in which lookups are answered.
+        """
         ours = self._traits.engine is Engine.COLUMNAR and self._key_groups == 1
         return ours and not self._traits.orders_by_answers
 
@@ -292,7 +299,7 @@ class SteppedJob:
             repartition(self._session.spark, storage, partitions)
 
     def process(self, flush: Flush) -> None:
-        """Run one micro-batch with these rows and watermarks, and all that follow from it."""
+        """Run one micro-batch with these rows and watermarks, and all that it causes."""
         assert self._query is not None, "start the job first"
         assert self._control is not None
         self._flushes += 1
@@ -317,12 +324,12 @@ class SteppedJob:
         test_connector.feed(self._directory, table, self._flushes, [(values, 0, "+I") for values in rows], suffix)
 
     def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
-        """The keys of the requests to a lookup table."""
+        """The keys that were requested from a lookup table."""
         return test_connector.asked_keys(self._directory, table)
 
     @property
     def pending(self) -> int:
-        """The number of rows that wait for the answers to lookups."""
+        """The number of rows that wait for lookups."""
         waiting = [] if self._query is None else map(pending_rows, self._query.recentProgress)
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 

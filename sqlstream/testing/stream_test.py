@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class LateCount:
-    """Counts late rows. ``counted``: the engine counts each row. Otherwise ``exact`` becomes False once late rows have
-    shared a micro-batch."""
+    """Counts late rows.
+
+    ``counted``: the engine counts each row. Otherwise ``exact`` becomes False once late rows have shared a
+    micro-batch.
+    """
 
     counted: bool
     rows: int = 0
@@ -47,12 +50,12 @@ class LateCount:
     _late: bool = False
 
     def expect(self, late: bool) -> None:
-        """A row joins the next micro-batch; it may be ``late``."""
+        """Record that a row joins the next micro-batch; it may be ``late``."""
         self._together += 1
         self._late = self._late or late
 
     def process(self, job: SteppedJob, flush: Flush) -> None:
-        """Let the job process its next micro-batch, and count."""
+        """Let the job process its next micro-batch, and count its late rows."""
         together, late = self._together, self._late
         self._together, self._late = 0, False
         if not late and not self.counted:
@@ -84,21 +87,22 @@ Watermarks = Literal["auto", "steps", "rows"]
 class StreamTest:
     """Runs ``script`` (definitions, then a query, an INSERT or a statement set) on ``session``, step by step.
 
-    Tables with the connector ``test`` are fed with ``rows``; ``output`` returns what has come out since it was last
-    asked. ``watermark`` and ``processing_time`` are the only clocks. ``watermarks`` says what moves event time:
+    ``rows`` inserts into tables with the connector ``test``; ``output`` returns the rows that were emitted since
+    its last call. ``watermark`` and ``processing_time`` are the only clocks. ``watermarks`` says what advances
+    event time:
 
     * ``"steps"``: only ``watermark`` does.
-    * ``"rows"``: so do rows, after each call of ``rows``, to ``max(ts) - delay`` as the table declares it.
+    * ``"rows"``: rows do too, after each call of ``rows``, to ``max(ts) - delay`` as the table declares it.
     * ``"auto"``: ``"rows"`` for tables that declare a delay, ``"steps"`` for those with ``WATERMARK FOR ts AS ts``.
 
-    A lookup table is fed with ``rows`` as well; its answers hold for the rows of other tables that come afterwards.
+    A lookup table gets its rows by ``rows`` as well; they apply to rows of other tables that arrive afterwards.
 
-    Steps are buffered and go to Spark in as few micro-batches as show no difference (see ``testing.buffer``).
-    ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions and
-    kernels, without a streaming query, and many times as fast.
+    Steps are buffered and run in as few micro-batches as give the same results (see ``testing.buffer``).
+    ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions
+    and kernels, without a streaming query, and many times as fast.
 
-    Within one step the results of a window query on the native engine come out in an order of Spark's, all others in
-    theirs; ``keeps_order`` tells the two apart.
+    Within one step the results of a window query on the native engine are in Spark's order, all others in a defined
+    one; ``keeps_order`` says which.
     """
 
     def __init__(
@@ -121,17 +125,17 @@ class StreamTest:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, table: str, rows: Iterable[Sequence[Any]], kind: str = "+I") -> None:
-        """Rows of one table arrive, in this order: values of its physical columns (see ``testing.values``).
+        """Insert rows into one table, in this order: values of its physical columns (see ``testing.values``).
 
-        They are judged as a job judges those of a micro-batch: a row is late by the watermark that earlier calls have
-        reached, whatever times the others of its call have, and whatever was asked in between.
+        Whether a row is late depends on the watermark that earlier calls reached, as for a micro-batch of a job,
+        not on other rows of the call or on reads of output.
         """
         self.changes(table, [(kind, row) for row in rows])
 
     def changes(self, table: str, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Rows of several kinds arrive together, as those of one call of ``rows`` do.
+        """Insert rows of several kinds together, like those of one call of ``rows``.
 
-        Those of a table that the optimized query does not read change nothing.
+        Rows of a table that the optimized query does not read have no effect.
         """
         if table.casefold() in self._unread:
             return
@@ -163,7 +167,7 @@ class StreamTest:
             self._job.feed_lookup(table, converted, withdrawn=kind in ("-U", "-D"))
 
     def watermark(self, table: str, time: Time) -> None:
-        """The watermark of a table reaches exactly ``time``: no row up to it is expected any more."""
+        """Advance the watermark of a table to exactly ``time``: no row up to it is expected any more."""
         if table.casefold() in self._unread:
             return
         name = self._table(table).name
@@ -172,7 +176,7 @@ class StreamTest:
         self._end_step()
 
     def processing_time(self, time: Time) -> None:
-        """The clock of processing time reaches ``time``; before, it stands at 1970-01-01 00:00:00."""
+        """Advance the clock of processing time to ``time``; it starts at 1970-01-01 00:00:00."""
         now = to_ms(time)
         if now < self._clock_ms:
             raise ValueError(f"processing time is at {self._clock_ms} ms and cannot go back to {now} ms")
@@ -184,11 +188,11 @@ class StreamTest:
         self._end_step()
 
     def checkpoint(self) -> None:
-        """A micro-batch ends here, and with it a checkpoint."""
+        """End the micro-batch, and make a checkpoint."""
         self._flush()
 
     def restart(self, parallelism: int | None = None) -> None:
-        """Stop, and go on from the newest checkpoint; ``parallelism``: over how many partitions its state is spread."""
+        """Stop, and continue from the newest checkpoint; ``parallelism``: the new number of partitions of its state."""
         self._flush()
         if self._job.running:
             self._job.stop()
@@ -197,7 +201,7 @@ class StreamTest:
             self._job.start()
 
     def settle(self) -> None:
-        """Wait until no row waits for the answer to a lookup ON TIMEOUT DEFER; it takes the time that answers take."""
+        """Wait until no row waits for a lookup with ON TIMEOUT DEFER."""
         self._flush()
         while self._traits.defers and self._job.running:
             self._buffer.tick(self._clock_ms)
@@ -207,7 +211,7 @@ class StreamTest:
             time.sleep(_PAUSE_S)
 
     def finish(self) -> None:
-        """The input ends: watermarks go to infinity, and everything pending fires."""
+        """End the input: watermarks go to infinity, and all pending windows and timers fire."""
         self._finished = True
         for name in self._traits.times:
             self._buffer.lift(name, END_OF_INPUT_MS)
@@ -219,10 +223,10 @@ class StreamTest:
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self, table: str | None = None) -> list[Change]:
-        """(kind, *values) of the rows that came out since the last call, in order.
+        """The rows that were emitted since the last call, in order, as (kind, *values).
 
-        ``table`` is that of the INSERT or one that gets rows beside the result; None: the result itself, in a
-        statement set that of its first table.
+        ``table`` is that of the INSERT or of a side output; None: the result itself, in a statement set that of its
+        first table.
         """
         self._job.sink_of(table)  # a wrong name needs no Spark
         self._flush()
@@ -265,19 +269,19 @@ class StreamTest:
 
     @property
     def side_tables(self) -> tuple[str, ...]:
-        """The tables that get rows beside the result; of a statement set all tables but the first."""
+        """The tables that receive side outputs; of a statement set all tables but the first."""
         return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:
-        """The types of the columns that ``output(table)`` gives."""
+        """The types of the columns of ``output(table)``."""
         return self._job.sink_of(table).types
 
     def input_types(self, table: str) -> tuple[DataType, ...]:
-        """The types of the columns that ``rows`` takes."""
+        """The types of the columns that ``rows`` requires."""
         return tuple(c.type for c in self._table(table).physical_columns)
 
     def input_columns(self, table: str) -> tuple[str, ...]:
-        """The columns that ``rows`` takes."""
+        """The names of the columns that ``rows`` requires."""
         return tuple(c.name for c in self._table(table).physical_columns)
 
     @property
@@ -301,7 +305,7 @@ class StreamTest:
         return Counter(self._job.asked_keys(self._table(table)))
 
     def late_dropped(self) -> int:
-        """How many rows were late for all their windows; see ``late_dropped_is_exact``."""
+        """The number of rows that were late for all their windows; see ``late_dropped_is_exact``."""
         self._flush()
         return self._late.rows
 

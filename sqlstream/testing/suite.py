@@ -53,8 +53,11 @@ class Item:
 
 @dataclass(frozen=True)
 class How:
-    """How tests run. ``bless``: write actual output into the files. ``settings`` override those of ``project``.
-    ``streaming``: run stream blocks as streaming queries of Spark, which takes many times as long."""
+    """The options of a test run. ``bless``: write actual output into the files. ``settings`` override those of
+    ``project``.
+
+    ``streaming``: run stream blocks as streaming queries of Spark, which takes many times as long.
+    """
 
     bless: bool = False
     settings: Mapping[str, str] | None = None
@@ -91,7 +94,9 @@ def _has_unit_tests(path: Path) -> bool:
 
 
 def items_of(path: Path, restarts: int = 0) -> list[Item]:
-    """The tests of a file. ``restarts``: the first stream block and every so many behind it also run with restarts."""
+    """The tests of a file. ``restarts``: the first stream block, and each block at this distance after it, also run
+    with restarts.
+    """
     try:
         if path.suffix == UNIT:
             names = unit_tests.names_of(path)
@@ -199,8 +204,9 @@ OnResult = Callable[[Result], object]
 def run_items(
     items: Sequence[Item], how: How, on_result: OnResult, *, processes: int = 1, until_failure: bool = False
 ) -> list[Result]:
-    """Run the tests; ``on_result`` gets each result when it is there. ``until_failure``: no others behind the first
-    that fails."""
+    """Run the tests; ``on_result`` gets each result when it is available. ``until_failure``: stop after the first
+    failure.
+    """
     results: list[Result] = []
     for result in _in_processes(items, how, processes) if processes > 1 else (run_item(item, how) for item in items):
         results.append(result)
@@ -239,7 +245,7 @@ _TOKEN = re.compile(r'\s*(\(|\)|"[^"]*"|[^\s()]+)')
 
 
 def selection(text: str) -> Selects:
-    """A predicate of names for an expression of words; ValueError for a malformed one."""
+    """A predicate of names for the expression of ``-k``; ValueError for a malformed one."""
     tokens = [match[1] for match in _TOKEN.finditer(text)]
     selects = _either(tokens)
     if tokens:

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 
 class SessionUnderTest(Protocol):
-    """The part of ``Session`` that tests need. EXECUTE UNIT TEST is a statement of a session, so what runs it cannot
-    import the class."""
+    """The part of ``Session`` that tests need, as an interface.
+
+    EXECUTE UNIT TEST is a statement of a session, so its implementation cannot import the class.
+    """
 
     workspace: Workspace
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, which starts when it is first asked for."""
+        """The Spark session, which starts when it is first needed."""
 
     def execute(self, statement: nodes.Statement, text: str = ...) -> object:
         """Run one statement; ``text`` is the script that its spans refer to."""

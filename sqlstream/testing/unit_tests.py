@@ -127,7 +127,7 @@ def _time(text: str, type_: DataType) -> str:
 
 
 def values_text(rows: Sequence[Row], types: Sequence[DataType]) -> str:
-    """A query that gives the rows, as EXPECTED has it. ValueError where a value has no literal."""
+    """The SQL query for the rows, as in EXPECTED. ValueError where a value has no literal."""
     if not rows:
         return f"SELECT {', '.join('NULL' for _ in types)} WHERE FALSE"
     shown = (f"({', '.join(map(_literal_text, row, types))})" for row in rows)
@@ -170,8 +170,11 @@ _SCRIPT = "-- script "
 
 @dataclass(frozen=True)
 class UnitOutcome:
-    """The ``difference`` as text, None where the rows are as expected. ``rows`` have the columns of EXPECTED, of
-    ``types``."""
+    """The outcome of a unit test.
+
+    The ``difference`` is a text, None where the rows are as expected. ``rows`` have the columns of EXPECTED, of
+    ``types``.
+    """
 
     difference: str | None
     rows: tuple[Row, ...]

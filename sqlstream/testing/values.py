@@ -27,14 +27,14 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def to_ms(time: Time) -> int:
-    """Milliseconds since the epoch of a time as ``watermark`` and ``processing_time`` take it."""
+    """A time, in any form that ``watermark`` and ``processing_time`` accept, in milliseconds since 1970."""
     if isinstance(time, int):
         return time
     return int(since_epoch(time) / timedelta(milliseconds=1))
 
 
 def since_epoch(time: Time) -> timedelta:
-    """The distance to the epoch, exact to the microsecond."""
+    """The time since 1970, exact to the microsecond."""
     if isinstance(time, bool) or not isinstance(time, int | str | datetime):
         raise TypeError(f"a time is milliseconds, a datetime or a text, not {time!r}")
     if isinstance(time, int):
@@ -49,7 +49,9 @@ def _moment(text: str) -> datetime:
 
 
 def to_arrow(value: Any, kind: DataType) -> Any:
-    """``value`` as ``pyarrow.array`` takes it for ``kind.to_arrow()``; TypeError or ValueError if it does not fit."""
+    """The ``value`` in the form that ``pyarrow.array`` accepts for ``kind.to_arrow()``; TypeError or ValueError if
+    it does not fit.
+    """
     if value is None:
         return None
     convert = _CONVERTERS.get(kind.name)
@@ -155,7 +157,7 @@ def members_of(kind: DataType) -> list[tuple[str, DataType]]:
 
 
 def from_arrow(value: Any, kind: DataType) -> Any:
-    """A value of ``pyarrow``'s ``to_pylist`` as tests see it."""
+    """A value of ``pyarrow``'s ``to_pylist`` in the form that tests compare."""
     if value is None:
         return None
     match kind.name:
@@ -186,8 +188,10 @@ _ADDS = ("+I", "+U")
 
 
 def changes_of(rows: pa.Table, types: Sequence[DataType]) -> list[Change]:
-    """The rows of a micro-batch with their kinds, which are all +I where the rows have none. ExecutionError SS469 for
-    times that Python's datetime does not have."""
+    """The rows of a micro-batch with their kinds, all +I where the rows have none.
+
+    ExecutionError SS469 for times that Python's datetime does not support.
+    """
     kinds = ["+I"] * rows.num_rows
     if ROW_KIND in rows.column_names:
         kinds = rows.column(ROW_KIND).to_pylist()
@@ -200,10 +204,10 @@ def changes_of(rows: pa.Table, types: Sequence[DataType]) -> list[Change]:
 
 
 def merge(changes: Iterable[Change], key: Sequence[int] | None = None) -> list[Row]:
-    """The rows that are left when all changes are applied in order, oldest first.
+    """The rows that remain when all changes are applied in order, oldest first.
 
     ``key`` are the positions of the key's columns: a row replaces the one with its key. Without a key, equal rows
-    are counted, and a retracted row takes one of them away; ValueError where there is none.
+    are counted, and a retraction removes one of them; ValueError where there is none.
     """
     return _counted(changes) if key is None else list(_keyed(changes, key).values())
 
@@ -316,7 +320,7 @@ def _read_columns(texts: Sequence[str], types: Sequence[DataType]) -> tuple[Any,
 
 
 def columns_of(line: str) -> list[str]:
-    """The texts of a line's columns; spaces within quotes and brackets separate nothing."""
+    """The texts of a line's columns; spaces within quotes and brackets do not separate columns."""
     columns, start, depth = [], 0, 0
     for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[({]|[\])}]|\s{2,}|.', line.strip()):
         text = token.group()
@@ -329,7 +333,7 @@ def columns_of(line: str) -> list[str]:
 
 
 def read(text: str, kind: DataType) -> Any:
-    """The value of a text, as ``to_arrow`` takes it."""
+    """The value of a text, in the form that ``to_arrow`` accepts."""
     if text == "NULL":
         return None
     match kind.name:

@@ -60,7 +60,9 @@ class ViewStatus:
 
 
 class Views:
-    """The views of one session. ``keeps``: this process restarts their jobs, as ``sqlstream serve`` does."""
+    """The materialized views of one session. ``keeps``: this process restarts their jobs, as ``sqlstream serve``
+    does.
+    """
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -170,14 +172,15 @@ class Views:
         return self.begin(view, workspace)
 
     def is_suspended(self, view: MaterializedView, workspace: Workspace) -> bool:
-        """Whether the job of a view is not to run until RESUME."""
+        """Whether the job of a view must not run until RESUME."""
         state = read_state(self._storage(view, workspace))
         return state is not None and state.suspended
 
     def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
-        """Start the job of a view, from its checkpoint if there is one. ``anew``: remove what another view has left.
+        """Start the job of a view, from its checkpoint if there is one. ``anew``: remove the files of another view
+        first.
 
-        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that is not ours.
+        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has written.
         """
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)

@@ -65,9 +65,9 @@ class Serving:
             session.workspace.settings.set(_RESTARTS, "exponential-delay")
 
     def run(self, scripts: Iterable[str]) -> None:
-        """Execute the statements and start their jobs. ``look`` retries the starts that fail.
+        """Execute the statements and start their jobs; ``look`` retries starts that fail.
 
-        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows nobody would read.
+        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows would not be read.
         """
         for text in scripts:
             for statement in parse_script(text):
@@ -90,7 +90,7 @@ class Serving:
                 self._session.execute(statement, text)
 
     def look(self) -> None:
-        """Restart the jobs that have ended and are to run, when their time has come."""
+        """Restart the jobs that have ended, when their restart is due."""
         now = time.monotonic()
         for served in self._served:
             try:
@@ -224,7 +224,7 @@ class PlanPages:
         return frozenset(self._by_name)
 
     def take(self, records: Mapping[str, JobRecord]) -> None:
-        """Take the present records of all jobs, except those whose plan cannot be shown."""
+        """Update the pages with the current records of all jobs whose plan can be shown."""
         kept = dict[str, PlanFigures]()
         for name, record in records.items():
             before = self._by_name.get(name)
@@ -258,8 +258,10 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """The contents of the page: the address of the tables without a password, and the views. ``plans`` are the names of
-    those with a page of their plan."""
+    """The contents of the page of ``sqlstream serve``: the address of the tables without a password, and the views.
+
+    ``plans`` are the names of those with a page of their plan.
+    """
 
     url: str
     views: Sequence[Mapping[str, Any]] = ()
@@ -288,7 +290,7 @@ def as_json(shown: Shown) -> str:
 
 
 def page(shown: Shown) -> str:
-    """The page as HTML. It loads nothing else, so that it can be saved."""
+    """The page as HTML, without external resources, so that it can be saved."""
     rows = "\n".join(_row(view, view["name"] in shown.plans) for view in shown.views)
     return _PAGE.format(refresh=_REFRESH_S, url=html.escape(shown.url), head=_HEAD, rows=rows, count=len(shown.views))
 

@@ -60,12 +60,12 @@ def write_state(storage: Storage, state: ViewState) -> None:
 
 
 def is_there(table: Table) -> bool:
-    """Whether rows of somebody, or of an earlier view, are where the view is to be stored."""
+    """Whether rows, of any origin, exist where the view is to be stored."""
     return _connector(table).is_there(table)
 
 
 def is_ours(table: Table) -> bool:
-    """Whether a job of sqlstream has written there. Only then may a new view replace what is there."""
+    """Whether a job of sqlstream wrote the stored rows. Only then may a new view replace them."""
     return _connector(table).is_ours(table)
 
 

@@ -49,7 +49,9 @@ class Accumulator(ABC):
         return False
 
     def negated(self, columns: Columns) -> Columns:
-        """The accumulators that remove the rows of these. Only if the accumulator ``retracts``."""
+        """The accumulators that, merged into others, remove the rows of ``columns``. Only where the accumulator
+        ``retracts``.
+        """
         raise NotImplementedError(f"{type(self).__name__} retracts nothing")
 
     def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
@@ -58,7 +60,9 @@ class Accumulator(ABC):
         return None
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """True where the accumulator surely does not change when rows are retracted whose accumulator is ``gone``."""
+        """True for groups whose accumulator certainly does not change when rows are retracted; ``gone``: their
+        accumulator.
+        """
         return np.zeros(len(columns[0]), np.bool_)
 
 
@@ -68,7 +72,7 @@ Finish = Callable[..., pa.Array]
 
 @dataclass(frozen=True)
 class Plan:
-    """How a call is computed. ``finish`` must be picklable."""
+    """How a call is computed: its accumulators, and the function ``finish`` of them, which must be picklable."""
 
     accumulators: tuple[Accumulator, ...]
     finish: Finish
@@ -78,7 +82,7 @@ class Plan:
 
 
 class Groups:
-    """``ids``: the group of each row, int64 in ``[0, count)``."""
+    """The groups of rows: ``ids`` has the group of each row, int64 in ``[0, count)``."""
 
     def __init__(self, ids: np.ndarray, count: int) -> None:
         self.ids: np.ndarray = np.asarray(ids, np.int64)
@@ -163,7 +167,7 @@ class Batch:
 
     @cached_property
     def by_kind(self) -> tuple[Batch, Batch | None]:
-        """The insertions, and the retractions; None if there are none."""
+        """The insertions and the retractions of the batch; None for retractions if there are none."""
         gone = retracted_rows(self._rows)
         return (self, None) if gone is None else (self._where(~gone), self._where(gone))
 
@@ -242,7 +246,7 @@ class AggregateCall:
     every_change: bool = False
 
     def over(self, names: Mapping[str, str]) -> AggregateCall:
-        """The same call over renamed columns; ``names`` maps the names here to the new ones."""
+        """The call with its columns renamed by ``names``, from old to new ones."""
         return replace(
             self,
             arguments=tuple(names[argument] for argument in self.arguments),
@@ -255,7 +259,7 @@ class AggregateCall:
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """True for types that Arrow stores as one integer."""
+    """True for types of time, other than intervals, which Arrow stores as one integer."""
     return bool(kinds.is_temporal(type_)) and not kinds.is_interval(type_)
 
 
@@ -296,13 +300,13 @@ _NAN = 2**63 - 1
 
 
 def is_ordered(type_: pa.DataType) -> bool:
-    """True for the types that ``ranks`` takes."""
+    """True for the types that ``ranks`` accepts."""
     texts = kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_)
     return bool(is_number(type_) or texts or kinds.is_large_binary(type_) or kinds.is_decimal(type_))
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """True for types that are one machine number each."""
+    """True for types whose values are single machine numbers: integers, floating-point numbers, booleans and times."""
     return bool(is_time(type_) or kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_boolean(type_))
 
 
@@ -338,7 +342,7 @@ def in_order(keys: Sequence[pa.Array], order: tuple[Ordering, ...], groups: Grou
 
 
 def sort_key(column: pa.Array, ordering: Ordering) -> np.ndarray:
-    """An integer per value that ascends in the wanted order."""
+    """An integer per value that ascends in the order of ``ordering``."""
     present = truths_of(column.is_valid())
     # Dense places leave room for NULL at either end.
     places = np.unique(ranks(column.drop_null()), return_inverse=True)[1]

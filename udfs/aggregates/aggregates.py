@@ -33,17 +33,12 @@ class Aggregates:
     executed.
 
     ``merge`` of ``lift``ed parts, in order, is the ``lift`` of the whole; sums of floating-point numbers may differ in
-    the last bits. Results have the schema ``results``: one column per call, in order.
-
-    ``by_number``: rows have their numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any
-    order, even if their rows arrived interleaved.
-
-    ``retracting``: rows are also removed, by merging with their ``negated`` accumulators. Only for calls whose
-    ``retracts`` is true.
-
-    ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for any call. If a result depends on
-    the order of rows, a retraction removes the last row with the same arguments and the same values of
-    ``identified_by``. Such rows must be in one part if parts are merged in any order.
+    the last bits. Results have the schema ``results``: one column per call, in order. ``by_number``: rows have their
+    numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any order, even if their rows
+    arrived interleaved. ``retracting``: rows are also removed, by merging with their ``negated`` accumulators. Only for
+    calls whose ``retracts`` is true. ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for
+    any call. If a result depends on the order of rows, a retraction removes the last row with the same arguments and
+    the same values of ``identified_by``. Such rows must be in one part if parts are merged in any order.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -58,14 +53,15 @@ class Aggregates:
         _ = self._plans
 
     def for_merging_windows(self) -> Aggregates:
-        """The calls over numbered rows if a result depends on the order of arrival; otherwise the aggregates
-        unchanged."""
+        """Aggregates of the same calls over numbered rows, if a result depends on the order of arrival; otherwise
+        these aggregates.
+        """
         if not any(shows_arrival(call) for call in self.calls):
             return self
         return replace(self, input=self.input.append(pa.field(ARRIVAL, pa.int64())), by_number=True)
 
     def newest(self, accumulators: pa.Table) -> np.ndarray:
-        """The greatest number among the rows of each accumulator, -1 for none. Only with ``by_number``."""
+        """The greatest arrival number of each accumulator's rows, -1 for none. Only with ``by_number``."""
         assert self.by_number, "rows have no numbers"
         column = accumulators.column(self._accumulators.names[-1])
         numbers: np.ndarray = pc.fill_null(column, -1).to_numpy()
@@ -98,8 +94,9 @@ class Aggregates:
 
     @_as_in_sql
     def of_ranges(self, accumulators: pa.Table, start: np.ndarray, stop: np.ndarray) -> pa.Table | None:
-        """A row of accumulators for each range ``[start, stop)`` of them, equal to the result of ``merge``; None if
-        some call cannot be computed from running totals."""
+        """The merged accumulators of each range ``[start, stop)`` of rows; None if a call cannot be computed from
+        running totals.
+        """
         columns_of_ranges: list[pa.Array] = []
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         for accumulator, own_columns in zip(self._distinct, parts, strict=True):
@@ -127,18 +124,20 @@ class Aggregates:
 
     @_as_in_sql
     def negated(self, accumulators: pa.Table) -> pa.Table:
-        """Accumulators that, merged into others, remove the rows of these."""
+        """Accumulators that, merged into others, remove the rows of ``accumulators``."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         columns = [c for a, p in zip(self._distinct, parts, strict=True) for c in a.negated(p)]
         return self._table(columns, accumulators.num_rows)
 
     @property
     def may_survive(self) -> bool:
-        """True where ``survives`` is meaningful, as for MIN and MAX."""
+        """True where ``survives`` can be true: all calls are MIN or MAX."""
         return all(isinstance(accumulator, Extreme) for accumulator in self._distinct)
 
     def survives(self, accumulators: pa.Table, gone: pa.Table) -> np.ndarray:
-        """True where the results surely do not change when rows are retracted whose accumulators are ``gone``."""
+        """True where the results certainly do not change when rows are retracted; ``gone``: the accumulators of these
+        rows.
+        """
         names = self._accumulators.names
         parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))
         flags = (a.survives(own, left) for a, own, left in zip(self._distinct, *parts, strict=True))

@@ -21,7 +21,7 @@ Indices = np.ndarray
 
 @dataclass(frozen=True)
 class Signed(Accumulator):
-    """``inner``, which ``retracts``, over insertions minus retractions."""
+    """The accumulator ``inner``, which can subtract (``retracts``), over insertions minus retractions."""
 
     inner: Accumulator
 
@@ -76,7 +76,7 @@ class NetRows(Accumulator):
         return self._net(tuple(elements), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
 
     def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
-        """The current rows, each as often as it was inserted and not retracted."""
+        """The current rows, each as often as it was inserted but not retracted."""
         if not self.ordered or (times > 0).all():
             return np.repeat(np.arange(len(times)), np.maximum(times, 0))
         order, ends, sizes = by_id(numbered(self._compared(values), groups)[0])
@@ -110,15 +110,17 @@ def _newest(signs: np.ndarray, counts: np.ndarray, ends: Indices, sizes: Indices
 
 
 def less_what_went(inner: Plan) -> Plan | None:
-    """The same plan over updating rows, if all accumulators can subtract; otherwise None."""
+    """The plan ``inner`` for rows with kinds, if all its accumulators can subtract retractions; otherwise None."""
     if not all(accumulator.retracts for accumulator in inner.accumulators):
         return None
     return Plan(tuple(Signed(a.source, a) for a in inner.accumulators), inner.finish)
 
 
 def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bool, by_number: bool) -> Plan:
-    """``inner``, planned over ``schema``, over the current rows of the source's columns. ``schema`` has their types
-    without that of ROW_KIND."""
+    """The plan of a call over the current rows: those inserted but not retracted.
+
+    ``inner`` is the plan of the call over ``schema``, which has the types of the source's columns without ROW_KIND.
+    """
     kept = NetRows(source, tuple(schema.types), ordered, by_number)
     return Plan((kept,), partial(_finish, kept, schema, inner))
 

@@ -25,7 +25,7 @@ from sqlstream.udfs.aggregates.sums import without_nulls
 
 @dataclass(frozen=True)
 class Extreme(Accumulator):
-    """The least or greatest value of a column; NULL for a group without values. Of equal values the first is kept."""
+    """The least or greatest value of a column; NULL for a group without values. Of equal values the first is stored."""
 
     type: pa.DataType
     greatest: bool

@@ -85,9 +85,11 @@ def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
 
 
 def over_rows(source: Source, schema: pa.Schema, inner: Plan) -> Plan:
-    """``inner``, planned over ``schema``, over all rows in the order of the last column of the source, which has the
-    numbers of rows. The other columns of the source have the types of ``schema``. All rows are stored, and ``inner`` is
-    computed at the end."""
+    """The plan of a call over all rows in the order of their numbers, which are in the last column of the source.
+
+    ``inner`` is the plan of the call over ``schema``, which has the types of the other columns. All rows are stored,
+    and ``inner`` is computed at the end.
+    """
     return Plan((Values(source, (*schema.types, pa.int64())),), partial(_over_rows, schema, inner))
 
 
@@ -178,7 +180,7 @@ class DistinctValues(Accumulator):
 
 
 def first_of_each(columns: Columns, groups: Groups) -> np.ndarray:
-    """The first row of each combination of values within each group, ascending."""
+    """The index of the first row of each combination of values within each group, ascending."""
     rows = len(groups.ids)
     values = _value_ids(columns)
     row_bits, value_bits = rows.bit_length(), int(values.max(initial=0)).bit_length()
@@ -201,7 +203,7 @@ def _value_ids(columns: Columns) -> np.ndarray:
 
 
 def numbered(columns: Columns, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers the combinations of values within groups: the number of each row, the first row of each number."""
+    """The number of each row's combination of values within its group, and the first row of each number."""
     names = [str(i) for i in range(len(columns) + 1)]
     ids = dense_ids(pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names)
     return ids.ids, ids.first
@@ -212,7 +214,10 @@ def _without_negative_zeros(column: pa.Array) -> pa.Array:
 
 
 def over_distinct(source: Source, schema: pa.Schema, compared: int, inner: Plan, *, by_number: bool = False) -> Plan:
-    """``inner``, planned over ``schema``, over the distinct rows of the source's columns, which have its types."""
+    """The plan of a call over the distinct rows of the source's columns.
+
+    ``inner`` is the plan of the call over ``schema``, which has the columns' types.
+    """
     return Plan((DistinctValues(source, tuple(schema.types), compared, by_number),), partial(_finish, schema, inner))
 
 
@@ -279,7 +284,7 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
 
 
 def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
-    """Like ``interpolated``, for values that count as often as the second column says."""
+    """The plan of a percentile as ``interpolated``, with the frequency of each value in the second column."""
     return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
 
 

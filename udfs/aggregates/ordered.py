@@ -26,8 +26,8 @@ from sqlstream.udfs.aggregates.lists import Values, exploded, lengths_of, member
 
 @dataclass(frozen=True)
 class PickedInOrder(Accumulator):
-    """The first or ``last`` row in the ``order``, of equal ones the first or last that arrived: whether there is one,
-    its value, and its keys.
+    """The first or ``last`` row in the ``order``: whether there is one, its value, and its keys. Of equal rows the
+    first or last to arrive.
 
     The source has the value, then a column for each of the ``order``, of which the last one may be the number of rows.
     """
@@ -64,9 +64,10 @@ class PickedInOrder(Accumulator):
 
 
 def over_sorted(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], inner: Plan) -> Plan:
-    """``inner``, planned over columns ``0``, ``1``, …, over all rows in the order of the last columns of the source.
+    """The plan of a call over all rows in the order of the source's last columns.
 
-    The columns of the source have the ``types``. All rows are stored, and ``inner`` is computed at the end.
+    ``inner`` is the plan of the call over columns ``0``, ``1``, …; the source's columns have the ``types``. All rows
+    are stored, and ``inner`` is computed at the end.
     """
     return Plan((Values(source, types),), partial(_over_sorted, types, order, inner))
 

@@ -156,7 +156,7 @@ def supports(function: str) -> bool:
 
 
 def shows_arrival(call: AggregateCall) -> bool:
-    """True where the result may show in which order rows arrived."""
+    """True where the result may depend on the order in which rows arrived."""
     if call.implementation is not None:
         return not getattr(call.implementation, "any_order", False)
     aggregate = aggregate_of(call.function)
@@ -164,10 +164,10 @@ def shows_arrival(call: AggregateCall) -> bool:
 
 
 def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, retracting: bool = False) -> Plan:
-    """How the call is computed over columns of ``schema``; UnsupportedError SS395 where it is not.
+    """The plan of the call over columns of ``schema``; UnsupportedError SS395 for functions without one.
 
     ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
-    rows are taken out again, as far as its accumulators let them.
+    rows are also removed, where its accumulators can subtract.
     """
     aggregate = aggregate_of(call.function)
     typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
@@ -188,8 +188,10 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
 def plan_over_changes(
     call: AggregateCall, schema: pa.Schema, identified_by: tuple[str, ...] = (), *, by_number: bool = False
 ) -> Plan:
-    """How the call is computed over rows that are inserted and retracted, as the column ROW_KIND says.
-    ``identified_by``: as in ``Aggregates``."""
+    """The plan of the call over rows that are inserted and retracted, as the column ROW_KIND says.
+
+    ``identified_by``: as in ``Aggregates``.
+    """
     plain = plan_of(call, schema, retracting=True)
     if call.every_change:
         return plain

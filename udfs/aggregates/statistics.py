@@ -50,14 +50,14 @@ class Moments(Accumulator):
 
 
 def means_of(numbers: np.ndarray, groups: Groups) -> np.ndarray:
-    """The mean of each group, exactly the number where all are equal: they then have no variance."""
+    """The mean of each group; exactly the common value where all values are equal, so that the variance is 0."""
     reference = _one_of_each(numbers, groups)
     means: np.ndarray = reference + add_up(numbers - reference[groups.ids], groups) / np.maximum(groups.sizes, 1)
     return means
 
 
 def merged_means(counts: np.ndarray, means: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """The counts and means of groups of parts, exactly the parts' mean where all are equal."""
+    """The counts and means of groups merged from parts; exactly the parts' mean where all have the same."""
     total = add_up(counts, groups)
     present = np.flatnonzero(counts)
     reference = _one_of_each(means[present], Groups(groups.ids[present], groups.count))
@@ -143,7 +143,7 @@ class Comoments(Accumulator):
 
 @dataclass(frozen=True)
 class Sums:
-    """The columns of ``Comoments`` as numbers."""
+    """The columns of ``Comoments`` as NumPy arrays, for formulas."""
 
     n: np.ndarray
     x: np.ndarray
@@ -240,7 +240,7 @@ _THRESHOLDS = (10, 20, 40, 80, 220, 400, 900, 1800, 3100, 6500, 11500, 20000, 50
 
 @dataclass(frozen=True)
 class HyperLogLog(Accumulator):
-    """The set registers as ``register << 6 | rank``, ascending; there are ``2**bits`` registers.
+    """A HyperLogLog sketch: the registers that are set as ``register << 6 | rank``, ascending, out of ``2**bits``.
 
     The source column has 64-bit hashes: the first ``bits`` select the register, the number of zeros after them is the
     rank.

@@ -92,7 +92,9 @@ class FloatSum(Accumulator):
 
     @property
     def retracts(self) -> bool:
-        """True: as in Flink, subtracting may leave an error in the last bits, and an infinity remains forever."""
+        """True: sums subtract retractions as Flink's do, so the last bits may be wrong, and an infinity remains
+        forever.
+        """
         return True
 
     def negated(self, columns: Columns) -> Columns:
@@ -142,14 +144,14 @@ def add_up(numbers: np.ndarray, groups: Groups) -> np.ndarray:
 
 
 def range_sums(numbers: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """The sums of ranges of whole numbers; running totals that wrap around have the same differences."""
+    """The sums of ranges of whole numbers, as differences of running totals; overflows of the totals cancel out."""
     totals = np.zeros(len(numbers) + 1, np.int64)
     np.cumsum(numbers, out=totals[1:])
     return np.asarray(totals[stop] - totals[start])
 
 
 def without_values(column: pa.Array, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """True for ranges of nothing but NULLs."""
+    """True for ranges that contain only NULLs."""
     if not column.null_count:
         return np.asarray(stop <= start)
     return np.asarray(range_sums(column.is_valid().to_numpy(zero_copy_only=False), start, stop) == 0)
@@ -224,7 +226,7 @@ class Count(Accumulator):
 
 
 def average(source: Source, type_: pa.DataType) -> Plan:
-    """AVG as sum and count. A BIGINT is summed as DOUBLE, as in Spark, so that its average cannot overflow."""
+    """AVG as sum and count. BIGINTs are summed as DOUBLE, as in Spark, so that the sum cannot overflow."""
     exact = kinds.is_integer(type_) and type_.bit_width < 64
     total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
     return Plan((total, Count(Source((), source.filters, source.required))), _quotient)

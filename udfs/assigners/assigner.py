@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Assigned(NamedTuple):
-    """Pairs of a row and one of its windows: by row in order of arrival, then by ascending end."""
+    """Pairs of a row and a window that contains it: by row in order of arrival, then by ascending end."""
 
     row: RowIndices
     start: Times
@@ -34,7 +34,7 @@ class Assigned(NamedTuple):
 
 
 class Assigner(Protocol):
-    """An assigner. Implementations are frozen and picklable."""
+    """The interface of window assigners. Implementations are frozen and picklable."""
 
     @property
     def domain(self) -> Domain:
@@ -86,7 +86,7 @@ def micros(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def per_row(start: Times, end: Times, row_count: int) -> Assigned:
-    """One window per row."""
+    """The pairs for exactly one window per row."""
     return Assigned(np.arange(row_count, dtype=np.int64), start, end)
 
 
@@ -104,13 +104,13 @@ def to_wall(instants: Times, zone: str | None) -> Times:
 
 
 def start_of(wall: Times, zone: str | None) -> Times:
-    """The first instant at which the clock shows ``wall`` or has skipped it."""
+    """The first instant at which a clock in the zone shows ``wall``, or has skipped it."""
     # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
     return wall if zone is None else _instants(wall, zone, "earliest", "latest")
 
 
 def end_of(wall: Times, zone: str | None) -> Times:
-    """The first instant after which the clock never shows less than ``wall`` again."""
+    """The first instant after which a clock in the zone never shows less than ``wall`` again."""
     return wall if zone is None else _instants(wall - 1, zone, "latest", "earliest") + 1
 
 
@@ -264,7 +264,9 @@ _HINT = "Give every row a gap of 1 millisecond or more, for instance with an ELS
 
 @dataclass(frozen=True)
 class GivenWindows:
-    """Windows that an operator below has assigned; ``start`` and ``end`` name the columns with their bounds."""
+    """The assigner for windows that an operator below has assigned; ``start`` and ``end`` name the columns with their
+    bounds.
+    """
 
     start: str = "window_start"
     end: str = "window_end"
@@ -336,8 +338,10 @@ class Sessions(NamedTuple):
 
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
-    """The sessions of ``stored`` sessions and ``rows``. ``watermark`` is NO_WATERMARK where no row can be late;
-    ``allowed`` is the allowed lateness in microseconds."""
+    """Merge ``stored`` sessions and ``rows`` to sessions.
+
+    ``watermark`` is NO_WATERMARK where no row can be late; ``allowed`` is the allowed lateness in microseconds.
+    """
     in_time = taken_windows(stored, rows, watermark, allowed)
     if in_time.all():
         return merge_windows(stored, rows)
@@ -345,7 +349,7 @@ def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int 
 
 
 def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
-    """False for rows that are late."""
+    """True for rows that are not late, False for late ones."""
     late = late_windows(rows.end, watermark, allowed)
     return ~late | _rescued(stored, rows, late) if late.any() else ~late
 
@@ -357,7 +361,7 @@ def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
 
 
 def merge_windows(stored: Windows, rows: Windows) -> Sessions:
-    """The sessions of windows none of which is late."""
+    """Merge stored sessions and windows of rows, none of them late, to sessions."""
     combined = stored + rows
     if len(combined.key) == 0:
         return Sessions(combined, rows.key, stored.key)
@@ -374,7 +378,7 @@ def merge_windows(stored: Windows, rows: Windows) -> Sessions:
 
 
 def on_line(windows: Windows) -> Intervals:
-    """The windows as intervals of one line, on which windows of different keys never touch."""
+    """The windows as intervals of one time line, shifted so that windows of different keys never touch."""
     key, start, end = windows
     if len(key) == 0:
         return Intervals(start, end)
@@ -420,7 +424,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Intervals(NamedTuple):
-    """Closed intervals ``[start, end]`` of a line."""
+    """Closed intervals ``[start, end]`` of one time line."""
 
     start: Times
     end: Times
@@ -431,7 +435,7 @@ class Intervals(NamedTuple):
 
 
 def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
-    """The least ``arrival`` among the ``others`` that touch each asked interval; NEVER if none does."""
+    """The least ``arrival`` among the ``others`` that touch each interval of ``asked``; NEVER if none does."""
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
 
@@ -443,8 +447,9 @@ def _starting_within(asked: Intervals, others: Intervals, arrival: RowIndices) -
 
 
 def range_minima(values: RowIndices, left: RowIndices, right: RowIndices) -> RowIndices:
-    """The minimum of ``values[left:right]`` for each pair. A range is the union of two overlapping ranges of a power of
-    two."""
+    """The minimum of ``values[left:right]`` for each pair of bounds, from two overlapping ranges whose length is a
+    power of two.
+    """
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)
     for exponent in range(int(level.max(initial=-1)) + 1):

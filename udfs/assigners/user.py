@@ -62,8 +62,7 @@ class UserAssigner(Protocol):
 
 @dataclass(frozen=True)
 class User:
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns`` are the columns
-    of its rows.
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with ``columns``.
 
     SS411 where the class raises, SS412 where it returns anything but windows with a start before their end.
     """
@@ -77,7 +76,7 @@ class User:
 
     @property
     def merging(self) -> bool:
-        """The attribute ``merging`` of the class, False without one."""
+        """The attribute ``merging`` of the user's class, False without one."""
         return bool(getattr(self.implementation, "merging", False))
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:

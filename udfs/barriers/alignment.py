@@ -24,7 +24,9 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool = False) -> Passage:
-    """Processes ``items``, held ones first, and updates ``memory``. ``ends``: the input has ended, so all rows pass."""
+    """Process ``items``, first those held before, and update ``memory``. ``ends``: the input has ended, so all rows
+    pass.
+    """
     walk = _Walk(memory, items, channels, now)
     walk.run()
     if ends:
@@ -185,7 +187,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class MarkKind(IntEnum):
-    """A row of data, the marker of a barrier, the cancellation of one, or the end of a channel."""
+    """The kind of an item: a row of data, the marker of a barrier, the cancellation of one, or the end of a channel."""
 
     ROW = 0
     MARKER = 1
@@ -194,7 +196,9 @@ class MarkKind(IntEnum):
 
 
 class Items(NamedTuple):
-    """What has arrived, in order: the number of the channel, the ``MarkKind`` and, for marks of barriers, the id."""
+    """Rows and marks in order of arrival: the number of the channel, the ``MarkKind`` and, for marks of barriers, the
+    id.
+    """
 
     channel: Values
     kind: Values
@@ -224,8 +228,10 @@ class Event(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows that pass, as positions in order. ``barrier`` is the last barrier aligned before them, None for none;
-    ``begins``: it was aligned right here."""
+    """A run of rows that pass, as positions in order.
+
+    ``barrier`` is the last barrier aligned before them, None for none; ``begins``: it was aligned immediately before.
+    """
 
     barrier: int | None
     rows: Values
@@ -244,18 +250,18 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class Pending:
-    """A barrier whose marker has arrived on some channels, on the first one at ``since``."""
+    """A barrier in progress: its marker has arrived on some channels, on the first one at ``since``."""
 
     id: int
     since: int
     arrived: frozenset[int] = frozenset()
 
     def with_channel(self, channel: int) -> Pending:
-        """The barrier after its marker has arrived on one more channel."""
+        """The barrier with its marker arrived on one more channel."""
         return replace(self, arrived=self.arrived | {channel})
 
     def started(self, since: int) -> Pending:
-        """The barrier with another begin."""
+        """The barrier with another start time."""
         return replace(self, since=since)
 
 
@@ -277,7 +283,7 @@ class Memory:
         return replace(self, pending=list(self.pending))
 
     def is_new(self, barrier: int) -> bool:
-        """True for a barrier that is newer than all that are over."""
+        """True for a barrier that is newer than all barriers that ended."""
         return self.newest is None or barrier > self.newest
 
     def is_complete(self, pending: Pending, channels: int) -> bool:
@@ -298,7 +304,7 @@ class Memory:
 
 
 def waiting_since(pending: Iterable[Pending]) -> int | None:
-    """The begin of the oldest of the barriers; None for none."""
+    """The start time of the oldest of the barriers; None without any."""
     return min((p.since for p in pending), default=None)
 
 
@@ -312,7 +318,7 @@ MOST_PENDING = 50
 
 
 def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
-    """Processes ``items`` without holding any, and updates ``memory``."""
+    """Process ``items`` without holding rows back (at-least-once), and update ``memory``."""
     first, events = memory.aligned, []
     for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():
         events += _taken(memory, items, position, channels, now)

@@ -78,8 +78,8 @@ class _State:
 
 @dataclass(frozen=True)
 class Barriers(Kernel):
-    """The kernel of ALIGN BARRIERS. Rows of ``input``, which has CHANNEL, KIND and ID, are emitted with ALIGNED; marks
-    are not.
+    """The kernel of ALIGN BARRIERS. It emits the rows of ``input``, which has CHANNEL, KIND and ID, with ALIGNED, but
+    not the marks.
 
     ``timeout``: the microseconds of processing time after which a pending barrier is cancelled. ``most_held``: the
     limit of held rows and marks. ``time``: a BIGINT column with the event time of a row, NULL for none; None if no row
@@ -119,7 +119,7 @@ class Barriers(Kernel):
         BarrierCall(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows held back until their barriers have arrived on all channels."""
+        """The pending rows: those held back until their barriers have arrived on all channels."""
         held = BarrierCall(self, context).held_rows()
         if held:
             yield Wait(Pending.HELD, None, held)

@@ -26,7 +26,7 @@ class SetKind(Enum):
 
     @property
     def repeats(self) -> bool:
-        """True for ALL: a row may be in the result several times."""
+        """True for the variants with ALL, whose results may contain a row several times."""
         return self in (SetKind.INTERSECT_ALL, SetKind.EXCEPT_ALL)
 
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:

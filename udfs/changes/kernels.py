@@ -41,7 +41,7 @@ class NormalizeKernel(ExpiringKernel):
         return pa.schema([*(self.input.field(name) for name in self.passed), (ROW_KIND, pa.string())])
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """The last row of each key, in order of arrival."""
+        """Reduce the rows of a micro-batch to the last row of each key, in order of arrival."""
         last = _last(dense_ids(rows, self.keys))
         return rows if len(last) == rows.num_rows else rows.take(pa.array(last))
 
@@ -118,7 +118,7 @@ class SetOperationKernel(Kernel):
     """The kernel of INTERSECT and EXCEPT. ``rows`` is the schema of both inputs: the fields, KEY_HASH and, for
     changelogs, ROW_KIND.
 
-    ``updates``: results are retracted. ``living``: how long the state of a row is kept after its last change.
+    ``updates``: results are retracted. ``living``: how long the state of a row is stored after its last change.
     """
 
     kind: SetKind

@@ -39,7 +39,7 @@ class StoredResults:
         return pa.schema([column for column in self.columns if column.name != KEY_HASH]).remove_metadata()
 
     def results(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The changes of the results, first -D and then +I, for these changes of rows in order of arrival."""
+        """The changes of the results, first -D and then +I, caused by changes of rows in order of arrival."""
         changes = self._net(rows)
         state = self._state(context)
         stored = self._known(state, changes, context)

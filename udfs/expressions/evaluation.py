@@ -41,7 +41,7 @@ Columns = Mapping[Column, pa.Array]
 
 
 def value(expression: Expression, columns: Columns) -> pa.Array:
-    """The value in each row; BOOLEAN for conditions, NULL where they are unknown."""
+    """The value of the expression in each row; BOOLEAN for conditions, NULL where they are unknown."""
     evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
     return evaluate(expression, columns)
 
@@ -111,7 +111,7 @@ def _compared(expression: Compared, columns: Columns) -> pa.Array:
 
 
 def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
-    """Compares values of one type, NULL with nothing."""
+    """The result of comparing values of one type, row by row; NULL where either is NULL."""
     if pa.types.is_boolean(left.type):
         left, right = left.cast(pa.uint8()), right.cast(pa.uint8())
     result = _PLAIN[comparison](left, right)

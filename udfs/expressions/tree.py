@@ -36,7 +36,7 @@ class Arithmetic(Enum):
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression over columns, made of other expressions, its ``parts``."""
+    """An expression over columns; ``parts`` are its operands."""
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -62,7 +62,7 @@ class Column(Expression):
 
 @dataclass(frozen=True)
 class Constant(Expression):
-    """A value, not NULL, as ``pyarrow.scalar`` takes it for its type."""
+    """A constant other than NULL, in the form that ``pyarrow.scalar`` accepts for its type."""
 
     value: object
     type: DataType
@@ -70,7 +70,7 @@ class Constant(Expression):
 
 @dataclass(frozen=True)
 class Converted(Expression):
-    """The value as another type; NULL where it does not fit."""
+    """The value cast to another type; NULL where it does not fit."""
 
     part: Expression
     type: DataType
@@ -95,7 +95,7 @@ class Compared(Expression):
 
 @dataclass(frozen=True)
 class OneOf(Expression):
-    """Whether the value is one of the ``values``, none of them NULL, which are of its ``type``; false for NULL."""
+    """Whether the value is one of ``values``, which are not NULL and of its ``type``; false for NULL."""
 
     part: Expression
     values: tuple[object, ...]
@@ -119,7 +119,7 @@ class IsNull(Expression):
 
 @dataclass(frozen=True)
 class Not(Expression):
-    """The negation of a condition; NULL stays NULL."""
+    """The negation of a condition; NULL for NULL."""
 
     part: Expression
 
@@ -152,7 +152,8 @@ class Or(Expression):
 
 @dataclass(frozen=True)
 class Computed(Expression):
-    """Arithmetic of two numbers of ``type``, which is the result's; decimals and times have types of their own.
+    """An arithmetic operation on two numbers of ``type``, which is the result's too; decimals and times have their own
+    types.
 
     NULL where Spark fails, as for a division by zero: both sides of AND and OR are computed for all rows.
     """
@@ -180,7 +181,7 @@ class Absolute(Expression):
 
 @dataclass(frozen=True)
 class Negated(Expression):
-    """A number with the other sign."""
+    """A number with the sign changed."""
 
     part: Expression
 

@@ -39,9 +39,9 @@ _ROWS = "__rows"
 @dataclass(frozen=True)
 class GroupAggregateKernel(Kernel):
     """The kernel of GROUP BY. ``keys`` are columns of ``input``, compared as in SQL's GROUP BY; without keys there is
-    one group. ``strategies`` compute the columns ``results``, each some of the calls. ``living``: the time to live of a
-    group.
+    one group.
 
+    ``strategies`` compute the columns ``results``, each some of the calls. ``living``: the time to live of a group.
     ``emits_kinds``: results have ROW_KIND. Otherwise no result ever changes, and only new groups are emitted.
     """
 
@@ -65,7 +65,7 @@ class GroupAggregateKernel(Kernel):
 
     @property
     def updates(self) -> bool:
-        """True where rows may be retracted."""
+        """True where rows of the input may be retracted."""
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:

@@ -35,9 +35,11 @@ class StoredGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class Changed:
-    """The rows of a micro-batch in order of arrival. ``gone`` flags retractions (None: there are none). ``groups``: the
-    number of the group of each row, out of ``count``, by first appearance. ``keys``: KEY_HASH and the keys of each
-    group."""
+    """The rows of a micro-batch in order of arrival, with their groups.
+
+    ``gone`` flags retractions (None: there are none). ``groups``: the number of the group of each row, out of
+    ``count``, by first appearance. ``keys``: KEY_HASH and the keys of each group.
+    """
 
     rows: pa.Table
     gone: Flags | None
@@ -132,7 +134,7 @@ class Totals(AggregateStrategy):
         return _renamed(accumulators, self.columns)
 
     def own(self, columns: pa.Table) -> pa.Table:
-        """Its own columns among those of a stored group."""
+        """The columns of this strategy among those of a stored group."""
         return _renamed(columns, self.aggregates.accumulators)
 
 

@@ -26,5 +26,5 @@ class JoinKind(Enum):
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """For each side: are its rows without a partner emitted, padded with NULL? ANTI emits them without padding."""
+        """For each side, whether its rows without a partner are emitted: padded with NULL, or as they are for ANTI."""
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

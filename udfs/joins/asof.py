@@ -221,7 +221,9 @@ _WIDER = 4
 
 
 class Candidates(NamedTuple):
-    """Some ``rows`` of a ``table`` that is sorted by the numbers of keys (``ids``), then by ``values``."""
+    """The candidates of a nearest-value search: some ``rows`` of a ``table`` sorted by key number (``ids``), then by
+    ``values``.
+    """
 
     table: pa.Table
     rows: Indices
@@ -232,9 +234,11 @@ class Candidates(NamedTuple):
 def nearest(
     probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Expression | None
 ) -> Indices:
-    """For each probe (key number ``of``, value ``at``) the row of the nearest candidate: the last one with its key
-    number whose value is not above its own (``strict``: is below it) and that fulfils the ``condition`` with it. -1 for
-    none."""
+    """The nearest candidate of each probe with key number ``of`` and value ``at``, as a row index; -1 for none.
+
+    It is the last candidate with the probe's key number whose value is not above ``at`` (``strict``: is below it) and
+    that fulfils the ``condition`` with the probe.
+    """
     if not len(among.rows) or not len(of):
         return np.full(len(of), -1, np.int64)
     if condition is None:

@@ -96,7 +96,7 @@ class IntervalJoinKernel(Kernel):
         self._expire(time, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows without a partner, which are emitted when the clock has passed their bounds."""
+        """The pending rows: those without a partner, which are emitted when the clock has passed their bounds."""
         for port, state in enumerate(self._states(context)):
             if self.kind.padded[port]:
                 rows = state.load_all()
@@ -319,8 +319,9 @@ row remains is read as a whole."""
 
 
 class ShortLived:
-    """The rows of one input that will probably expire with the next watermark, during one call. ``name`` is that of
-    their part of the state."""
+    """The stored rows of one input that will probably expire with the next watermark, during one call. ``name``: the
+    part of the state that holds them.
+    """
 
     def __init__(self, store: Store, name: str, schema: pa.Schema) -> None:
         self._store = store
@@ -329,18 +330,18 @@ class ShortLived:
 
     @staticmethod
     def keys(name: str) -> list[StateKey]:
-        """Those of what each call reads: the index of the pieces, and the time of the newest row."""
+        """The state keys that each call reads: the index of the pieces, and the time of the newest row."""
         return [(name, 0), (f"{name}/newest", 0)]
 
     def left_over(self, now: int) -> Iterator[pa.Table]:
-        """Removes and returns stored rows that have not all expired."""
+        """Remove and return the stored rows that have not expired yet."""
         for end in self._pieces.ids().tolist():
             if end > now:
                 yield self._pieces.read([end])[end]
             self._pieces.replace(end, None)
 
     def chosen(self, times: Times, ends: Times, now: int) -> np.ndarray:
-        """Which of the new rows to store here, given their times and the times at which they expire."""
+        """True for new rows to store here, given their times and the times at which they expire."""
         if len(times) >= LEAST:
             soon = np.asarray(ends <= self._next(int(times.min()), int(times.max()), now))
             if np.count_nonzero(soon) >= LEAST:
@@ -358,8 +359,10 @@ class ShortLived:
         return int(self._pieces.ids().min(initial=END_OF_TIME))
 
     def flush(self, *, alone: bool) -> None:
-        """Writes the changes. ``alone``: the input has no other state; if nothing is stored here either, all entries
-        are removed."""
+        """Write the changes to the state.
+
+        ``alone``: the input has no other state; if nothing is stored here either, all entries are removed.
+        """
         self._pieces.flush()
         if alone and not len(self._pieces.ids()) and self._store.get([self._newest]) != [None]:
             self._store.put({self._newest: None})

@@ -28,14 +28,14 @@ MOST_PAIRS = 2**18
 
 
 class Pairs(NamedTuple):
-    """Row numbers of matching rows of two tables, in order of the left rows, then of the right table."""
+    """Pairs of matching rows of two tables, as row numbers, in order of the left rows, then of the right ones."""
 
     left: Indices
     right: Indices
 
 
 class Bounds(NamedTuple):
-    """``lower <= left time - right time <= upper``, in microseconds."""
+    """The bounds of an interval join: ``lower <= left time - right time <= upper``, in microseconds."""
 
     lower: int
     upper: int
@@ -58,10 +58,9 @@ def matching(
     times: tuple[Times, Times],
     bounds: Bounds,
 ) -> Iterator[Pairs]:
-    """The pairs of rows with equal ``keys``, which are columns of both tables, in blocks of about MOST_PAIRS. All rows
-    must be ``joinable``.
+    """The pairs of rows with equal ``keys``, which are columns of both tables, in blocks of about MOST_PAIRS.
 
-    ``times``: the times of the rows of each table; pairs are within the ``bounds``.
+    All rows must be ``joinable``. ``times``: the times of the rows of each table; pairs are within the ``bounds``.
     """
     if not left.num_rows or not right.num_rows:
         return
@@ -78,7 +77,9 @@ def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[I
 
 
 def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
-    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS. For numbers of which most have a partner."""
+    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS; efficient where most numbers have
+    a partner.
+    """
     if not len(of_left) or not len(of_right):
         return
     counts = np.bincount(of_right, minlength=int(of_left.max()) + 1)
@@ -87,12 +88,12 @@ def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
 
 
 def moved(pairs: Pairs, rows: Indices) -> Pairs:
-    """Pairs whose left numbers are positions in ``rows``, as pairs of these rows."""
+    """The pairs with their left numbers replaced by the rows at these positions of ``rows``."""
     return Pairs(rows[pairs.left], pairs.right)
 
 
 def in_order(ids: Indices) -> Indices:
-    """The rows by their numbers, then as they come. Small numbers are sorted by radix."""
+    """The row indices sorted by number (stable); small numbers are sorted by radix."""
     small = len(ids) > 0 and int(ids.max()) < 2**16
     return np.argsort(ids.astype(np.uint16), kind="stable") if small else sorting.in_order([ids])
 
@@ -195,7 +196,7 @@ class JoinResults:
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        """The result columns of rows of one side without a partner."""
+        """The result columns of rows of one side without a partner, padded with NULL."""
         for number, side in enumerate(self._emitted):
             for _, own in side.outputs:
                 yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)
@@ -208,7 +209,7 @@ class JoinResults:
 def fulfilling(
     pairs: Iterator[Pairs], condition: Expression | None, left: pa.Table, right: pa.Table
 ) -> Iterator[Pairs]:
-    """The pairs of rows of two tables for which the condition is true; all without one."""
+    """The pairs of rows of two tables for which the condition is true; all pairs without a condition."""
     if condition is None:
         yield from pairs
         return

@@ -54,7 +54,9 @@ class SideState:
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
 
     def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
-        """The changes of a batch: of the rows that may have partners, and of all others, which are not stored."""
+        """The changes of a batch: first of the rows that may have partners, then of all others, which are not
+        stored.
+        """
         if rows is None:
             none = self.plain.empty_table()
             return Changes(none, none, none), Changes(none, none, none)
@@ -69,8 +71,10 @@ class SideState:
         return KeyedState(context.store, self.name, self.schema)
 
     def expiry(self, now: int) -> int:
-        """The time at which rows that arrive at ``now`` expire. They never expire at the end of the input; before the
-        first tick of the clock the time is not known yet."""
+        """The time at which rows that arrive at ``now`` expire.
+
+        At the end of the input they never expire; before the first tick of the clock the time is unknown.
+        """
         if now == NO_WATERMARK:
             return _EARLY
         return now if now == END_OF_TIME else now + self.side.ttl
@@ -87,7 +91,7 @@ class SideState:
         return rows if lives.all() else rows.filter(pa.array(lives))
 
     def drop(self, context: Context) -> int:
-        """Drops expired rows. Returns the time of the next call."""
+        """Drop the expired rows and return the time of the next call."""
         now = context.processing_time
         if not self.side.ttl or now == END_OF_TIME:
             return END_OF_TIME
@@ -144,7 +148,7 @@ class SideChange(NamedTuple):
 
 
 class StoredSide:
-    """One side during a call: the stored rows with some hashes, before and after the ``changes``."""
+    """One side of a join during a call: the stored rows with some key hashes, before and after the ``changes``."""
 
     def __init__(self, kept: SideState, changes: Changes, hashes: np.ndarray, context: Context) -> None:
         self._kept = kept
@@ -166,8 +170,10 @@ class StoredSide:
         self.rows = SideChange(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
 
     def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
-        """Stores the rows with their numbers of partners; with ``drop_matched`` only rows without partners. Returns the
-        time of the next ``SideState.drop``."""
+        """Store the rows with their numbers of partners, and return the time of the next ``SideState.drop``.
+
+        With ``drop_matched`` only rows without partners are stored.
+        """
         rows = self.rows
         stay, come = partners[rows.unchanged_rows], partners[rows.added_rows]
         if self._replaced or (self._kept.counts_partners and (stay != rows.partners[rows.unchanged_rows]).any()):
@@ -286,7 +292,7 @@ def _used(ids: Indices, sign: Indices) -> Indices:
 
 
 def within(ids: Indices, most: Indices) -> Flags:
-    """True for the first rows of each id, as many as ``most`` allows for it."""
+    """True for the first rows of each id, up to its number in ``most``."""
     order = in_order(ids)
     ordered = ids[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -297,8 +303,7 @@ def within(ids: Indices, most: Indices) -> Flags:
 
 
 def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tuple[Flags, Flags]:
-    """Flags of the first rows that equal the wanted rows, one for each; and flags of the wanted rows that were
-    found."""
+    """Flags of the rows that equal a wanted row, one row for each; and flags of the wanted rows that have one."""
     if not rows.num_rows or not wanted.num_rows:
         return np.zeros(rows.num_rows, np.bool_), np.zeros(wanted.num_rows, np.bool_)
     ids, of_wanted = numbered(rows, wanted, columns)

@@ -109,7 +109,7 @@ class TemporalJoinKernel(Kernel):
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Left rows, which are emitted when the watermark reaches their time."""
+        """The pending rows: left rows, which are emitted when the watermark reaches their time."""
         yield from waits(Pending.ROWS, Domain.EVENT, self._left(context).load_all().column(TIME).to_numpy())
 
     # --- results --------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class WindowJoinKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open windows."""
+        """The pending rows: those of open windows."""
         for state in self._states(context):
             yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, state.load_all().column(EVENT_TIMER).to_numpy())
 

@@ -47,8 +47,10 @@ class AnswerShape:
         return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
 
     def checked(self, keys: int, returned: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
-        """The answer for each key, or an exception that describes what is wrong with it. Raises WrongAnswer if the
-        number of answers is not that of the keys."""
+        """The answer for each key, or an exception that describes its mistake.
+
+        Raises WrongAnswer if the number of answers is not that of the keys.
+        """
         try:
             answers = [list(rows) for rows in returned]
         except TypeError:
@@ -241,11 +243,11 @@ class StepKeys:
 
     @property
     def asked(self) -> int:
-        """The number of rows that need an answer."""
+        """The number of rows whose key is requested: those without NULL that do not bypass the lookup."""
         return int(self.sizes[: len(self.keys)].sum())
 
     def of(self, rows: RowSelection) -> tuple[list[LookupOutcome], np.ndarray]:
-        """The distinct outcomes of some rows, and for each row the index of its own."""
+        """The distinct outcomes of some rows, and the index among them for each row."""
         ids = self.ids[rows]
         if 8 * len(ids) < len(self.outcomes):
             numbers, places = np.unique(ids, return_inverse=True)
@@ -274,8 +276,9 @@ def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.n
 
 
 class Asked(NamedTuple):
-    """One lookup from the point of view of a batch: key columns, type of the answers, and whether it adds the other
-    columns."""
+    """The configuration of one lookup for a batch: its key columns, the type of its answers, and whether it adds the
+    other columns.
+    """
 
     columns: Sequence[str]
     shape: AnswerShape
@@ -285,8 +288,11 @@ class Asked(NamedTuple):
 
 
 class LookupBatch:
-    """A batch of rows that waits for answers. ``groups``: rows with the same keys in all lookups, numbered by first
-    appearance. ``left``: in ORDERED mode, the number of rows that have been emitted."""
+    """A batch of rows that waits for answers.
+
+    ``groups``: rows with the same keys in all lookups, numbered by first appearance. ``left``: in ORDERED mode, the
+    number of rows that have been emitted.
+    """
 
     def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
         self.number = number
@@ -300,7 +306,7 @@ class LookupBatch:
         self._order: np.ndarray | None = None
 
     def numbers(self, group: int) -> list[int]:
-        """Per lookup the number of the group's key."""
+        """For each lookup the number of the group's key."""
         row = self.groups.first[group]
         return [int(step.ids[row]) for step in self.steps]
 

@@ -46,11 +46,11 @@ Answers = Sequence[Sequence[Row] | BaseException]
 
 
 class Cancelled(Exception):
-    """A client has cancelled its own request."""
+    """Raised when a client has cancelled its own request."""
 
 
 class Asker:
-    """The requests of a process to one source with the same options."""
+    """Sends the requests of a process to one source, for lookups with the same options."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Asker:
     # --- requests ----------------------------------------------------------------------------------------
 
     def ask(self, asked: Iterable[tuple[Key, Waiter]]) -> None:
-        """Requests the answers to keys, for one waiter each."""
+        """Request the answers to keys, for one waiter each."""
         for key, waiter in asked:
             self._ask(key, waiter)
         self._pump(self._rows)
@@ -102,7 +102,7 @@ class Asker:
             self._deadlines.add(waiter)
 
     def forget(self, waiters: Iterable[Waiter]) -> None:
-        """Removes waiters whose task has ended, and cancels requests that nobody else waits for."""
+        """Remove waiters whose task has ended, and cancel requests without other waiters."""
         for waiter in waiters:
             self._deadlines.remove(waiter)
             request = waiter.request
@@ -112,8 +112,9 @@ class Asker:
                     self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
-        """For rows in state: the outcomes that have arrived, None for others. Keys without one are requested in the
-        background."""
+        """The outcomes of keys of rows in state, as far as they have arrived, else None; missing ones are requested in
+        the background.
+        """
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
         return outcomes
@@ -136,7 +137,7 @@ class Asker:
 
     @property
     def timers(self) -> int:
-        """The number of waits with a running timeout."""
+        """The number of waiters with a running timeout."""
         return len(self._deadlines) + len(self._left)
 
     @property
@@ -325,7 +326,7 @@ MOST = 10_000
 
 
 class UnclaimedOutcomes:
-    """Outcomes by key for rows in state, each kept for ``seconds``."""
+    """Outcomes by key for rows in state, each stored for ``seconds``."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -366,7 +367,7 @@ class _OfRun:
 
 
 class Worker:
-    """Clients by source; and for each run of a query, caches by source and options, and askers by source and request
+    """The clients and caches of a worker process: clients by source, caches and askers by run of a query, source and
     options.
 
     A query that starts sees the current contents of its sources: it shares no cached answers with earlier queries.
@@ -386,7 +387,7 @@ class Worker:
         return self._thread.is_alive()
 
     def asker(self, source: LookupSource, options: LookupOptions, run: str = "") -> Asker:
-        """The asker of a source. ``run`` identifies the run of the query."""
+        """The asker of a source, shared by the tasks of one run. ``run`` identifies the run of the query."""
         asking = _asking(options)
         with self._lock:
             own = self._of(run)

@@ -31,8 +31,8 @@ _PENDING = 0
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
     """The kernel after a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
-    ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
 
+    ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
     UNORDERED: rows with answers pass. KEY ORDERED: they wait for earlier rows of their key; the lookup key determines
     the key group. ORDERED: they wait for all earlier rows; there is one key group. With ``stored_results`` rows may be
     retracted: whatever the order, they wait for earlier rows of their KEY_HASH, so that no row is retracted before it

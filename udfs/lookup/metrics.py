@@ -37,7 +37,7 @@ NAMES = (*COUNTS, MAX_IN_FLIGHT, *LATENCIES)
 
 
 def metric_key(lookup: int, name: str) -> str:
-    """The key in the METRICS map for a count of the lookup with this number."""
+    """The key of a lookup's count in the METRICS map; ``lookup`` is the lookup's number."""
     return f"{lookup}/{name}"
 
 
@@ -67,7 +67,7 @@ class Meter:
 
 
 def metrics_row(schema: pa.Schema, meters: Mapping[int, Meter]) -> pa.RecordBatch:
-    """The row of ``schema``, which has METRICS, that holds the counts of each lookup by its number."""
+    """A row of ``schema``, whose METRICS holds the counts of each lookup by its number."""
     counts = [
         (metric_key(lookup, name), meter.counts[name])
         for lookup, meter in meters.items()

@@ -28,9 +28,9 @@ class LookupStep:
     """One lookup: ``keys`` are columns of the input, in the order of the keys of the source's request.
 
     ``number``: the number of the lookup in the plan, for metrics. ``answers``: the column that it adds, a LIST<STRUCT>
-    of the request's columns: empty for a miss and for a NULL key, NULL where there is no answer. ``error``: a STRING
-    column with the error (ON ERROR TO). ``deferred``: a BOOLEAN column, true where the timeout of the row has passed
-    (ON TIMEOUT DEFER). ``run``: identifies the run of the query, whose cached answers are not shared with others.
+    of the request's columns: empty for a miss and for a NULL key, NULL without an answer. ``error``: a STRING column
+    with the error (ON ERROR TO). ``deferred``: a BOOLEAN column, true where the timeout of the row has passed (ON
+    TIMEOUT DEFER). ``run``: identifies the run of the query, whose cached answers are not shared with others.
     """
 
     number: int
@@ -55,17 +55,18 @@ class LookupStep:
 
 @dataclass(frozen=True)
 class LookupRows:
-    """Several lookups of the same rows, requested at the same time. A row leaves when all its answers have arrived.
+    """Several lookups for the same rows, requested at the same time; a row is emitted when all its answers have
+    arrived.
 
-    Rows leave in the strictest order of the lookups. Lookups that are KEY ORDERED by different columns keep the order
-    of arrival, which satisfies each of them.
+    Rows are emitted in the strictest order of the lookups. Lookups that are KEY ORDERED by different columns preserve
+    the order of arrival, which satisfies each of them.
     """
 
     steps: tuple[LookupStep, ...]
 
     @property
     def order(self) -> Order:
-        """The order in which rows leave."""
+        """The order in which rows are emitted."""
         orders = {step.options.order if step.options.asynchronous else Order.ORDERED for step in self.steps}
         if Order.ORDERED in orders:
             return Order.ORDERED
@@ -74,7 +75,7 @@ class LookupRows:
         return Order.KEY_ORDERED if len({step.keys for step in self.steps}) == 1 else Order.ORDERED
 
     def output(self, schema: pa.Schema) -> pa.Schema:
-        """The input's columns, those of each step, and METRICS."""
+        """The schema of the emitted rows: the input's columns, those of each step, and METRICS."""
         added = [column for step in self.steps for column in step.columns]
         return pa.schema([*schema, *added, pa.field(METRICS, METRICS_TYPE)])
 
@@ -107,10 +108,10 @@ Answered = tuple[Waiter, LookupOutcome]
 
 
 class Task:
-    """One task of the operator: takes in batches, has their keys requested on the event loop, and emits rows in order.
+    """One task of the lookup operator: reads batches, requests their keys on the event loop, and emits rows in order.
 
-    The thread of the task does everything but the requests. It takes in more rows as long as few keys wait for answers
-    and few rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
+    The thread of the task does everything except the requests. It reads more rows while few keys wait for answers and
+    few rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
     """
 
     def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:
@@ -301,13 +302,15 @@ _PACK = 10_000
 
 @dataclass(frozen=True)
 class WholeTable:
-    """All rows of a lookup table, for queries over finished data. ``source`` answers a request without keys with every
-    row that passes the request's filters."""
+    """Reads all rows of a lookup table, for queries over finished data.
+
+    ``source`` answers a request without keys with every row that passes the request's filters.
+    """
 
     source: LookupSource
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the table for the single row of the input. ExecutionError SS610."""
+        """The rows of the table, for an input of a single row. ExecutionError SS610 where the source fails."""
         shape = AnswerShape(self.source.request)
         for batch in batches:
             for _ in range(batch.num_rows):

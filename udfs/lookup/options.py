@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Order(Enum):
-    """The order in which rows are emitted. In KEY_ORDERED rows of one key never overtake each other."""
+    """The order in which rows are emitted. In KEY_ORDERED mode rows with equal keys remain in order."""
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
@@ -32,7 +32,9 @@ class OnError(Enum):
 
 @dataclass(frozen=True)
 class Retry:
-    """``times`` attempts after the first. ``exponential``: each delay is twice the previous one, up to ``limit_ms``."""
+    """A retry policy: ``times`` attempts after the first. ``exponential``: each delay is twice the previous one, up to
+    ``limit_ms``.
+    """
 
     times: int
     delay_ms: int
@@ -44,8 +46,11 @@ class Retry:
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of the last ``rows`` keys. Answers expire after ``ttl_ms``; those of keys without rows after
-    ``negative_ttl_ms``, by default ``ttl_ms``. None for both: never."""
+    """The options of a cache of the last ``rows`` keys.
+
+    Answers expire after ``ttl_ms``; those of keys without rows after ``negative_ttl_ms``, by default ``ttl_ms``. None
+    for both: never.
+    """
 
     rows: int
     ttl_ms: int | None = None
@@ -54,10 +59,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class LookupOptions:
-    """``asynchronous`` False: one request at a time, in order of arrival (a lookup join without LOOKUP ASYNC).
+    """The options of a lookup.
 
-    ``capacity``: requests in flight per task. ``timeout_ms`` covers all attempts of a row. ``retries``: at most one for
-    misses and one for errors. ``batch``: keys per request, for which a request waits ``batch_within_ms`` at most.
+    ``asynchronous`` False: one request at a time, in order of arrival (a lookup join without LOOKUP ASYNC).
+    ``capacity``: requests in flight per task. ``timeout_ms`` covers all attempts of a row. ``retries``: at most one
+    policy for misses and one for errors. ``batch``: keys per request, for which a request waits ``batch_within_ms`` at
+    most.
     """
 
     asynchronous: bool = True
@@ -73,7 +80,7 @@ class LookupOptions:
 
     @property
     def defers(self) -> bool:
-        """True with ON TIMEOUT DEFER."""
+        """True with ON TIMEOUT DEFER, where rows without an answer wait in state."""
         return self.on_timeout is OnTimeout.DEFER
 
 

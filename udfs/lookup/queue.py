@@ -22,7 +22,9 @@ Content = TypeVar("Content")
 
 @dataclass(eq=False, slots=True)
 class Entry(Generic[Content]):
-    """``key``: in KEY_ORDERED mode entries with equal keys leave in order of arrival; None imposes no order."""
+    """An entry of a queue. ``key``: in KEY_ORDERED mode entries with equal keys leave in order of arrival; None imposes
+    no order.
+    """
 
     content: Content
     key: Hashable = None
@@ -32,7 +34,7 @@ class Entry(Generic[Content]):
 
 
 class LookupQueue(ABC, Generic[Content]):
-    """A queue of at most ``capacity`` entries that have not left."""
+    """A queue of at most ``capacity`` entries, which leave in an order that the subclass defines."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -48,7 +50,7 @@ class LookupQueue(ABC, Generic[Content]):
         return self._size >= self._capacity
 
     def put(self, entry: Entry[Content]) -> bool:
-        """Adds an entry. False if the queue is full: retry when others have left."""
+        """Add an entry. False if the queue is full: retry when others have left."""
         if self.is_full:
             return False
         self._size += 1
@@ -56,12 +58,12 @@ class LookupQueue(ABC, Generic[Content]):
         return True
 
     def complete(self, entry: Entry[Content]) -> None:
-        """All answers of the entry have arrived."""
+        """Mark the entry as complete: all its answers have arrived."""
         entry.done = True
         self._completed(entry)
 
     def pop(self) -> list[Entry[Content]]:
-        """Removes and returns everything that may leave now, in order."""
+        """Remove and return all entries that may leave now, in order."""
         left = self._pop()
         self._size -= len(left)
         return left
@@ -89,7 +91,7 @@ def queue_of(order: Order, capacity: int) -> LookupQueue[Content]:
 
 
 class OrderedQueue(LookupQueue[Content]):
-    """Entries leave in order of arrival."""
+    """A queue whose entries leave in order of arrival."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -126,8 +128,9 @@ class _Segment(Generic[Content]):
 
 
 class SegmentedQueue(LookupQueue[Content]):
-    """Rows leave when they are complete; with ``by_key`` those of equal keys in order of arrival. None passes a
-    mark."""
+    """A queue whose entries leave when complete; with ``by_key`` those of equal keys in order of arrival. No
+    entry overtakes a mark.
+    """
 
     def __init__(self, capacity: int, *, by_key: bool) -> None:
         super().__init__(capacity)
@@ -184,7 +187,7 @@ class SegmentedQueue(LookupQueue[Content]):
 
 @dataclass(eq=False, slots=True)
 class WaitingRows:
-    """In ORDERED mode all remaining rows up to ``until``, otherwise the rows of ``groups``.
+    """An entry for rows: in ORDERED mode all remaining rows up to ``until``, otherwise the rows of ``groups``.
 
     ``missing``: the number of answers that have not arrived.
     """

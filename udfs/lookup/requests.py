@@ -29,9 +29,9 @@ class Waiter:
 
 
 class KeyRequest:
-    """A requested key, over all its attempts. Its time starts with the first one.
+    """The request for a key, over all its attempts; its time starts with the first one.
 
-    ``background``: rows in state wait for it. ``gone``: it has no waiters any more.
+    ``background``: it is for rows in state. ``gone``: all its waiters have ended.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class Lane:
         return waits
 
     def next(self) -> list[KeyRequest]:
-        """The keys of the next request; none if nothing may be sent now."""
+        """The keys of the next request; empty if none may be sent now."""
         if not self._sends or not self.has_room:
             return []
         requests = [self._waiting.popitem(last=False)[0] for _ in range(min(self._batch, len(self._waiting)))]
@@ -125,7 +125,7 @@ class Lane:
         return requests
 
     def window_is_over(self) -> None:
-        """The keys in the queue have waited long enough to be sent."""
+        """Mark the keys in the queue as due: they have waited for ``within`` seconds."""
         self.window = None
         self.due = len(self._waiting)
 
@@ -135,8 +135,9 @@ _COMPOSITE = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "FLOAT", "DOUBLE"})
 
 
 def identities(request: Request) -> Callable[[Key], Hashable] | None:
-    """Maps keys so that SQL's equality holds: NaN equals NaN, and lists are hashable. None if the keys behave so
-    already."""
+    """A function that maps keys so that Python's equality is SQL's: NaN equals NaN, and lists are hashable. None if
+    that holds already.
+    """
     return _identity if any(kind.name in _COMPOSITE for _, kind in request.keys) else None
 
 
@@ -167,9 +168,9 @@ class Attempts:
     def delay(
         self, retries: Sequence[Retry], *, missed: bool, spread: Callable[[], float] = random.random
     ) -> float | None:
-        """Seconds until the next attempt after a miss or an error, which is counted; None: no more attempts.
+        """Seconds until the next attempt after a miss or an error, which this call counts; None: no more attempts.
 
-        ``spread``: a random number of [0, 1).
+        ``spread``: a function that returns a random number of [0, 1).
         """
         for retry in retries:
             if retry.on_miss if missed else retry.on_error:
@@ -182,7 +183,7 @@ class Attempts:
 
 
 def delay_ms(retry: Retry, done: int, spread: float = 0.5) -> float:
-    """The delay after ``done`` delays. ``spread`` of 0.5 leaves it exact."""
+    """The delay in milliseconds after ``done`` earlier ones; ``spread`` moves it, with 0.5 it is exact."""
     if not retry.exponential:
         return retry.delay_ms
     # Larger exponents would overflow, and are past every limit and timeout.
@@ -199,7 +200,7 @@ Wait = TypeVar("Wait")
 
 
 class Deadlines(Generic[Wait]):
-    """``expired`` is called for a wait that was not removed ``seconds`` after it was added."""
+    """Timeouts: calls ``expired`` for a wait that was not removed within ``seconds`` after it was added."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[Wait], None]) -> None:
         self._loop = loop

@@ -23,7 +23,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Comparison:
-    """``column operator value``. A source must apply all comparisons of its request.
+    """A condition ``column operator value``. A source must apply all comparisons of its request.
 
     ``operator`` is one of = <> < <= > >=, "IN" (``value`` is a tuple), "IS NULL" and "IS NOT NULL" (``value`` is None).
     Values are int, float, str, bool, Decimal, date or datetime.
@@ -36,7 +36,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Request:
-    """What a source knows before the first row: key columns, result columns and filters."""
+    """The request to a source, before the first row: key columns, result columns and filters."""
 
     keys: tuple[tuple[str, DataType], ...]
     columns: tuple[tuple[str, DataType], ...]
@@ -59,7 +59,7 @@ class LookupClient(Protocol):
 
 
 class LookupSource(Protocol):
-    """A system to look rows up in. Implementations are frozen, picklable and hashable. Equal sources give equal
+    """A system that rows are looked up in. Implementations are frozen, picklable and hashable. Equal sources give equal
     answers, and share clients and caches.
 
     ``repr`` shows no secret. ``request`` is part of it.
@@ -67,7 +67,7 @@ class LookupSource(Protocol):
 
     @property
     def request(self) -> Request:
-        """The columns and filters that it answers for."""
+        """The columns and filters that the source answers for."""
         ...
 
     @property

@@ -24,8 +24,11 @@ if TYPE_CHECKING:  # the planner makes automata, and does without numpy
 
 @dataclass(frozen=True)
 class Automaton:
-    """``variables``: the variable of each place. ``first``: the places where a match may begin. ``ends``: whether a
-    match may end after each place. ``matches_nothing``: a match may have no rows."""
+    """The automaton of a pattern, whose states are the places of variables in the pattern.
+
+    ``variables``: the variable of each place. ``first``: the places where a match may begin. ``ends``: whether a match
+    may end after each place. ``matches_nothing``: a match may have no rows.
+    """
 
     variables: tuple[str, ...]
     first: tuple[int, ...]
@@ -35,27 +38,27 @@ class Automaton:
 
     @property
     def start(self) -> int:
-        """The state of a match without rows; it is numbered after all places."""
+        """The number of the start state, in which no row is mapped; it follows those of all places."""
         return len(self.variables)
 
     @cached_property
     def fan(self) -> Indices:
-        """The number of places that follow each place, and the start."""
+        """The number of successors of each place, and of the start."""
         return _indices(len(places) for places in (*self.follow, self.first))
 
     @cached_property
     def targets(self) -> Indices:
-        """The places that follow, of all places in turn; those of a place begin at its offset."""
+        """The successors of all places, concatenated; those of a place begin at its offset."""
         return _indices(place for places in (*self.follow, self.first) for place in places)
 
     @cached_property
     def offsets(self) -> Indices:
-        """Where the followers of each place begin in ``targets``."""
+        """The offset of each place's successors in ``targets``."""
         return self.fan.cumsum() - self.fan
 
     @cached_property
     def may_end(self) -> Flags:
-        """``ends`` as an array."""
+        """Whether a match may end after each place, as an array."""
         return _indices(self.ends).astype(bool)
 
     @cached_property
@@ -92,7 +95,7 @@ class Automaton:
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
-        """True where rows that are mapped to only these variables lead from the place back to itself."""
+        """True where rows that are mapped only to the variables ``among`` can lead from the place back to itself."""
         return place in self._places_after(place, among)
 
     def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:

@@ -29,8 +29,11 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class Line:
-    """``table``: the rows by key, in order. Of each key, rows ``[begin, next)`` were mapped in earlier calls, ``[next,
-    ready)`` are to be mapped now, and ``[ready, stop)`` later, when the rows after them are known."""
+    """The rows of a call, ordered by key.
+
+    ``table``: the rows by key, in order. Of each key, rows ``[begin, next)`` were mapped in earlier calls, ``[next,
+    ready)`` are to be mapped now, and ``[ready, stop)`` later, when the rows after them are known.
+    """
 
     table: pa.Table
     time: Times
@@ -86,8 +89,10 @@ ROOT = -1
 
 
 class Trail:
-    """A tree of mappings. A node is the place that a row was mapped at, and the node of the row before; ROOT before the
-    first. Open matches share their common beginning."""
+    """A tree of mappings: paths of rows to places, whose common beginnings are shared.
+
+    A node is the place that a row was mapped to, and the node of the previous row; ROOT before the first.
+    """
 
     def __init__(self) -> None:
         self._parents: list[Indices] = []
@@ -111,7 +116,7 @@ class Trail:
         return node[ends - 1]
 
     def paths(self, node: Indices, lengths: Indices) -> Indices:
-        """The concatenated paths to these nodes: the places of as many rows as ``lengths`` says."""
+        """The concatenated paths that end in these nodes, each of ``lengths`` rows, as places."""
         parents, places = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (self._parents, self._places))
         path = np.empty(int(lengths.sum()), np.int64)
         at, begin = np.cumsum(lengths) - 1, np.cumsum(lengths) - lengths
@@ -124,7 +129,7 @@ class Trail:
 
 @dataclass(frozen=True)
 class Definition:
-    """``condition`` over the values of operands, by name."""
+    """The condition of a variable (DEFINE). ``condition`` is over the values of operands, by name."""
 
     variable: str
     condition: Expression
@@ -140,8 +145,9 @@ class Definitions:
     input: pa.Schema
 
     def of_rows(self, line: Line) -> Flags:
-        """For each variable and row, whether the row may be mapped to it, as far as the row and its neighbours
-        decide."""
+        """For each variable and row, whether the row may be mapped to it, by the conditions that read only the row and
+        its neighbours.
+        """
         fits = np.ones((len(self.automaton.names), len(line)), np.bool_)
         rows = np.arange(len(line))
         read = {column.name for conditions in self._of_rows.values() for c in conditions for column in c.columns}
@@ -157,7 +163,7 @@ class Definitions:
 
     @cached_property
     def of_matches(self) -> dict[str, Expression]:
-        """The remaining conditions by variable: those that read previously mapped rows."""
+        """The conditions by variable that also read rows mapped before, so that they are evaluated for each match."""
         conjuncts = {name: tuple(c for c in all_of if not self._is_of_rows(c)) for name, all_of in self._conjuncts}
         return {name: conditions[0] if len(conditions) == 1 else And(conditions)
                 for name, conditions in conjuncts.items() if conditions}  # fmt: skip
@@ -180,7 +186,7 @@ class Definitions:
 
     @cached_property
     def reads(self) -> dict[str, dict[Column, Operand]]:
-        """What the conditions ``of_matches`` read, by variable: operands by the columns that stand for them."""
+        """The operands of the conditions ``of_matches`` by variable, by the columns that stand for them."""
         return {
             variable: {c: self._by_name[c.name] for c in sorted(condition.columns, key=lambda c: c.name)}
             for variable, condition in self.of_matches.items()
@@ -202,7 +208,7 @@ class Definitions:
 
     @cached_property
     def is_read(self) -> Flags:
-        """By place and variable: whether conditions on rows after the place read rows of the variable."""
+        """By place and variable: whether conditions for later rows read rows of the variable."""
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
         for variable, read in self.reads.items():
@@ -397,7 +403,7 @@ class Registers:
         return np.where(is_next, row, stored)
 
     def mapped(self, values: Indices, variable: Indices, row: Indices) -> Indices:
-        """The values after each row was mapped to a variable, given by its number; changes ``values``."""
+        """The register values after each row was mapped to a variable, given by its number; changes ``values``."""
         for slots in self._slots.values():
             chosen = np.flatnonzero(variable == slots.variable)
             if not len(chosen):
@@ -416,7 +422,7 @@ class Registers:
         return values
 
     def forget(self, values: Indices, place: Indices, is_read: np.ndarray) -> None:
-        """Clears registers that no condition on rows after a place reads. ``is_read``: by place and variable."""
+        """Clear registers that no condition on rows after a place reads. ``is_read``: by place and variable."""
         for slots in self._slots.values():
             unread = ~is_read[place, slots.variable]
             if unread.any():

@@ -36,7 +36,7 @@ ENDLESS = repeating("SS449")
 
 @dataclass(frozen=True)
 class Mapping:
-    """Matches from row ``start`` to row ``last``. ``places``: the places of their rows, concatenated."""
+    """Matches: each from row ``start`` to row ``last``. ``places``: the places of their rows, concatenated."""
 
     start: Indices
     last: Indices
@@ -49,7 +49,7 @@ class Mapping:
 
     @property
     def begin(self) -> Indices:
-        """The position of the first row of each match among the rows of all."""
+        """The position of the first row of each match in the concatenation of all matches."""
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
@@ -62,7 +62,9 @@ class Mapping:
 @dataclass(frozen=True)
 class Resolved:
     """Decided ``matches`` in order, by key; ``number``: the number of each among those of its key in this call.
-    ``kept``: for each row, whether a match that begins there is still needed."""
+
+    ``kept``: for each row, whether a match that begins there is still needed.
+    """
 
     matches: Mapping
     number: Indices
@@ -70,8 +72,9 @@ class Resolved:
 
 
 def resolve(line: Line, ends: Ends, is_open: Flags, trail: Trail, skip: Skip, automaton: Automaton) -> Resolved:
-    """The matches that are decided. ``is_open``: for each row, whether a match that begins there may still find a
-    better end."""
+    """Decide which matches are final. ``is_open``: for each row, whether a match that begins there may still have a
+    longer or better end.
+    """
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
     if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
         reached = np.maximum.accumulate(ends.last[starts])
@@ -134,8 +137,11 @@ def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measures at some rows of matches. ``match``: the match of each of them; ``row``: its position among the rows of
-    all matches. ``number``: the MATCH_NUMBER of each match."""
+    """The measures at some rows of matches.
+
+    ``match``: the match of each of them; ``row``: its position among the rows of all matches. ``number``: the
+    MATCH_NUMBER of each match.
+    """
 
     line: Line
     matches: Mapping
@@ -149,7 +155,7 @@ class Measured:
         return [self._column(measure) for measure in measures]
 
     def rows(self) -> Indices:
-        """The rows of the line at which measures are evaluated."""
+        """The rows of the line at which the measures are evaluated."""
         return self._all_rows[self.row]
 
     def _column(self, measure: Measure) -> pa.Array:
@@ -223,10 +229,10 @@ _PLACE = np.uint16
 
 @dataclass(frozen=True)
 class OpenMatches:
-    """There is one row per thread, and one per match that has found an end, which is in LAST. Rows are numbered from
-    the first stored row of the key; PATH has the places of the mapped rows, two bytes each.
+    """The stored open matches: one row per thread, and one per match with an end, which is in LAST.
 
-    EVENT_TIMER is the time of the row of the end, so the earliest end is known without reading all rows.
+    Rows are numbered from the first stored row of the key; PATH has the places of the mapped rows, two bytes each.
+    EVENT_TIMER is the time of the end's row, so that the earliest end is known without reading all rows.
     """
 
     input: pa.Schema
@@ -347,7 +353,7 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Numbers:
-    """The number of matches of each key so far. ``input`` has the ``keys``."""
+    """Stores the number of matches of each key so far. ``input`` has the ``keys``."""
 
     input: pa.Schema
     keys: tuple[str, ...]

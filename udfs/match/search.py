@@ -34,9 +34,12 @@ Accumulators = dict[str | None, pa.Table]
 
 @dataclass(frozen=True)
 class Threads:
-    """``start``: the first row of the match; threads of one match are adjacent. ``place``: where the last row was
-    mapped. ``node``: the mapping of all rows, in the trail. ``registers`` and ``accumulators``: what conditions read of
-    these rows."""
+    """The threads of a search: partial matches that may continue.
+
+    ``start``: the first row of the match; threads of one match are adjacent. ``place``: the place of the last row.
+    ``node``: the mapping of all rows, in the trail. ``registers`` and ``accumulators``: the values that conditions read
+    of these rows.
+    """
 
     start: Indices
     place: Indices
@@ -60,7 +63,7 @@ class Threads:
 
 
 def together(parts: list[Threads]) -> Threads:
-    """The threads of several parts."""
+    """The threads of several parts, concatenated."""
     if len(parts) == 1:
         return parts[0]
     return Threads(
@@ -74,8 +77,7 @@ def together(parts: list[Threads]) -> Threads:
 
 @dataclass
 class Ends:
-    """For each row, of the match that begins there: the last row of the best match so far, and the node of its
-    mapping."""
+    """The best match so far that begins at each row: its last row, and the node of its mapping."""
 
     last: Indices
     node: Indices
@@ -88,8 +90,11 @@ class Ends:
 
 @dataclass(frozen=True)
 class Search:
-    """``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit
-    in microseconds from the first to the last row of a match; None for none."""
+    """The search for matches.
+
+    ``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit in
+    microseconds from the first to the last row of a match; None for none.
+    """
 
     definitions: Definitions
     skips_matched: bool
@@ -122,8 +127,10 @@ class Search:
 
     @cached_property
     def joins_starts(self) -> bool:
-        """True where the earliest of equal threads of a key represents all of them: they continue alike, and a match
-        that it finds begins before theirs and ends after their beginning."""
+        """True where the earliest of equal threads of a key represents all of them.
+
+        Equal threads continue alike, and the match of the earliest begins before theirs and ends after their beginning.
+        """
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 
 

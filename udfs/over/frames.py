@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # the planner knows frames, and does without numpy
 
 @dataclass(frozen=True)
 class Frame:
-    """``start`` and ``end`` as offsets from the current row, both inclusive: negative for PRECEDING, 0 for CURRENT ROW.
+    """A frame of OVER: ``start`` and ``end`` are offsets from the current row, both inclusive: negative for PRECEDING,
+    0 for CURRENT ROW.
 
     They are numbers of rows if ``rows``, otherwise microseconds, or in units of the ORDER BY value. ``start`` None is
     UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
@@ -40,7 +41,7 @@ class Frame:
 
     @property
     def time_before(self) -> int:
-        """The same as a duration in microseconds."""
+        """The time before a row that is read row by row, in microseconds; 0 for frames of ROWS."""
         return 0 if self.rows else self._before
 
     @property
@@ -59,11 +60,11 @@ class Frame:
 
     @property
     def time_after(self) -> int:
-        """The same as a duration in microseconds."""
+        """The time after a row that the frame may contain, in microseconds; 0 for frames of ROWS."""
         return max(0, self._last) if not self.rows else 0
 
     def bounds(self, line: Line) -> Bounds:
-        """The range of rows of the line that each row sees, within the rows of its key."""
+        """The frame of each row as a range of rows of the line, within the rows of its key."""
         return line.bounds(self._start(line), self._stop(line))
 
     def _start(self, line: Line) -> Indices:

@@ -50,8 +50,9 @@ class Numbered:
         return pa.field(self.name, self.type)
 
     def values(self, line: Line, counted: Indices, groups: Indices) -> pa.Array:
-        """The results. ``counted`` and ``groups``: how many rows, and groups of peers, of the key precede those of the
-        line."""
+        """The numbers of the line's rows. ``counted`` and ``groups``: the number of earlier rows, and groups of peers,
+        of their keys.
+        """
         match self.number:
             case Number.ROW_NUMBER:
                 numbers = np.arange(len(line)) - line.first + counted
@@ -64,7 +65,7 @@ class Numbered:
 
 
 class Place(Enum):
-    """Functions of the place of a row among all rows of its key."""
+    """The functions of the relative position of a row among all rows of its key."""
 
     NTILE = "ntile"
     PERCENT_RANK = "percent_rank"
@@ -73,8 +74,11 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Placed:
-    """NTILE, PERCENT_RANK and CUME_DIST of SQL:2016. They depend on the number of rows of the key, so they are final
-    when the key has all its rows. ``buckets``: the argument of NTILE."""
+    """NTILE, PERCENT_RANK and CUME_DIST of SQL:2016.
+
+    They depend on the number of rows of the key, so they are final when the key has all its rows. ``buckets``: the
+    argument of NTILE.
+    """
 
     name: str
     place: Place
@@ -123,7 +127,7 @@ class Shifted:
 
     @property
     def frame(self) -> Frame:
-        """The frame that contains the other row. Where NULLs are ignored it has no bound."""
+        """The frame that contains the row whose value is returned; unbounded where NULLs are ignored."""
         if self.ignore_nulls:
             return Frame(rows=True, start=None, end=-1) if self.offset < 0 else Frame(rows=True, start=1, end=None)
         return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
@@ -135,7 +139,7 @@ class Shifted:
         return _nth_call(self.name, self.column, -self.offset, self.type, last=True, ignore_nulls=True)
 
     def found(self, line: Line, rows: pa.Table) -> tuple[Indices, Flags]:
-        """For each row of the line the other row, and whether it is there."""
+        """The index of the row whose value is returned for each row of the line, and whether that row exists."""
         if self.ignore_nulls:
             # The number, among the values, of the first one after the row, less 1; or of the first one from the row on.
             present, ahead = _present(rows, self.column), self.offset > 0
@@ -151,7 +155,7 @@ class Shifted:
         return self.defaulted(_at(rows, self.column, row_indices, inside), pa.array(inside), rows)
 
     def defaulted(self, values: pa.Array, found: pa.Array, rows: pa.Table) -> pa.Array:
-        """The values, with the default where nothing was ``found``; ``rows`` are those that the results are of."""
+        """The values, with the default where ``found`` is false; ``rows`` are the rows of the results."""
         if self.default is None:
             return values
         return pc.if_else(found, values, rows.column(self.default).combine_chunks().cast(values.type))
@@ -179,7 +183,7 @@ class Nth:
 
     @property
     def of_totals(self) -> AggregateCall:
-        """The same as an aggregate over the frame."""
+        """The function as an aggregate over its frame."""
         return _nth_call(self.name, self.column, self.n, self.type, last=False, ignore_nulls=self.ignore_nulls)
 
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:

@@ -370,14 +370,14 @@ class StoredTotals(NamedTuple):
     row_of_key: Indices
 
     def counted(self, column: str, key: Indices) -> Indices:
-        """A count for each of some rows, by their keys."""
+        """The stored count in ``column`` for each row, by its key's number."""
         counts = np.append(self.rows.column(column).to_numpy(), 0)
         return np.asarray(counts[self.row_of_key][key], np.int64)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals of dropped rows per key. ``aggregates`` are those over unbounded frames. ``input`` has the keys."""
+    """The totals of dropped rows per key. ``aggregates`` are those over unbounded frames. ``input`` has the keys."""
 
     input: pa.Schema
     keys: tuple[str, ...]

@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
 
 
 class Line:
-    """``key`` counts from 0, ascending; ``time`` ascends within each key, in microseconds.
+    """The rows of a call in order: ``key`` counts from 0, ascending; ``time`` ascends within each key, in microseconds.
 
     ``peers``: rows of one key, time and, if given, ``tie`` are peers. In processing time they are not: a row does not
     see rows that arrive after it in the same instant.
@@ -56,18 +56,18 @@ class Line:
 
     @cached_property
     def first(self) -> Indices:
-        """The first row of the key of each row."""
+        """The position of the first row with the same key, for each row."""
         rows = np.arange(len(self.key))
         return np.maximum.accumulate(np.where(self.begins, rows, 0))
 
     @cached_property
     def end(self) -> Indices:
-        """One after the last row of the key of each row."""
+        """The position after the last row with the same key, for each row."""
         starts = np.flatnonzero(self.begins)
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def sums(self, flags: Flags) -> Indices:
-        """The number of rows of the key of each row for which the flag is set."""
+        """The number of flagged rows with the same key, for each row."""
         starts = np.flatnonzero(self.begins)
         counts = np.add.reduceat(flags.astype(np.int64), starts)
         return np.repeat(counts, np.diff(starts, append=len(self.key)))
@@ -85,7 +85,7 @@ class Line:
 
     @cached_property
     def first_peer(self) -> Indices:
-        """The first peer of each row."""
+        """The position of the first peer of each row."""
         rows = np.arange(len(self.key))
         return np.maximum.accumulate(np.where(self.begins_peers, rows, 0))
 
@@ -96,8 +96,9 @@ class Line:
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def moved(self, count: int) -> Indices:
-        """For each row the position ``count`` rows later, at most one after the last row of its key; negative:
-        earlier."""
+        """For each row the position ``count`` rows later (negative: earlier), at most one after the last row of its
+        key.
+        """
         return np.clip(np.arange(len(self.key)) + count, self.first, self.end)
 
     def bounds(self, start: Indices, stop: Indices) -> Bounds:
@@ -105,7 +106,9 @@ class Line:
         return Bounds(start, stop)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the time ``offset`` after its own."""
+        """For each row the position, among the rows of its key, of the time ``offset`` after its own; ``side`` as in
+        NumPy's ``searchsorted``.
+        """
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
         codes, asked = _codes(self.key, self.time, self.time + offset)
@@ -149,7 +152,7 @@ def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
 
 
 def ranked(values: Indices) -> Indices:
-    """The rank of each value among all of them."""
+    """The rank of each value among all values."""
     places = np.empty(len(values), np.int64)
     places[in_order([values])] = np.arange(len(values))
     return places
@@ -205,7 +208,7 @@ class WaitingRows(Kernel):
         self._advance(self._state(context), context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows that have not been processed, because the clock or later rows are still to come."""
+        """The pending rows: those that wait for the clock or for later rows."""
         rows = self._state(context).load_all()
         timer = rows.column(self._timer).to_numpy()[~rows.column(self._done).to_numpy(zero_copy_only=False)]
         in_time = timer[timer != AT_THE_END]

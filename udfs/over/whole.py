@@ -19,7 +19,9 @@ from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
 def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, Line, Indices]:
-    """The rows by key, in the order of their appearance, and in the order within each; and where each of them was."""
+    """The rows by key, in the order of their appearance, and in the order within each; and the original index
+    of each.
+    """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)
     rows = rows.take(pa.array(sorted_rows)).combine_chunks()
@@ -28,7 +30,7 @@ def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tup
 
 @dataclass(frozen=True)
 class WholeKeys:
-    """Computes ``functions`` over rows with the columns of ``input``, among which are all rows of each key."""
+    """Computes ``functions`` over rows with the columns of ``input``, which must include all rows of each key."""
 
     input: pa.Schema
     functions: tuple[OverFunction, ...]
@@ -93,8 +95,11 @@ _DAY_MICROS = 86_400_000_000
 
 
 class RankedLine(Line):
-    """A line of rows in any order. ``time`` is the rank of each row, equal for peers. ``values``: the values of the
-    only ORDER BY column, for distances: numbers, or times in microseconds; None if there is not exactly one column."""
+    """A line of rows that are ordered by any columns. ``time`` is the rank of each row, equal for peers.
+
+    ``values``: the values of the only ORDER BY column, for distances: numbers, or times in microseconds; None if there
+    is not exactly one column.
+    """
 
     def __init__(self, key: Indices, rank: Indices, values: pa.Array | None, descending: bool) -> None:
         super().__init__(key, rank)
@@ -110,8 +115,11 @@ class RankedLine(Line):
         return cls(ids, np.cumsum(begins), values, len(order) == 1 and order[0].descending)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the value ``offset`` after its own, in the direction
-        of the order. NULLs have distance 0 from each other, and none from values."""
+        """For each row the position, among the rows of its key, of the value ``offset`` after its own in the direction
+        of the order.
+
+        NULLs are at distance 0 from each other, and never within a distance of values.
+        """
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
         values, is_null = self._numbers

@@ -63,7 +63,7 @@ class WindowOverKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open windows."""
+        """The pending rows: those of open windows."""
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

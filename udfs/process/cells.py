@@ -22,8 +22,9 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class Clock:
-    """The clock of processing time. ``passed``: the time in microseconds up to which all has passed; NO_WATERMARK if it
-    is unknown."""
+    """The clock of processing time. ``passed``: the time in microseconds that has passed completely; NO_WATERMARK if
+    unknown.
+    """
 
     passed: int = NO_WATERMARK
 
@@ -54,8 +55,8 @@ class Entry:
 class Slots:
     """The entries of one state and key, in order. ``ttl``: time to live in microseconds; None for ever.
 
-    ``name``: the name of the state. ``log``: records what is overwritten and removed, so that it can be undone; None if
-    that is not needed.
+    ``name``: the name of the state. ``log``: records overwritten and removed entries for undoing; None if that is not
+    needed.
     """
 
     clock: Clock
@@ -73,7 +74,7 @@ class Slots:
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
-        """The entries that have not expired. The age of an entry of unknown age starts now."""
+        """The entries that have not expired; entries of unknown age start to age now."""
         if self.ttl is not None and self.clock.is_known and self.entries:
             for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
@@ -136,7 +137,7 @@ class UndoLog:
                 yield slots.name, entry
 
     def wrote(self, slots: Slots, slot: object, before: Entry | None, entry: Entry) -> None:
-        """Records a write. ``before``: the previous entry."""
+        """Record a write. ``before``: the previous entry."""
         self._written.append((slots, slot, entry))
         if before is None:
             self._undo.append(lambda: slots.entries.pop(slot))
@@ -144,11 +145,11 @@ class UndoLog:
             self._undo.append(lambda: slots.entries.update({slot: before}))
 
     def removed(self, slots: Slots, slot: object, before: Entry) -> None:
-        """Records a removal."""
+        """Record a removal. ``before``: the removed entry."""
         self._undo.append(lambda: slots.restore(slot, before))
 
     def cleared(self, slots: Slots, before: dict[object, Entry]) -> None:
-        """Records the removal of all entries."""
+        """Record the removal of all entries. ``before``: these entries."""
         self._undo.append(lambda: setattr(slots, "entries", before))
 
     def forget(self) -> None:
@@ -170,7 +171,7 @@ class Cell:
         self._slots = slots
 
     def clear(self) -> None:
-        """Removes everything."""
+        """Remove all entries of the state."""
         self._slots.clear()
 
 

@@ -29,7 +29,9 @@ IMPLICIT = ("on_time", "uid")
 
 
 def describe_process_function(name: str, kind: Any, target: str) -> Function:
-    """The description of a class. ConnectorError SS554, SS555 where it is no process function, with the reason."""
+    """The description of a user's class. ConnectorError SS554, SS555 with the reason where it is not a process
+    function.
+    """
     _check_class(kind, target)
     parameters = list(inspect.signature(kind.eval).parameters.values())[2:]
     hints = annotations_of(kind.eval)

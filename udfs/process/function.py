@@ -84,7 +84,7 @@ class Timer(NamedTuple):
 
 
 class ProcessContext:
-    """What a function can ask beside the row: the key, the clocks, and the timers of the key.
+    """What a process function can read besides the row: the key, the clocks, and the timers of the key.
 
     ``key`` is a named tuple of the columns of PARTITION BY. ``input`` is the parameter that the row belongs to, None at
     a timer. ``watermark`` is None before the first one. ``ended`` is True once the input has ended: every timer fires
@@ -106,12 +106,13 @@ class ProcessContext:
 
     @property
     def processing_time(self) -> int:
-        """The clock. Only where the class says ``processing_time = True``."""
+        """The clock of processing time. Only for classes with ``processing_time = True``."""
         return self._timers.clock()
 
     def register_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
-        """Registers a call of ``on_timer`` at a time; at once if it has passed. A timer exists once per name and
-        time."""
+        """Register a call of ``on_timer`` at a time, immediate if it has passed. A timer exists once per name
+        and time.
+        """
         self._timers.register(Timer(name, _ms(time), domain))
 
     def delete_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
@@ -169,7 +170,7 @@ _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*", re.IGNORECASE)
 class State(Generic[C]):
     """A declared state. As an attribute of an instance it is the cell of the key for which the instance is called.
 
-    ``ttl``: an entry expires that long after its last write, by the clock of processing time.
+    ``ttl``: an entry expires this long after its last write, by the clock of processing time.
     """
 
     name = ""

@@ -66,7 +66,7 @@ class Process(ProcessCall):
         Call(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows until their turn in order of time, timers until they fire."""
+        """The pending rows, which wait for their turn in order of time, and timers, which wait to fire."""
         return Call(self, context).waits()
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -146,11 +146,10 @@ _OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
 
 
 class Attempts:
-    """The calls of user code during one call of a kernel. ``failures``: the failed ones, after which state, timers and
-    output are unchanged.
+    """The calls of user code during one call of a kernel.
 
-    What a call returns and writes is checked at its end if the kernel is tolerant, otherwise when everything is
-    written.
+    ``failures``: the failed ones, after which state, timers and output are unchanged. The results and writes of a call
+    are checked at its end if the kernel is tolerant, otherwise when all are written.
     """
 
     def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
@@ -161,7 +160,9 @@ class Attempts:
         self.failures: list[Failure] = []
 
     def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
-        """The rows that a call returns, for the key of a number. ``record`` describes what it was made for."""
+        """The rows that ``call`` returns, for the key with number ``slot``; a failure is recorded as ``record``
+        describes it.
+        """
         if not self._kernel.tolerant:
             returned = call()
             self._timers.commit()
@@ -196,8 +197,9 @@ _HASH = pa.schema([(KEY_HASH, pa.int64())])
 
 
 class Call:
-    """One call of the kernel: reads the state of the keys of its rows and timers, runs the user's code, and writes what
-    has changed."""
+    """One call of the kernel: reads the state of the keys of its rows and timers, runs the user's code, and writes the
+    changes.
+    """
 
     def __init__(self, kernel: ProcessCall, context: Context) -> None:
         self._kernel = kernel
@@ -232,7 +234,7 @@ class Call:
         self._close()
 
     def time(self, domain: Domain) -> None:
-        """Processes the progress of a clock."""
+        """Process the progress of the clock ``domain``."""
         waiting = self._waiting if domain is Domain.EVENT else None
         rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
         self._run(rows, waiting)
@@ -394,7 +396,7 @@ _MILLISECOND = 1000
 
 @dataclass
 class RowContext:
-    """The ``kernel.Context`` of a batch without state and without progress of time."""
+    """The ``kernel.Context`` of a batch without state and without clocks."""
 
     processing_time: int
     watermark: int = NO_WATERMARK
@@ -418,7 +420,7 @@ class RowContext:
         raise TypeError("nothing is counted row by row")
 
     def set_timer(self, domain: Domain, time: int) -> None:
-        """There are no timers."""
+        """Ignored: there are no timers without state."""
 
     def hold(self, time: int, rows: int = 1) -> None:
         """Not supported: no row is held."""
@@ -427,11 +429,10 @@ class RowContext:
 
 @dataclass(frozen=True)
 class RowByRow:
-    """Applies a ``kernel`` without keys. The hidden columns are among the columns that it passes through, under the
-    names of its output.
+    """Applies a ``kernel`` without keys, row by row.
 
-    Control rows, such as carriers of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP
-    here.
+    The hidden columns are among the columns that it passes through, under the names of its output. Control rows, such
+    as those of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP here.
     """
 
     kernel: Process

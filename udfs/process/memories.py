@@ -34,7 +34,7 @@ _MICROSECONDS = 1000
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Columns of the stored rows: ``keys`` are KEY_HASH and the columns of the key, shown as ``key_names``."""
+    """The layout of stored states: ``keys`` are KEY_HASH and the columns of the key, shown as ``key_names``."""
 
     name: str
     keys: pa.Schema
@@ -64,7 +64,7 @@ def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
 
 
 class Memories:
-    """The states of the keys of one call. Call ``open`` once at its beginning, and ``flush`` at its end.
+    """The states of the keys of one call; ``open`` is called once at its beginning, and ``flush`` at its end.
 
     ``log``: records writes that may have to be undone.
     """
@@ -80,7 +80,9 @@ class Memories:
         self._slots: list[dict[str, Slots]] = []
 
     def open(self, keys: pa.Table) -> list[dict[str, Cell]]:
-        """The cells of each of the keys, which are distinct."""
+        """Load the states of distinct keys; returns for each key its cells, by which user code reads and
+        writes them.
+        """
         stored = self._state.load(keys.column(KEY_HASH).to_numpy())
         owner = self._owners(keys, stored)
         self._keys = keys
@@ -215,8 +217,9 @@ Restore = Callable[[Any], Any]
 
 
 def restorer(annotation: object) -> Restore | None:
-    """A function that restores a value of the annotated type where Arrow has dicts for structs; None if there is
-    nothing to restore."""
+    """A function that converts Arrow's values to the annotated type, with NamedTuples or dataclasses for structs; None
+    if nothing is to convert.
+    """
     annotation = present(annotation)
     if isinstance(annotation, type) and is_record(annotation):
         return _record(annotation)
@@ -251,7 +254,7 @@ def _or_none(restore: Restore) -> Restore:
 
 
 def present(annotation: object) -> object:
-    """``X`` of ``X | None``."""
+    """The type ``X`` of an annotation ``X | None``."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         members = [a for a in typing.get_args(annotation) if a is not type(None)]
         return members[0] if len(members) == 1 else annotation
@@ -269,7 +272,7 @@ Fits = Callable[[Any], bool]
 
 
 def fits(kind: pa.DataType) -> Fits:
-    """A check that is True for values that surely fit the Arrow type; for others Arrow has to decide."""
+    """A check that is True for values that certainly fit the Arrow type; others are tried with Arrow."""
     if pa.types.is_signed_integer(kind):
         most = 1 << (kind.bit_width - 1)
         return lambda value: value is None or (type(value) is int and -most <= value < most)

@@ -34,29 +34,29 @@ TIME = "__row_time"
 
 
 def input_column(table: int, index: int) -> str:
-    """A column of a table; NULL in rows of the others."""
+    """The name of the column ``index`` of the table argument ``table``; the column is NULL in rows of the others."""
     return f"__input_{table}_{index}"
 
 
 def key_column(index: int) -> str:
-    """The column with the key of a number."""
+    """The name of the column with the key column ``index``."""
     return f"__key_{index}"
 
 
 def result_column(index: int) -> str:
-    """The column for a field of the function's result row."""
+    """The name of the column for a field of the function's result row."""
     return f"__result_{index}"
 
 
 def passed_column(index: int) -> str:
-    """A column of the row for which the function was called."""
+    """The name of the column ``index`` that is passed on from the row for which the function was called."""
     return f"__passed_{index}"
 
 
 @dataclass(frozen=True)
 class ProcessCall(Kernel):
-    """The configuration of a call. ``keys`` are columns of the input ``schema``, ``key_names`` their names in PARTITION
-    BY.
+    """The configuration of a call of a process function. ``keys`` are columns of the input ``schema``, ``key_names``
+    their names in PARTITION BY.
 
     ``arguments``: constants, by parameter. ``row``: the STRUCT of the function's result. ``time``: a BIGINT column with
     the event time of rows. ``passed``: columns of the input that are emitted with each result. ``tolerant``: failures
@@ -180,7 +180,7 @@ class InputTable:
     row: type | None = None
 
     def rows(self, table: pa.Table) -> list[Any]:
-        """The rows as the function sees them; ``Unmade`` for rows that the user's class rejects."""
+        """The rows in the class that the function gets; ``Unmade`` for rows that the user's class rejects."""
         made = self._values(table)
         if self.row is None:
             kind = namedtuple("Row", self.names, rename=True)  # type: ignore[misc]
@@ -188,7 +188,7 @@ class InputTable:
         return [self._record(self.row, dict(zip(self.names, row, strict=True))) for row in made]
 
     def values(self, table: pa.Table) -> list[dict[str, object]]:
-        """The rows by names of columns."""
+        """The rows as dictionaries by names of columns."""
         return [dict(zip(self.names, row, strict=True)) for row in self._values(table)]
 
     def _values(self, table: pa.Table) -> list[tuple[object, ...]]:
@@ -308,7 +308,7 @@ class Calls:
             self.arrays(rows, lambda _: "")
 
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
-        """The rows as columns. ``places`` describes where the row of a number came from, for errors."""
+        """The rows as columns. ``places`` describes the row or timer of each slot, for errors."""
         try:
             structs = arrow_array(self.name, rows, self._row)
         except FunctionError:

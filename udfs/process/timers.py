@@ -30,7 +30,7 @@ MOST_AT_THE_END = 100_000
 class KeyTimers(TimerAccess):
     """The timers of one key. ``owner``: KEY_HASH and the values of the key.
 
-    What a call of user code registers and deletes takes effect with ``commit``, at its end.
+    Timers that a call of user code registers and deletes change with ``commit``, at its end.
     """
 
     def __init__(self, kernel: ProcessCall, timers: TimerService, context: Context) -> None:
@@ -53,14 +53,14 @@ class KeyTimers(TimerAccess):
             self._in_timer = False
 
     def commit(self) -> None:
-        """Applies what was registered and deleted."""
+        """Apply the registrations and deletions of the current call."""
         for change, domain, timer in self._uncommitted:
             change(domain, timer)
         self._uncommitted.clear()
         self._at_the_end_before = self._at_the_end
 
     def roll_back(self) -> None:
-        """Discards what was registered and deleted since ``commit``."""
+        """Discard the registrations and deletions since the last ``commit``."""
         self._uncommitted.clear()
         self._at_the_end = self._at_the_end_before
 
@@ -78,12 +78,12 @@ class KeyTimers(TimerAccess):
         return clock_ms(self._context.processing_time)
 
     def register(self, timer: UserTimer) -> None:
-        """Registers a timer, with the next ``commit``."""
+        """Register a timer; it exists after the next ``commit``."""
         self._check(timer.domain)
         self._uncommitted.append((self._timers.register, timer.domain, self._owned(timer)))
 
     def delete(self, timer: UserTimer) -> None:
-        """Deletes a timer, with the next ``commit``."""
+        """Delete a timer; it exists until the next ``commit``."""
         self._check(timer.domain)
         self._uncommitted.append((self._timers.delete, timer.domain, self._owned(timer)))
 

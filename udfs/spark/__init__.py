@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Watermark(Enum):
-    """The origin of an operator's watermark. NONE: the query has none, and kernels have no timers."""
+    """The source of an operator's watermark. NONE: the query has none, and kernels have no timers."""
 
     EVENT_TIME = "event time"
     CLOCK = "clock"

@@ -43,7 +43,7 @@ class KernelProcessor:
     """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: the table for late rows of the
     kernel.
 
-    ``above``: the stages above the kernel, each of which reads the rows of the one below.
+    ``above``: the stages that are chained to the kernel, each of which reads the rows of the one below.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class KernelProcessor:
         self._own = [entry_key(number) for number in range(len(self._stages))]
 
     def begin(self, entries: Entries) -> None:
-        """Sets the entries of the state, before the first call."""
+        """Pass the access to the state, before the first call."""
         self._entries = entries
         self._expected: tuple[StateKey, ...] = ()
 
@@ -69,7 +69,7 @@ class KernelProcessor:
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
-        """Everything that is pending in the state of a key group, by stage."""
+        """The rows and timers that are pending in the state of a key group, by stage."""
         store = MemoryStore(dict(entries))
         for number, stage in enumerate(self._stages):
             (entry_bytes,) = store.get([self._own[number]])
@@ -198,16 +198,16 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Stage:
-    """One of several chained kernels. ``late_table``: where its late rows go. ``handover``: how it takes the rows of
-    the stage below; None for the lowest."""
+    """A chained kernel. ``late_table``: the table for its late rows. ``handover``: how it takes the rows of the stage
+    below; None for the lowest.
+    """
 
     kernel: Kernel
     late_table: str | None = None
     handover: Handover | None = None
 
     def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
-        """The results of the kernel below as input rows of this stage, apart by whether they are ahead of the
-        watermark."""
+        """The results of the kernel below as input rows of this stage: those ahead of the watermark, and the others."""
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
         return {content: self._rows(below, emissions) for content, emissions in contents if emissions}
 
@@ -236,7 +236,7 @@ class Ran:
 
 
 class StageStore:
-    """The state of the stage with this ``number``, within the state that all stages share."""
+    """The state of the stage with this ``number``, within the state that all chained stages share."""
 
     def __init__(self, whole: Store, number: int) -> None:
         self._whole = whole
@@ -245,7 +245,7 @@ class StageStore:
 
     @property
     def began_with(self) -> tuple[StateKey, ...]:
-        """The keys that the stage asked for first, if they are few."""
+        """The keys that the stage read first, if they are few; else empty."""
         return self._first if self._first is not None and len(self._first) <= _FEW else ()
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
@@ -268,7 +268,7 @@ def entry_key(number: int) -> StateKey:
 def run_stages(
     stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
 ) -> list[Ran]:
-    """Passes rows and clocks to all stages, the lowest first."""
+    """Pass rows and clocks to all chained stages, the lowest first."""
     runs: list[Ran] = []
     for number, (stage, stage_store, entry) in enumerate(zip(stages, parts, entries, strict=True)):
         if number:
@@ -303,7 +303,10 @@ _WAITS = pa.schema([
 
 
 def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
-    """A function of all entries of a key group, with columns name, number and text, to rows of WAITS_DDL."""
+    """A function that reads the pending rows and timers from all state entries of a key group.
+
+    Its input has the columns name, number and text; its output has WAITS_DDL.
+    """
 
     def counted(entries: pa.Table) -> pa.Table:
         counts = [(stage, *_values(wait)) for stage, wait in processor.waits(_state(entries))]
@@ -314,7 +317,10 @@ def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]
 
 
 def kept_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
-    """A function of all entries of a key group, with columns name, number and text, to a row of KEPT_DDL."""
+    """A function that counts the stored rows from all state entries of a key group.
+
+    Its input has the columns name, number and text; its output is a row of KEPT_DDL.
+    """
     return lambda entries: pa.table({"rows": pa.array([processor.kept_rows(_state(entries))], pa.int64())})
 
 
@@ -328,5 +334,5 @@ def _values(wait: Wait) -> tuple[str, str | None, int, int, int]:
 
 
 def wait_of(what: str, domain: str | None, count: int, first: int, last: int) -> Wait:
-    """A row of WAITS_DDL, without its stage."""
+    """The ``Wait`` of a row of WAITS_DDL without its stage."""
     return Wait(Pending(what), None if domain is None else Domain(domain), count, first, last)

@@ -36,7 +36,8 @@ BLOBS_DDL = (
 
 
 def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
-    """Rows of ``schema`` to blobs of ``BLOBS_DDL``. Spark's batches may name time zones differently.
+    """A function for Spark that turns rows of ``schema`` into blobs of ``BLOBS_DDL``, whatever Spark names their time
+    zones.
 
     ``files``: the input is file ranges, whose rows it reads; the last blob then has their number.
     """
@@ -75,7 +76,9 @@ class _Counted:
 
 
 def to_calls(exchange: Exchange) -> Batches:
-    """Ticks, the only column, to blobs that call every key group, even without a tick."""
+    """A function for Spark that turns ticks, the only column, into blobs that call every key group, even without a
+    tick.
+    """
     numbers = pa.array(numbers_of(exchange.groups))
 
     def calls(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +91,7 @@ def to_calls(exchange: Exchange) -> Batches:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Blobs of the adapter's output to rows of ``schema``, followed by the requested hidden columns.
+    """Turns blobs of the adapter's output into rows of ``schema``, followed by the requested hidden columns.
 
     ``kernel`` unfolds its results. ``hold``: the held time is reported to operators above, once per task.
     """
@@ -207,8 +210,9 @@ _SEED = 42  # of Spark's hash partitioning
 
 
 def numbers_of(groups: int) -> np.ndarray:
-    """int32: the number that stands for each of ``groups`` key groups in Spark's shuffle. It never changes for the same
-    ``groups``."""
+    """The INT for each of ``groups`` key groups that Spark's shuffle sends to its own partition; always the same for a
+    number of groups.
+    """
     candidates = groups
     while True:
         candidates *= 2
@@ -218,7 +222,7 @@ def numbers_of(groups: int) -> np.ndarray:
 
 
 def murmur3(values: np.ndarray) -> np.ndarray:
-    """int32: Spark's hash of INT values, given as uint32."""
+    """Spark's hash of INT values, which are given as uint32, as int32."""
     k = _rotated(values * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
     h = _rotated(np.uint32(_SEED) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     h ^= np.uint32(4)  # bytes
@@ -280,7 +284,7 @@ _numbers = count()
 
 
 def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
-    """``rows``, which are read after one task has checked the files of the micro-batch.
+    """The ``rows``, which are read only after one task has checked the files of the micro-batch.
 
     The task runs when Spark has planned the files, from which it omits deleted ones. It is a table of one row with
     which the stream is joined. It is not a source, so the offsets in the checkpoint are those of ``rows``.
@@ -290,8 +294,10 @@ def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
 
 
 def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFrame:
-    """``places``, a row for each file in one task, which looks at the files of the micro-batch, too: the join of
-    ``checked`` would be a job of its own, some 60 milliseconds. ``name``: the column of the file, which is never NULL.
+    """The file splits ``places``, with a check of the files of the micro-batch in the task that has them all.
+
+    The join of ``checked`` would be another job, some 60 milliseconds. ``name``: the column of the file, which is never
+    NULL.
     """
     own = places.schema
     looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")

@@ -23,7 +23,7 @@ AFTER_THE_END = "ROWS_AFTER_THE_END_OF_INPUT"
 class Arrived:
     """The input of a key group in a micro-batch; blobs are in order of arrival. ``watermark_ms`` is Spark's.
 
-    ``handed``: rows of the operator below in the same call, sent ahead of the watermark or not.
+    ``handed``: rows of the chained operator below, sent ahead of the watermark or not.
     """
 
     watermark_ms: int
@@ -31,14 +31,14 @@ class Arrived:
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
 
     def rows(self, content: Content) -> Ports:
-        """The rows of blobs of this content, or those that were handed over."""
+        """The rows of blobs with this content, or those handed over by the operator below."""
         if content in self.handed:
             return {0: [self.handed[content]]}
         return _by_port([blob for blob in self.of(content) if content is not Content.AHEAD or blob.clock is None])
 
     @property
     def fired(self) -> Mapping[int, Ports]:
-        """The rows that processing time fired below, by the processing time that had passed."""
+        """The rows that processing time fired below, by the processing time at which they fired."""
         blobs = [blob for blob in self.of(Content.AHEAD) if blob.clock is not None]
         clocks = sorted({blob.clock for blob in blobs if blob.clock is not None})
         return {clock - _MILLISECOND: _by_port([b for b in blobs if b.clock == clock]) for clock in clocks}
@@ -54,8 +54,7 @@ class Arrived:
 
     @property
     def held(self) -> int | None:
-        """The time that the query's watermark must not reach; END_OF_TIME where it was held before, None for
-        neither."""
+        """The time that the query's watermark must not reach; END_OF_TIME where a hold ended, None without holds."""
         return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
 
     @property
@@ -65,7 +64,7 @@ class Arrived:
 
     @property
     def only_calls(self) -> bool:
-        """True where there are only ticks."""
+        """True where the input has only ticks."""
         return all(blob.content is Content.TICK for blob in self.blobs)
 
     @property
@@ -78,7 +77,7 @@ class Arrived:
 def run(
     kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
 ) -> tuple[GroupContext, GroupEntry]:
-    """Drives the kernel with the input. Returns the context with the output, and the new entry."""
+    """Run the kernel on the input; returns the context with the output, and the new entry."""
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
     context = GroupContext(store, entry.watermark, entry.clock, timers)
     batch = _micro_batch(clocks, entry, arrived)
@@ -89,7 +88,10 @@ def run(
 
 def held_above(clocks: Clocks, context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
     """The time of the query's watermark that operators above must not reach: END_OF_TIME when holding ends, None for no
-    change. The time that the kernel holds is one of its own watermark, which may be behind."""
+    change.
+
+    The time that the kernel holds is one of its own watermark, which may be held back from the query's.
+    """
     if arrived.held is None and context.held == END_OF_TIME and not before.holds:
         return None
     held = context.held if context.held == END_OF_TIME else context.held + clocks.held_back
@@ -142,11 +144,11 @@ def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:
 class Clocks:
     """Translates between Spark's watermark and the two clocks of a kernel.
 
-    Spark's watermark starts at 0; ours is shifted by ``shift_ms``, so that times before 1970 are above 0 too. From
+    Spark's watermark starts at 0; it is shifted by ``shift_ms``, so that times before 1970 are above 0 too. From
     ``end_ms`` (milliseconds since 1970) on it means the end of the input. ``chained_by_clock``: operators above see the
     same clock, so rows that processing time fires must reach them before it passes. ``ends``: no rows arrive once the
-    watermark is at the end of the input; where operators below may hold rows, some do. ``held_back_ms``: how far the
-    event time of the kernel stays behind Spark's watermark, except at the end of the input.
+    watermark is at the end of the input; false where operators below may hold rows. ``held_back_ms``: how far the event
+    time of the kernel is held back from Spark's watermark, except at the end of the input.
     """
 
     watermark: Watermark
@@ -178,7 +180,7 @@ class Clocks:
 
     @property
     def held_back(self) -> int:
-        """How far the event time of the kernel is behind, in microseconds."""
+        """By how many microseconds the event time of the kernel is held back."""
         return _MILLISECOND * self.held_back_ms
 
     def below(self, held: int) -> int:
@@ -220,9 +222,11 @@ _HOLDS = b"\x01"
 
 @dataclass(frozen=True)
 class GroupEntry:
-    """The state of the adapter for a key group: ``watermark`` and ``clock`` as the kernel saw them last; its earliest
-    timer of either domain, END_OF_TIME for none; the timer registered with Spark, in Spark's milliseconds, 0 for none;
-    and whether the kernel holds a watermark."""
+    """The state of the adapter for a key group.
+
+    ``watermark`` and ``clock`` as the kernel saw them last; its earliest timer of either domain, END_OF_TIME for none;
+    the timer registered with Spark, in Spark's milliseconds, 0 for none; and whether the kernel holds a watermark.
+    """
 
     watermark: int = NO_WATERMARK
     clock: int = NO_WATERMARK

@@ -51,14 +51,16 @@ def spark_type(kind: pa.DataType) -> DataType:
 
 
 def state_client(handle: StatefulProcessorHandle) -> Any:
-    """The connection to Spark's state server; None where it cannot send requests ahead of earlier answers."""
+    """The connection to Spark's state server; None where this PySpark cannot send several requests before the first
+    reply.
+    """
     client = getattr(handle, "_statefulProcessorApiClient", None)
     complete = client is not None and all(hasattr(client, name) for name in ("sockfile", *_EXCHANGE))
     return client if complete and state_messages() is not None else None
 
 
 def state_messages() -> Any:
-    """The module of the messages that the state server reads; None where this PySpark has it elsewhere."""
+    """The module with the state server's messages; None where this version of PySpark lacks it."""
     try:
         # Loads protobuf, which tasks without rows do without.
         import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
@@ -68,15 +70,16 @@ def state_messages() -> Any:
 
 
 def can_declare_late(handle: StatefulProcessorHandle) -> bool:
-    """Whether a task may declare its state by ``declared_late``: not where Spark asks which state there is, nor where
-    this PySpark does not say how far the task is."""
+    """Whether a task may declare its state late, by ``declared_late``: not while Spark lists the states, nor where this
+    PySpark hides the phase.
+    """
     client = getattr(handle, "_statefulProcessorApiClient", None)
     before = getattr(client, "handle_state", None)
     return before is StatefulProcessorHandleState.CREATED and hasattr(client, "set_handle_state")
 
 
 def declared_late(handle: StatefulProcessorHandle, declare: Callable[[StatefulProcessorHandle], Any]) -> Any:
-    """What ``declare`` gives when Spark takes the task for one that has only been created."""
+    """The result of ``declare``, called while Spark is made to believe that the task is still being created."""
     client: Any = handle._statefulProcessorApiClient
     before = client.handle_state
     client.set_handle_state(StatefulProcessorHandleState.CREATED)

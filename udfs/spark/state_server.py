@@ -275,8 +275,8 @@ class CallStore:
     """The state of a kernel for one key group during one call. Each entry is read at most once and written at most
     once.
 
-    ``expected``: keys to read together with the first that are asked for. Key groups are much alike, so the first keys
-    of a call are a good guess for the next call (``StageStore.began_with``).
+    ``expected``: keys to read together with the first request. The first keys of a call are a good guess for the next
+    key group (``StageStore.began_with``).
     """
 
     def __init__(self, entries: Entries, expected: Sequence[StateKey] = ()) -> None:
@@ -300,7 +300,7 @@ class CallStore:
         self._written.update(entries)
 
     def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Writes all changes and updates Spark's timer, in one exchange."""
+        """Write all changes and replace Spark's timer, in one exchange with the state server."""
         kept = [(key, value) for key, value in self._written.items() if value is not None]
         removed = [key for key, value in self._written.items() if value is None]
         if kept or removed or deleted_timer is not None or timer is not None:

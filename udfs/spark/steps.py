@@ -49,7 +49,7 @@ class StepFolder:
         return pickle.loads(file.read_bytes()) if file.exists() else GroupStates()
 
     def keep(self, operator: int, number: int, state: GroupStates) -> None:
-        """Stores the state of an operator after a step."""
+        """Store the state of an operator after a step."""
         _written(self._file(_STATE, operator, number), pickle.dumps(state))
 
     def reported(self, mark: int, number: int) -> int | None:
@@ -73,7 +73,9 @@ def _written(file: Path, content: bytes) -> None:
 
 @dataclass
 class GroupStates:
-    """By key group the entries and the timers, in Spark's milliseconds; and the number of late rows so far."""
+    """The state of an operator in a test: by key group the entries and the timers, in Spark's milliseconds, and the
+    number of late rows so far.
+    """
 
     entries: dict[int, dict[StateKey, bytes]] = field(default_factory=dict)
     timers: dict[int, set[int]] = field(default_factory=dict)
@@ -129,8 +131,9 @@ class _Times:
 
 @dataclass(frozen=True)
 class SteppedProcessor:
-    """Calls a pickled ``KernelProcessor`` in the order in which Spark does: key groups with rows, then timers that are
-    due. ``output``: the columns of its output."""
+    """Calls a pickled ``KernelProcessor`` as Spark would: key groups with rows, then timers that are due. ``output``:
+    the columns of its output.
+    """
 
     pickled: bytes
     operator: int
@@ -174,7 +177,7 @@ def _entries_of(state: GroupStates, group: int) -> GroupEntries:
 
 @dataclass(frozen=True)
 class RowsOfStep:
-    """The rows of the step, from a file ``<step>.parquet`` of a folder; none if there is no such file."""
+    """The rows of the current step, from a file ``<step>.parquet`` of a folder; empty without that file."""
 
     steps: StepFolder
     folder: str

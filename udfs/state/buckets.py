@@ -35,10 +35,11 @@ _FEW = 16
 
 @dataclass
 class Buckets:
-    """The index: an int64 array with one row per bucket, in order of LOW; the first bucket begins at the lowest int64.
+    """The index of a state: an int64 array with one row per bucket, in order of LOW; the first bucket begins at the
+    lowest int64.
 
-    It is stored as two entries, the index and the rows of it that have changed since, by their positions: so changing
-    few buckets of a large index costs little. ``changed``: the positions that are not up to date in the first entry.
+    It is stored as two entries, the index and its rows that have changed since, by their positions: so changing few
+    buckets of a large index costs little. ``changed``: the positions that are not up to date in the first entry.
     """
 
     index: np.ndarray
@@ -61,8 +62,10 @@ class Buckets:
     def from_entries(
         data: Sequence[bytes | None], schema: pa.Schema, name: str, formerly: pa.Schema | None = None
     ) -> Buckets:
-        """Builds the index from the entries of ``keys``. ``formerly``: the schema under which earlier builds stored
-        the rows; what it is then written with is the new one."""
+        """Build the index from the entries of ``keys``.
+
+        ``formerly``: the schema under which earlier builds stored the rows; they are written under the new one.
+        """
         whole, recent = data
         if whole is None:
             return Buckets.empty()
@@ -140,7 +143,7 @@ class BucketPiece(NamedTuple):
 
 
 def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
-    """The rows of each position, in their order; only positions that have rows, ascending."""
+    """The rows of each position, in their order; only for positions that have rows, ascending."""
     if len(positions) == 0:
         return {}
     if (positions[1:] < positions[:-1]).any():
@@ -159,7 +162,7 @@ def splits(places: np.ndarray, most_rows: int) -> bool:
 
 
 def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, BucketPiece]]:
-    """Splits an overfull bucket into pieces that are about two thirds full, each with its lowest place."""
+    """Split an overfull bucket into pieces that are about two thirds full, each with its lowest place."""
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
     return [(int(lows[piece]), bucket_piece) for piece, bucket_piece in parts.items()]
@@ -237,14 +240,14 @@ def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
 
 
 def write_chunk(chunk: Chunk, number: int) -> bytes:
-    """A chunk as bytes. The first chunk has nothing to replace."""
+    """A chunk as bytes; the first chunk of a bucket replaces no places."""
     if number == 0:
         return encode(chunk.rows)
     return len(chunk.replaced).to_bytes(8, "little") + chunk.replaced.tobytes() + encode(chunk.rows)
 
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
-    """The first of the chunks that are merged into one; the number of chunks if none are."""
+    """The index of the first of the chunks that are merged into one; the number of chunks if none are."""
     chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
@@ -259,7 +262,7 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
 
 
 def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:
-    """Lists of sorted positions of buckets; neighbours with few rows in total are in one list and are merged."""
+    """Groups of neighbouring buckets to merge, as lists of sorted positions, each with few rows in total."""
     groups: list[list[int]] = []
     filled = 0
     for position, bucket in buckets.items():
@@ -274,14 +277,14 @@ def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]
 
 
 def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
-    """One chunk in place of several; at least one."""
+    """One chunk with the content of ``chunks``, of which there is at least one."""
     if len(chunks) == 1:
         return chunks[0]
     return Chunk(one(alive(chunks, hash_column)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))
 
 
 def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
-    """The rows of chunks that no later chunk replaces, in order."""
+    """The rows of chunks, in order, without those that later chunks replace."""
     batches, gone = [], NO_PLACES
     for rows, replaced in reversed(chunks):
         batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
@@ -291,9 +294,10 @@ def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
 
 
 def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, schema: pa.Schema) -> pa.Table:
-    """The rows of some sorted places that no later chunk of their bucket replaces; chunks of several buckets, in order.
+    """The rows at some sorted places, without those that later chunks of their bucket replace; chunks of several
+    buckets, in order.
 
-    One pass over the places of all rows; all else is done for the rows that are found.
+    One pass over the places of all rows; other work only for the rows found.
     """
     rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
     every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
@@ -308,7 +312,7 @@ def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, sche
 
 
 def distinct(places: np.ndarray) -> np.ndarray:
-    """Sorted, each once."""
+    """The distinct values, sorted."""
     ordered = np.sort(places)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -316,7 +320,7 @@ def distinct(places: np.ndarray) -> np.ndarray:
 
 
 def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several batches as one."""
+    """Several record batches concatenated to one."""
     return batches[0] if len(batches) == 1 else whole(pa.Table.from_batches(batches))
 
 
@@ -348,8 +352,9 @@ DENSE = 4
 
 
 class AskedRows:
-    """The rows of loaded buckets that a kernel asked for. ``places``: the sorted places that were asked for; None for
-    all rows. ``by``: the column of places."""
+    """The requested rows of loaded buckets. ``places``: the sorted places that were requested; None for all rows.
+    ``by``: the column of places.
+    """
 
     def __init__(self, by: str, schema: pa.Schema) -> None:
         self.places: np.ndarray | None = NO_PLACES
@@ -358,17 +363,17 @@ class AskedRows:
         self._latest: tuple[Sequence[Bucket], pa.Table] | None = None
 
     def add(self, places: np.ndarray, dense: bool) -> None:
-        """Asks for more places. ``dense``: for all rows of the loaded buckets."""
+        """Request more places. ``dense``: request all rows of the loaded buckets."""
         if self.places is not None:
             self.places = None if dense else distinct(np.concatenate((self.places, places)))
             self._latest = None
 
     def changed(self) -> None:
-        """Call it when the rows of the buckets have changed."""
+        """Discard cached rows, as the rows of the buckets have changed."""
         self._latest = None
 
     def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
-        """The rows that were asked for in some buckets."""
+        """The requested rows of some buckets."""
         if self.places is None:
             batches = [rows for bucket in buckets for rows in alive(bucket.chunks, self._by)]
             return pa.Table.from_batches(batches, self._schema)
@@ -379,7 +384,7 @@ class AskedRows:
 
 
 def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
-    """True where so many of the rows of a bucket are asked for that all of them are returned."""
+    """True where so many rows of a bucket are requested that reading all of them is faster."""
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
     of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()

@@ -29,8 +29,8 @@ _NONE = Extent(0, 0, 0)
 class ChunkedState:
     """Tables of one schema by int64 id, each stored as chunks in the order in which they were appended.
 
-    An instance serves one call of a kernel: it reads the index once, reads what it is asked for once, and writes
-    everything in ``flush``. Until then its own reads see what was appended and replaced.
+    An instance serves one call of a kernel: it reads the index once, reads each entry once, and writes everything in
+    ``flush``. Until then its own reads see what was appended and replaced.
     """
 
     def __init__(self, store: Store, name: str, schema: pa.Schema) -> None:
@@ -74,12 +74,12 @@ class ChunkedState:
         return int(stored + sum(rows.num_rows for rows in self._appended.get(number, ())))
 
     def extent(self, number: int) -> Extent:
-        """How much is stored of an entry, without what was appended and replaced since the last ``flush``."""
+        """The stored size of an entry, without changes since the last ``flush``."""
         return self._entries().get(number, _NONE)
 
     @property
     def mark(self) -> int:
-        """A number that is stored as long as there are entries; NO_WATERMARK at first."""
+        """A number that is stored while there are entries; NO_WATERMARK at first."""
         self._entries()
         return self._mark
 
@@ -176,11 +176,11 @@ class ChunkedState:
 
 
 class StateSchemaError(RuntimeError):
-    """The stored state has other columns than the query that resumes from it."""
+    """The stored state has other columns than those of the query that continues from it."""
 
 
 def whole(rows: pa.Table) -> pa.RecordBatch:
-    """The rows as one batch, of which slices are almost free."""
+    """The rows as one batch, whose slices share its memory."""
     batches = rows.combine_chunks().to_batches()
     assert len(batches) <= 1, "more than 2 GiB of text or lists in one entry of state"
     return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)

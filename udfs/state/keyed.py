@@ -117,7 +117,9 @@ class KeyedState:
         return self._table(self._loaded())
 
     def replace(self, rows: pa.Table) -> None:
-        """Replaces all rows that were returned (``loaded``) by ``rows``. Rows that are not among them are deleted."""
+        """Replace all rows that were returned (``loaded``) by ``rows``; loaded rows that are not among them are
+        deleted.
+        """
         pieces = self._cut(rows)
         assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
         if self._given.places is None:
@@ -356,7 +358,9 @@ class TimeToLive:
         return min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
 
     def alive(self, rows: pa.Table, context: Context) -> pa.Table:
-        """Loaded rows that have not expired: a key that returns after its time to live starts anew."""
+        """The loaded rows that have not expired, so that a key that returns after its time to live has no
+        earlier rows.
+        """
         if not self.ttl or context.processing_time == END_OF_TIME:
             return rows
         return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
@@ -368,7 +372,7 @@ class TimeToLive:
         return self.forgotten(state, context.processing_time)
 
     def forgotten(self, state: KeyedState, time: int) -> pa.Table:
-        """Removes and returns expired rows; at the end of the input all rows that have a time to live."""
+        """Remove and return expired rows; at the end of the input all rows, if they have a time to live."""
         rows = state.due(Domain.PROCESSING, time)
         if not rows.num_rows:
             return rows

@@ -28,8 +28,9 @@ _NAME, _DELETED, _TIME = "__name", "__deleted", EVENT_TIMER
 
 
 class Timer(NamedTuple):
-    """A timer. ``key`` and ``namespace`` are the values of the columns of those schemas; ``time`` is in
-    microseconds."""
+    """A timer. ``key`` and ``namespace``, such as a window's bounds, are values of the schemas' columns; ``time`` is in
+    microseconds.
+    """
 
     time: int
     key: Values
@@ -40,14 +41,14 @@ class Timer(NamedTuple):
 class TimerService:
     """The timers of one operator and key group, for one call of its kernel.
 
-    ``key`` and ``namespace``, such as a window's bounds, are the schemas of what a timer belongs to.
+    ``key`` and ``namespace``, such as a window's bounds, are the schemas of the owner of a timer.
     """
 
     def __init__(self, store: Store, name: str, key: pa.Schema, namespace: pa.Schema = _NO_NAMESPACE) -> None:
         self._queues = {domain: _Queue(store, f"{name}.{domain.value}", key, namespace) for domain in Domain}
 
     def register(self, domain: Domain, timer: Timer) -> None:
-        """Registers a timer, once. One of the past is due at once, one at END_OF_TIME never."""
+        """Register a timer, once. A past time is due at once, END_OF_TIME never."""
         if timer.time != END_OF_TIME:
             self._queues[domain].register(timer)
 
@@ -56,7 +57,7 @@ class TimerService:
         self._queues[domain].delete(timer)
 
     def due(self, domain: Domain, time: int) -> Iterator[Timer]:
-        """Removes and yields the timers up to a time, in order of their times, then of their registration.
+        """Remove and yield the timers up to a time, in order of their times, then of their registration.
 
         Changes between two of them take effect: a timer that is registered for a time up to this one is yielded too, a
         deleted one is not.
@@ -66,7 +67,8 @@ class TimerService:
 
     @contextmanager
     def firing(self, domain: Domain, time: int) -> Iterator[Firing]:
-        """The timers up to a time, to be taken step by step. Those that were not taken at the end remain registered.
+        """A context with the timers up to a time, to be fired step by step; those that were not fired remain
+        registered.
 
         Meanwhile, registrations and deletions up to this time take effect at once.
         """
@@ -76,12 +78,13 @@ class TimerService:
         queue.close()
 
     def next_timer(self, domain: Domain) -> int:
-        """When ``due`` must be called next; END_OF_TIME for never. After deletions there may be no timer at that
-        time."""
+        """The time at which ``due`` must be called next; END_OF_TIME for never. After deletions that time may have no
+        timer.
+        """
         return self._queues[domain].next_timer()
 
     def registered(self, domain: Domain) -> list[Timer]:
-        """All timers, in the order in which they are due. Reads all that is stored."""
+        """All timers, in the order in which they are due; reads the whole state."""
         return self._queues[domain].registered()
 
     def flush(self) -> None:
@@ -170,7 +173,7 @@ class _Queue:
 
 
 class Firing:
-    """Timers in order of their times, then of registration, while more are registered and some are deleted."""
+    """Timers that fire in order of their times, then of registration, while others are registered and deleted."""
 
     def __init__(self, until: int) -> None:
         self.until = until
@@ -205,7 +208,7 @@ class Firing:
 
 
 def hashable(value: object) -> object:
-    """A hashable value that is equal where keys are equal: lists become tuples, all NaN are one."""
+    """The value in a hashable form, equal where keys are equal: lists become tuples, all NaN are one."""
     if isinstance(value, list | tuple):
         return tuple(hashable(member) for member in value)
     if isinstance(value, dict):

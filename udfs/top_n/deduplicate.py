@@ -24,10 +24,12 @@ from sqlstream.udfs.top_n.order import Flags, Numbers
 @dataclass(frozen=True)
 class DeduplicateKernel(ExpiringKernel):
     """The kernel of a deduplication. ``input`` has ``keys``, the columns ``passed`` that are emitted, and ``time``, a
-    BIGINT column; None: by arrival. ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are
-    needed. ``ttl``: a key is dropped, without output, this many microseconds of processing time after its row arrived;
-    0: never. ``closes``: for first rows by arrival, the column with the watermark at which nobody needs to know the key
-    any more: then it is dropped, and rows that arrive later pass."""
+    BIGINT column; None: by arrival.
+
+    ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are needed. ``ttl``: a key is
+    dropped, without output, this many microseconds of processing time after its row arrived; 0: never. ``closes``: for
+    first rows by arrival, the column with the watermark at which the key may be dropped; rows that arrive later pass.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -49,7 +51,7 @@ class DeduplicateKernel(ExpiringKernel):
         return self.time is None and not self.last
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """One row of each key, in order of arrival."""
+        """Reduce the rows of a micro-batch to one row of each key, in order of arrival."""
         ids = dense_ids(rows, self.keys)
         if ids.count == rows.num_rows:
             return rows

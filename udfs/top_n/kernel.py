@@ -81,7 +81,7 @@ class TopNKernel(ExpiringKernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Drops rows that other rows of the same batch displace."""
+        """Drop the rows of a micro-batch that its other rows displace."""
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
             return rows
         places = self.ranking.places(rows)
@@ -101,7 +101,7 @@ class TopNKernel(ExpiringKernel):
         return int(self.kept(context.store).load_all().num_rows)
 
     def kept(self, store: Store) -> KeyedState:
-        """The stored rows."""
+        """The state with the stored rows."""
         return KeyedState(store, "rows", self._stored)
 
     # --- what changes -------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class WindowTopNKernel(Kernel):
         return pa.schema([*(self.input.field(name) for name in self.passed), *number])
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Drops the rows that other rows of the same batch push out."""
+        """Drop the rows of a micro-batch that its other rows displace."""
         return rows.filter(pa.array(self.ranking.best(self.ranking.places(rows))))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
@@ -272,7 +272,7 @@ class WindowTopNKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open windows, except for those that others of their batch displaced."""
+        """The pending rows: those of open windows, except rows that others of their batch displaced."""
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

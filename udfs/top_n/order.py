@@ -113,7 +113,7 @@ def _changes(values: Numbers) -> Flags:
 
 
 def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
-    """The rows by id, then by the keys (stable)."""
+    """The row indices sorted by id, then by the keys (stable)."""
     return sorting.in_order([ids, *keys])
 
 
@@ -122,8 +122,11 @@ def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
 
 @dataclass(frozen=True)
 class Ranking:
-    """The rows whose number ``function`` is between ``first`` and ``last``, from 1, among those of equal ``keys`` in
-    the ``order``; of equal rows the first that arrived is first, or the last one if ``newest_first``."""
+    """A Top-N: the rows whose number ``function`` is between ``first`` and ``last``, from 1, among those of equal
+    ``keys`` in the ``order``.
+
+    Of equal rows the first that arrived is first, or the last one if ``newest_first``.
+    """
 
     keys: tuple[str, ...]
     order: tuple[Order, ...]
@@ -141,7 +144,7 @@ class Ranking:
         return self.function is Number.ROW_NUMBER
 
     def places(self, rows: pa.Table) -> Places:
-        """The keys and the order of rows, which are in order of arrival."""
+        """The keys and the order of rows, given in order of arrival."""
         keys = sort_keys(rows, self.order)
         if self.newest_first:
             keys = [*keys, -np.arange(rows.num_rows)]
@@ -154,7 +157,9 @@ class Ranking:
 
 
 class Places(NamedTuple):
-    """``ids``: the dense number of the key of each row. ``keys``: the sort keys of the rows."""
+    """The positions of rows in a ranking. ``ids``: the dense number of the key of each row. ``keys``: the sort keys of
+    the rows.
+    """
 
     ids: Numbers
     keys: Sequence[Numbers]
@@ -169,19 +174,23 @@ class Places(NamedTuple):
         return Places(self.ids[chosen], [key[chosen] for key in self.keys])
 
     def in_order(self) -> Numbers:
-        """The rows by key, then in order."""
+        """The row indices sorted by key, then in the order of the ranking."""
         return in_order(self.ids, self.keys)
 
     def numbers(self, function: Number, chosen: Numbers) -> Numbers:
-        """The number of each row among those ``chosen``, which are in order; 0 for all others."""
+        """The number of each row in ``chosen`` among the chosen rows of its key, which are in order; 0 for all
+        other rows.
+        """
         numbers_of_rows = np.zeros(len(self.ids), np.int64)
         numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
         return numbers_of_rows
 
     def reaching(self, ranking: Ranking, best_count: int) -> Flags:
-        """True for rows that may be in the Top-N: the first ``best_count``, which are so far, and all others except
-        those that the first ORDER BY column places after the last row of a full key. So most rows of a long stream are
-        not sorted."""
+        """True for rows that may be in the Top-N.
+
+        These are the first ``best_count`` rows, the Top-N so far, and all others except those that the first ORDER BY
+        column places after the last row of a full key. So most rows of a long stream are not sorted.
+        """
         ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
         if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:
             return reaches

@@ -51,7 +51,7 @@ class _Silent(Trigger):
 
 @dataclass(frozen=True)
 class Never(_Silent):
-    """Flink's NeverTrigger: no firing."""
+    """Flink's NeverTrigger: never fires."""
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
         pass
@@ -68,12 +68,12 @@ class OnBarrier(Never):
 
 @dataclass(frozen=True)
 class EachBatch(Never):
-    """EMIT CHANGES: fires every window that a call of the operator touched, once. The operator implements it."""
+    """EMIT CHANGES: fires every window to which a call of the operator added rows, once. The operator implements it."""
 
 
 @dataclass(frozen=True)
 class AtOnce(Trigger):
-    """Fires at each row."""
+    """Fires at each row, at once."""
 
     @property
     def looks_at_rows(self) -> bool:
@@ -201,7 +201,7 @@ class AfterDelay(_Silent):
         state["next"] = np.full(state.count, NONE)
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """The merged timer is the latest one if every row renews it."""
+        """Merge states; if every row renews the timer, the merged timer is the latest one."""
         if not self.renewed:
             return super().merge(state, groups, old, windows)
         latest = np.full(len(windows.end), np.iinfo(np.int64).min)
@@ -238,7 +238,7 @@ class EveryInterval(_LateAtOnce):
 
     @property
     def looks_at_rows(self) -> bool:
-        """True in event time: the first row of a session sets its timer by its own time."""
+        """True in event time, where the first row of a session sets its timer by its own time."""
         return self.domain is Domain.EVENT
 
     @property

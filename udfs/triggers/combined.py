@@ -91,7 +91,7 @@ class _Pair(Trigger):
 
 @dataclass(frozen=True)
 class Or(_Pair):
-    """Fires when either trigger fires; then both restart."""
+    """Fires when either trigger fires; then both are reset."""
 
     left: Trigger
     right: Trigger
@@ -111,7 +111,7 @@ class Or(_Pair):
         return (early, late) if first == 0 else (late, early)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """All firings at the rows of a run. If no row fires one side, the other one decides alone."""
+        """All firings at the rows of a run. If no row can fire one side, the other one decides alone."""
         for quiet, loud in ((1, 0), (0, 1)):
             if self.parts[quiet].quiet(run):
                 loud_fires = self.parts[loud].fires(state.parts[loud], run)

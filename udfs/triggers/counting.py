@@ -94,8 +94,8 @@ def _next_true(flags: Values) -> Values:
 class Delta(Trigger):
     """Flink's DeltaTrigger: fires if a value exceeds that of the row of the last firing by more than a threshold.
 
-    The first row with a value sets the reference, which is NaN before. NULL never fires. Of merging sessions, the first
-    by start that has a reference keeps it.
+    The first row with a value sets the reference, which is NaN before. NULL never fires. Merged sessions have the
+    reference of the first by start that has one.
     """
 
     value: str
@@ -119,8 +119,9 @@ class Delta(Trigger):
         return fire_at(self._first(run, reference, start, run.ends))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Below AND and THEN it may fire several times before the composite trigger does; each firing moves the
-        reference."""
+        """Process rows. Within AND and THEN the trigger may fire several times before the whole one does; each firing
+        moves the reference.
+        """
         reference, _ = self._referenced(state, run, start, stop)
         position, value = fire.position, run.numbers(self.value)
         while (fired := position < stop).any():
@@ -167,7 +168,7 @@ FIRST_STRETCH = 16
 
 
 def spread(starts: Values, lengths: Values) -> tuple[Values, Values]:
-    """All positions of ranges, given by start and length, and the number of the range of each position."""
+    """All positions of ranges, given by start and length, and the index of each position's range."""
     owner = np.repeat(np.arange(len(starts)), lengths)
     before = np.cumsum(lengths) - lengths
     return np.arange(len(owner)) - before[owner] + starts[owner], owner

@@ -82,7 +82,7 @@ class Run:
         return self.ends - self.starts
 
     def at(self, index: Values) -> Run:
-        """The run of some instances; positions remain the same."""
+        """The run of some instances, by index or mask; positions are the same."""
         return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
 
     def until(self, ends: Values) -> Run:
@@ -102,13 +102,13 @@ class Run:
         return self._cached(name, lambda column: pc.cast(column, pa.int64()).to_numpy())
 
     def cached(self, name: str, compute: Callable[[], Values]) -> Values:
-        """A value that is computed once for all positions, by name."""
+        """A value that ``compute`` returns for all positions, computed once per name."""
         if name not in self._columns:
             self._columns[name] = compute()
         return self._columns[name]
 
     def shared(self, key: object, compute: Callable[[], Any]) -> Any:
-        """A value that is computed once for all rows, by key."""
+        """A value that ``compute`` returns for all rows, computed once per key."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
@@ -118,8 +118,9 @@ class Run:
 
 
 class Fire(NamedTuple):
-    """The next firing of each instance: its position, or NONE; whether it purges; and the same for the parts of the
-    trigger."""
+    """The next firing of each instance: its position, or NONE; whether it purges; and the firings of the nested
+    triggers.
+    """
 
     position: Values
     purge: Values
@@ -157,14 +158,14 @@ class Due(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Which instances fire, and which clear their contents."""
+    """The decision of a trigger: which instances fire, and which clear their contents."""
 
     fires: Values
     purges: Values
 
 
 class Trigger(ABC):
-    """When a window fires."""
+    """Decides when a window fires."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -179,7 +180,8 @@ class Trigger(ABC):
     @property
     def looks_at_rows(self) -> bool:
         """True where rows of open windows can fire, or set timers by their own times, so that sessions must merge in
-        the order of arrival."""
+        the order of arrival.
+        """
         return any(nested.looks_at_rows for nested in self.parts)
 
     @property
@@ -189,17 +191,17 @@ class Trigger(ABC):
 
     @property
     def looks_at_windows(self) -> bool:
-        """True where rows must see windows as they were when the rows arrived, before they grew further."""
+        """True where rows must see windows as they were when the rows arrived, before later rows extended them."""
         return any(nested.looks_at_windows for nested in self.parts)
 
     @property
     def mergeable(self) -> bool:
-        """True where the state can be merged, so that windows may merge."""
+        """True where the trigger's state can be merged, so that windows may merge."""
         return all(nested.mergeable for nested in self.parts)
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where it has timers of processing time."""
+        """True where the trigger has timers of processing time."""
         return any(nested.uses_processing_time for nested in self.parts)
 
     def fresh(self, count: int) -> TriggerState:
@@ -211,16 +213,20 @@ class Trigger(ABC):
 
     @abstractmethod
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """The first firing of each instance at or after its cursor; the rows before it were taken. Does not change the
-        state."""
+        """The first firing of each instance at or after its cursor; earlier rows were processed by ``take``. Does not
+        change the state.
+        """
 
     @abstractmethod
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Processes the rows at positions ``start`` to ``stop`` (exclusive); ``fire`` is the preceding answer of
-        ``fire``."""
+        """Process the rows at positions ``start`` to ``stop`` (exclusive); ``fire`` is the result of the preceding
+        ``fire``.
+        """
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        """The whole trigger fired at these positions; this one did too where ``fire.position`` is the same."""
+        """Called when the whole trigger fired at these positions; this one fired too where ``fire.position`` is the
+        same.
+        """
         self.rest(state)
 
     def quiet(self, run: Run) -> bool:
@@ -228,7 +234,7 @@ class Trigger(ABC):
         return False
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """Takes all rows of a run and returns all firings: the first of every instance, then the second, …"""
+        """Process all rows of a run and return all firings: the first of every instance, then the second, …"""
         firings: list[Fires] = []
         cursor, active = run.starts.copy(), np.arange(run.count)
         while len(active):
@@ -256,11 +262,11 @@ class Trigger(ABC):
         return np.full(state.count, NONE, np.int64)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        """The time of a timer of each instance has been reached, not necessarily of a timer of this trigger."""
+        """The decision at a timer of each instance, which is not necessarily a timer of this trigger."""
         return no_answer(state.count)
 
     def rest(self, state: TriggerState) -> None:
-        """The whole trigger fired at a timer: counting starts anew."""
+        """Called when the whole trigger fired at a timer: counts start again."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.rest(of_part)
 
@@ -279,7 +285,7 @@ class Trigger(ABC):
         return merged
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
-        """Sets the timers that follow from the merged windows."""
+        """Set the timers that follow from the merged windows."""
         return
 
     def clear(self, state: TriggerState, windows: Windows) -> None:
@@ -289,7 +295,7 @@ class Trigger(ABC):
 
 
 def no_answer(count: int) -> Answer:
-    """No instance fires."""
+    """The decision that no instance fires."""
     return Answer(np.zeros(count, bool), np.zeros(count, bool))
 
 
@@ -299,17 +305,17 @@ def fire_at(position: Values) -> Fire:
 
 
 def never(count: int) -> Fire:
-    """No firing of ``count`` instances."""
+    """The ``Fire`` in which none of ``count`` instances fires."""
     return fire_at(np.full(count, NONE, np.int64))
 
 
 def silence(trigger: Trigger, count: int) -> Fire:
-    """No firing, with the structure of the trigger's parts."""
+    """The ``Fire`` in which no instance fires, with the structure of the nested triggers."""
     return never(count)._replace(parts=tuple(silence(nested, count) for nested in trigger.parts))
 
 
 def fires_at(position: Values) -> Fires:
-    """Firings at these positions that do not purge."""
+    """The ``Fires`` at these positions, without purging."""
     return Fires(position, np.zeros(len(position), bool))
 
 
@@ -409,20 +415,20 @@ class TriggerState:
         return TriggerState(chosen, values, tuple(nested.at(index) for nested in self.parts))
 
     def put(self, index: Values, other: TriggerState) -> None:
-        """Replaces the instances of an index or mask by those of ``other``."""
+        """Replace the instances at an index or mask by those of ``other``."""
         for name, column in other.values.items():
             self.values[name][index] = column
         for nested, of_other in zip(self.parts, other.parts, strict=True):
             nested.put(index, of_other)
 
     def followed_by(self, other: TriggerState) -> TriggerState:
-        """These instances, then the others."""
+        """The states of these instances followed by those of the others."""
         values = {name: np.concatenate([column, other[name]]) for name, column in self.values.items()}
         parts = tuple(nested.followed_by(o) for nested, o in zip(self.parts, other.parts, strict=True))
         return TriggerState(self.count + other.count, values, parts)
 
     def columns(self, prefix: str = "") -> Iterator[tuple[str, Values]]:
-        """All arrays; the names of those of parts are preceded by the number of the part."""
+        """All arrays by name; the names of nested ones start with the number of the trigger."""
         for name, column in self.values.items():
             yield prefix + name, column
         for number, nested in enumerate(self.parts):

@@ -83,7 +83,7 @@ class TriggerResult(Enum):
 
 @dataclass
 class TriggerContext:
-    """What a trigger sees of one window: its ``state``, its timers and the clocks, in milliseconds.
+    """The view of one window that a user's trigger gets: its ``state``, its timers and the clocks, in milliseconds.
 
     ``watermark`` is None before the first watermark. A timer exists once per time, and is deleted when it has fired.
     """
@@ -150,8 +150,11 @@ class _Memory:
 
 @dataclass(frozen=True)
 class User(Trigger):
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``. ``columns_of_row`` are the
-    columns of its rows, ``time`` is that of their event times; None for processing-time windows."""
+    """Calls an instance of the user's class ``implementation``, created with ``arguments``.
+
+    ``columns_of_row`` are the columns of its rows, ``time`` is that of their event times; None for processing-time
+    windows.
+    """
 
     name: str
     implementation: type
@@ -183,7 +186,7 @@ class User(Trigger):
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """Calls the class for the rows with a copy of the state; ``take`` calls it for them again."""
+        """The first firing of each instance; the class is called with a copy of the state, and again in ``take``."""
         firings = [
             self._first_fire(memory, run, instance, int(cursor[instance]))
             for instance, memory in enumerate(_memories(state))
@@ -206,7 +209,7 @@ class User(Trigger):
         _remember(state, memories)
 
     def rest(self, state: TriggerState) -> None:
-        """Nothing is reset: the class itself decides what a firing means."""
+        """Nothing is reset, as the user's class itself reacts to its firings."""
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
         memories = _memories(state)

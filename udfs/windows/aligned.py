@@ -216,7 +216,7 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open windows, from the closing of their first window to that of the last."""
+        """The pending rows: those of open windows, from the closing of their first window to that of the last."""
         state, panes = self._state(context), self._panes
         stored = state.ids()
         rows = np.array([self._row_count(parts) for parts in state.read(stored).values()], np.int64)

@@ -44,8 +44,10 @@ _FIRING = "__firing"
 
 @dataclass(frozen=True)
 class Buffered:
-    """Contents that are the rows of the windows. ``rows``: the columns of the kernel's input, ``keys`` those of the
-    key. ``time``: as in ``Accumulated``. ``merging``: windows may merge."""
+    """Window contents that are stored rows. ``rows``: the columns of the kernel's input, ``keys`` those of the key.
+
+    ``time``: as in ``Accumulated``. ``merging``: windows may merge.
+    """
 
     function: Aggregates | AllRows
     rows: pa.Schema
@@ -56,7 +58,7 @@ class Buffered:
 
     @property
     def held(self) -> pa.Schema:
-        """No columns: rows are stored separately."""
+        """The columns stored with an instance: none, as the rows are stored separately."""
         return pa.schema([])
 
     @property
@@ -68,7 +70,7 @@ class Buffered:
 
     @cached_property
     def measured(self) -> Aggregates | AllRows:
-        """The window function, with the times of the oldest and the newest row where they bound the window."""
+        """The window function, with the times of the oldest and the newest row where these are the window's bounds."""
         return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
 
     @property
@@ -81,7 +83,7 @@ class Buffered:
         return rows_without_columns(count)
 
     def open(self, context: Context) -> Held:
-        """The contents during one call of the kernel."""
+        """The contents of windows during one call of the kernel."""
         return _Rows(self, KeyedState(context.store, "rows", self.stored), context)
 
 
@@ -462,5 +464,5 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """The original numbers of positions in sorted order; -1 remains -1."""
+    """The original indices of positions in sorted order; -1 remains -1."""
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

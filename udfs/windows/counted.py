@@ -251,7 +251,7 @@ class WindowResults(NamedTuple):
 
 
 class Slices(Protocol):
-    """The stored form of rows. ``width``: the number of rows of a key that are stored as one slice."""
+    """The stored form of a count window's rows. ``width``: the number of rows of a key that are stored as one slice."""
 
     @property
     def width(self) -> int:
@@ -269,11 +269,11 @@ class Slices(Protocol):
         ...
 
     def lift(self, rows: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Slices of rows: ``groups`` is the slice of each row, in order of arrival."""
+        """Make ``count`` slices of rows; ``groups`` is the slice of each row, rows are in order of arrival."""
         ...
 
     def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Merges slices: ``groups`` is the new slice of each, in order."""
+        """Merge slices to ``count`` slices; ``groups`` is the new slice of each, in order."""
         ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
@@ -283,7 +283,7 @@ class Slices(Protocol):
 
 @dataclass(frozen=True)
 class AggregateSlices:
-    """Slices that are accumulators, with the least and the greatest time."""
+    """Slices that are stored as accumulators, with the least and the greatest time."""
 
     aggregates: Aggregates
     width: int
@@ -322,7 +322,7 @@ _BOUNDS = ("__oldest", "__newest")
 
 @dataclass(frozen=True)
 class RowSlices:
-    """Slices that are the rows themselves, with their times. ``input``: the schema of the rows."""
+    """Slices that are stored as the rows themselves, with their times. ``input``: the schema of the rows."""
 
     function: AllRows
     input: pa.Schema
@@ -330,7 +330,7 @@ class RowSlices:
 
     @cached_property
     def kept(self) -> pa.Schema:
-        """The names are hidden, because the state has the keys under theirs."""
+        """The stored columns of a slice, under hidden names, because the state has the keys under theirs."""
         columns = [(f"__column_{i}", field.type) for i, field in enumerate(self.results)]
         return pa.schema([*columns, (TIME, pa.int64())])
 

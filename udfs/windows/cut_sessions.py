@@ -48,7 +48,7 @@ NO_PIECE = -1
 
 
 class Cut(NamedTuple):
-    """The rows of some keys in stored order. ``piece``: the session of each row, or NO_PIECE.
+    """The rows of some keys in stored order, cut into sessions. ``piece``: the session of each row, or NO_PIECE.
 
     ``fired``: for each row the number, within its key, under which its session has fired; NOT_FIRED for none.
     """
@@ -62,8 +62,10 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class CutSessionKernel(Kernel):
-    """The kernel of such sessions. ``start_when`` and ``end_when`` name BOOLEAN columns, in which NULL is false;
-    ``max_duration`` is in microseconds."""
+    """The kernel of sessions with START_WHEN, END_WHEN or a maximum duration.
+
+    ``start_when`` and ``end_when`` name BOOLEAN columns, in which NULL is false; ``max_duration`` is in microseconds.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -259,7 +261,7 @@ class CutSessionKernel(Kernel):
         return self.function.finish(self.function.lift(rows, owner, count))
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open sessions, until these close."""
+        """The pending rows: those of open sessions, until these close."""
         rows = self._state(context).load_all().combine_chunks()
         if rows.num_rows == 0:
             return iter(())

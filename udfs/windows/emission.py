@@ -33,11 +33,12 @@ KINDS = ("+I", "-D", "-U", "+U")
 
 
 class Firings(NamedTuple):
-    """Firings in output order. ``instance``: the number of the instance, ``when``: the order among the firings of one
-    call, ``start`` and ``end``: bounds in microseconds, ``pane``: EARLY, ON_TIME or LATE.
+    """Firings of windows in output order.
 
-    ``results`` are rows of the window function, ``of``: the firing of each row, None if each firing has exactly one.
-    ``gone``: firings of windows whose rows were all retracted, None for none.
+    ``instance``: the number of the instance, ``when``: the order among the firings of one call, ``start`` and ``end``:
+    bounds in microseconds, ``pane``: EARLY, ON_TIME or LATE. ``results`` are rows of the window function, ``of``: the
+    firing of each row, None if each firing has exactly one. ``gone``: firings of windows whose rows were all retracted,
+    None for none.
     """
 
     instance: Values
@@ -59,9 +60,11 @@ class Emitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Emission:
-    """The output of a window operator. ``keys``: the key columns, which come first. ``results``: the schema of the
-    window function. ``panes``: rows have the kind and number of their pane. ``retracting``: earlier results are
-    retracted. ``row_kinds``: rows have ROW_KIND."""
+    """Builds the output of a window operator.
+
+    ``keys``: the key columns, which come first. ``results``: the schema of the window function. ``panes``: rows have
+    the kind and number of their pane. ``retracting``: earlier results are retracted. ``row_kinds``: rows have ROW_KIND.
+    """
 
     keys: pa.Schema
     results: pa.Schema
@@ -76,14 +79,14 @@ class Emission:
 
     @property
     def values(self) -> pa.Schema:
-        """All columns but those of the key and the row kind."""
+        """The schema of all output columns except the key and the row kind."""
         bounds = [(WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP)]
         panes = [(PANE, pa.string()), (PANE_INDEX, pa.int64())] if self.panes else []
         return pa.schema([*(pa.field(*b) for b in bounds), *self.results, *(pa.field(*p) for p in panes)])
 
     @property
     def last(self) -> pa.Schema:
-        """The stored result that was emitted last."""
+        """The schema of the stored last result, for retractions; empty without them."""
         return self.values if self.retracting else pa.schema([])
 
     def emit(self, instances: Instances, firings: Firings) -> Emitted:
@@ -161,7 +164,7 @@ class Emission:
 
 
 def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Microseconds as TIMESTAMP."""
+    """The times in microseconds as TIMESTAMP."""
     return pc.cast(pa.array(values) if isinstance(values, np.ndarray) else values, TIMESTAMP)
 
 
@@ -184,7 +187,7 @@ def _number(instances: Instances, instance_of_firing: Values) -> Values:
 
 
 def ranks_of(groups: Values) -> Values:
-    """For each entry the number of earlier entries of its group."""
+    """For each entry the number of earlier entries of the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(groups) else ordered
@@ -328,14 +331,18 @@ def require_few(firings: int, begin: int, end: int) -> None:
 
 @dataclass
 class FiringPace:
-    """Extrapolates the number of firings of windows that fire in rounds, the earliest timer of each in every round."""
+    """Extrapolates the number of firings of windows, to refuse too many. Windows fire in rounds, each at its earliest
+    timer.
+    """
 
     _rounds: int = 0
     _first: int = 0
 
     def fires(self, timer: Values, until: Values) -> None:
-        """Notes the next firing of all windows: its time, and the time up to which the window may fire. SS468 where, at
-        the pace so far, there would be too many firings."""
+        """Record the next firing of all windows: its time, and the time up to which the window may fire.
+
+        SS468 where too many firings are to be expected at the rate so far.
+        """
         if self._rounds == 0 and len(timer):
             self._first = int(timer.min())
         self._rounds += 1

@@ -46,7 +46,7 @@ class InstanceLayout:
 
     @property
     def empty(self) -> Instances:
-        """No instances."""
+        """The columns of no instances."""
         return self.decode(self.schema.empty_table())
 
     def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
@@ -158,7 +158,7 @@ class Instances:
         )
 
     def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
-        """Stores the results that some instances emitted last; where not ``there``, they were retracted."""
+        """Store the last emitted results of some instances; where ``there`` is false, they were retracted."""
         self.last = with_rows(self.last, index, rows)
         self.emitted[index] = there
 
@@ -178,7 +178,7 @@ class Touched:
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """Two tables concatenated, in one chunk; also for tables without columns."""
+    """Two tables concatenated, in one chunk; tables without columns are allowed."""
     if first.num_columns == 0:
         return rows_without_columns(first.num_rows + second.num_rows)
     return pa.concat_tables([first, second]).combine_chunks()
@@ -190,7 +190,7 @@ def rows_without_columns(count: int) -> pa.Table:
 
 
 def with_rows(table: pa.Table, index: Values, rows: pa.Table) -> pa.Table:
-    """The table with the rows at an index replaced."""
+    """The table with the rows at ``index`` replaced by ``rows``."""
     if len(index) == 0 or table.num_columns == 0:
         return table
     order = np.arange(table.num_rows)
@@ -232,9 +232,12 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """The results of firings. ``of``: the firing of each row, None if each firing has exactly one. ``oldest`` and
-    ``newest``: the times of the rows of each firing, for windows without bounds. ``empty``: firings without output.
-    ``gone``: firings of windows whose rows were all retracted, which have no result."""
+    """The results of firings.
+
+    ``of``: the firing of each row, None if each firing has exactly one. ``oldest`` and ``newest``: the times of the
+    rows of each firing, for windows without bounds. ``empty``: firings without output. ``gone``: firings of windows
+    whose rows were all retracted, which have no result.
+    """
 
     results: pa.Table
     of: Values | None = None
@@ -254,7 +257,7 @@ class Held(Protocol):
     """The contents of windows during one call of the kernel."""
 
     def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Processes new rows of all of these instances, which fired at some of them. Sets ``filled``."""
+        """Process new rows of all of these instances, which fired at some of them; updates ``filled``."""
         ...
 
     def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
@@ -280,7 +283,7 @@ class Held(Protocol):
 
 
 class Contents(Protocol):
-    """The kind of contents. Implementations are frozen and picklable."""
+    """A way to store the contents of windows. Implementations are frozen and picklable."""
 
     @property
     def held(self) -> pa.Schema:
@@ -302,7 +305,7 @@ class Contents(Protocol):
 
 
 def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
-    """The aggregates, with the times of the oldest and the newest row as additional results."""
+    """The aggregates with two additional results: the times of the oldest and the newest row."""
     if time is None:
         return aggregates
     kind = aggregates.input.field(time).type
@@ -319,8 +322,9 @@ def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) ->
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Contents that are accumulators. ``time``: the column whose extremes bound windows that have no bounds of their
-    own."""
+    """Window contents that are stored as accumulators. ``time``: the column whose extremes are the bounds of windows
+    without any.
+    """
 
     aggregates: Aggregates
     time: str | None = None
@@ -332,7 +336,7 @@ class Accumulated:
         return with_row_counts(aggregates) if aggregates.updating else aggregates
 
     def pane_of(self, results: pa.Table) -> Pane:
-        """Firings of ``measured``."""
+        """The pane of results for rows of ``measured``."""
         pane = pane_of(results, self.results.names)
         if not self.aggregates.updating:
             return pane

@@ -153,12 +153,12 @@ class WindowCall:
 
     @staticmethod
     def of(kernel: WindowOperator, context: Context) -> WindowCall:
-        """The call for a kernel and its context."""
+        """The ``WindowCall`` for a kernel and its context."""
         state = KeyedState(context.store, "windows", kernel.layout.schema)
         return WindowCall(kernel, context, state, kernel.contents.open(context))
 
     def on_time(self, domain: Domain, time: int) -> None:
-        """Fires the timers of a domain up to ``time``."""
+        """Fire the timers of a domain up to ``time``."""
         loaded = self.state.due(domain, time).combine_chunks()
         timers = loaded.column(TIMERS[TIMER_OF[domain]]).to_numpy()
         due = np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
@@ -167,7 +167,7 @@ class WindowCall:
         self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, is_due), loaded, domain)
 
     def on_barrier(self) -> None:
-        """A barrier was aligned: the windows of all keys may fire."""
+        """Fire windows of all keys at an aligned barrier, as their triggers decide."""
         loaded = self.state.load_all().combine_chunks()
         count = loaded.num_rows
         touched = Touched(self.kernel.layout.decode(loaded), np.arange(count), np.ones(count, bool))
@@ -177,10 +177,10 @@ class WindowCall:
         self.finish(touched, loaded)
 
     def finish(self, touched: Touched, loaded: pa.Table, advanced: Domain = Domain.PROCESSING) -> None:
-        """Fires what is due, writes the state and emits all results. ``advanced``: the clock that advanced.
+        """Fire the due windows, write the state and emit all results. ``advanced``: the clock that advanced.
 
         As in Flink, an event-time timer before the watermark fires when the watermark advances next, a processing-time
-        timer before the clock fires now.
+        timer before the clock fires at once.
         """
         clocks = {Domain.EVENT: self.context.watermark, Domain.PROCESSING: self.context.processing_time}
         for domain in dict.fromkeys((advanced, Domain.PROCESSING)):
@@ -258,9 +258,11 @@ class WindowCall:
         hull: Callable[[], tuple[Values, Values]] | None = None,
         is_last: Values | None = None,
     ) -> None:
-        """All firings caused by the rows of a run. By position, ``arrival`` orders the firings, ``hull`` gives the
-        bounds of windows that grow, and ``is_last`` is true for the last window of each row (None if rows have one
-        window each)."""
+        """All firings caused by the rows of a run.
+
+        By position, ``arrival`` orders the firings, ``hull`` gives the bounds of windows that grow, and ``is_last`` is
+        true for the last window of each row (None if rows have one window each).
+        """
         fires = self.kernel.trigger.fires(instances.trigger, run)
         instances.rows = _rows_after(instances.rows, run, fires, is_last)
         pane = self.held.on_rows(instances, run, fires).without(fires.silent)
@@ -275,7 +277,7 @@ class WindowCall:
         self._emit(instances, instance, arrival[fires.position], kinds, bounds, pane)
 
     def fire_each(self, instances: Instances, when: int) -> None:
-        """EMIT CHANGES: every instance that was touched fires."""
+        """Fire every instance that got rows (EMIT CHANGES)."""
         index = np.flatnonzero(instances.filled)
         pane = self.held.on_time(instances, index, np.zeros(len(index), bool))
         kinds = np.where(self.windows(instances).closed[index], LATE, EARLY)
@@ -441,8 +443,7 @@ class WindowKernel(WindowOperator):
     """The kernel of the general window operator."""
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        """Processes rows. Rows in which only BARRIER is set are aligned barriers, at their positions among the
-        others."""
+        """Process rows. Rows in which only BARRIER is set are aligned barriers, at their positions among the others."""
         if BARRIER not in rows.column_names:
             self._on_plain_rows(rows, context)
             return
@@ -467,7 +468,7 @@ class WindowKernel(WindowOperator):
         call.finish(touched, loaded)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows until their windows close, or until a timer of windows without an end."""
+        """The pending rows, until their windows close, or until a timer of windows without an end."""
         instances = KeyedState(context.store, "windows", self.layout.schema).load_all()
         rows, end = (instances.column(name).to_numpy() for name in (ROWS, END))
         timers = {domain: instances.column(TIMERS[TIMER_OF[domain]]).to_numpy() for domain in Domain}
@@ -490,8 +491,9 @@ class WindowKernel(WindowOperator):
 
 
 def between_barriers(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows before the first row with a BARRIER, between it and the second, …, after the last; parts may be
-    empty."""
+    """The rows split at those with a BARRIER: before the first, between it and the second, …, after the last; parts may
+    be empty.
+    """
     barriers = np.flatnonzero(np.asarray(rows.column(BARRIER).is_valid())).tolist()
     plain = rows.drop_columns([BARRIER])
     for start, stop in zip([0, *(barrier + 1 for barrier in barriers)], [*barriers, rows.num_rows], strict=True):

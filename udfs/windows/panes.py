@@ -30,7 +30,9 @@ _FAR = 2**62
 
 @dataclass(frozen=True)
 class Panes:
-    """Windows of ``size`` that end every ``step``; ``cumulative`` ones begin every ``size`` and grow by a step."""
+    """The panes of windows of ``size`` that end every ``step``; ``cumulative`` ones begin every ``size`` and grow by a
+    step.
+    """
 
     step: int
     size: int
@@ -51,23 +53,25 @@ class Panes:
 
     @property
     def shared(self) -> bool:
-        """False where each pane is a window."""
+        """Whether several windows share a pane; for TUMBLE each pane is a window."""
         return self.step != self.size
 
     # --- panes ------------------------------------------------------------------------------------------------
 
     def start(self, time: Times) -> Times:
-        """The pane of each time. Windows whose size is no multiple of the slide cut each slide in two."""
+        """The start of the pane of each time. Windows whose size is not a multiple of the slide divide each slide into
+        two panes.
+        """
         start = floor(time, self.step, self.offset)
         rest = 0 if self.cumulative else self.size % self.step
         return start + np.where(time - start >= rest, rest, 0) if rest else start
 
     def first_end(self, pane: Times) -> Times:
-        """The end of the first window that holds the pane."""
+        """The end of the first window that contains the pane."""
         return floor(pane, self.step, self.offset + self.size) + self.step
 
     def last_end(self, pane: Times) -> Times:
-        """The end of the last window that holds the pane."""
+        """The end of the last window that contains the pane."""
         if self.cumulative:
             return floor(pane, self.size, self.offset) + self.size
         return floor(pane + self.size, self.step, self.offset + self.size)
@@ -96,7 +100,9 @@ class Panes:
         return floor(end - 1, self.size, self.offset) if self.cumulative else end - self.size
 
     def repeats(self, end: Times) -> Flags:
-        """True where a window is the one before it: a CUMULATE's next end lies in an hour that the clock skips, too."""
+        """True where a window of CUMULATE equals the previous one, because both ends lie in an hour that the clock
+        skips.
+        """
         if not self.cumulative:
             return np.zeros(len(end), bool)
         before = end - self.step
@@ -109,7 +115,7 @@ class Panes:
 
 
 def floor(time: Times, period: int, offset: int) -> Times:
-    """The newest multiple of ``period``, moved by the offset, that is not after each time."""
+    """The greatest multiple of ``period``, shifted by the offset, that is not after each time."""
     # Division by a constant is vectorised in numpy, the remainder is not.
     return (time - offset) // period * period + offset
 
@@ -125,7 +131,9 @@ SMALL_ROWS = 2_048
 
 @dataclass(frozen=True)
 class Entries:
-    """One row per pane and key: by pane, which is a position among ``panes``, then by first appearance of the key."""
+    """The contents of panes, one row per pane and key: by pane, which is a position among ``panes``, then by first
+    appearance of the key.
+    """
 
     rows: pa.Table
     panes: Times
@@ -134,7 +142,7 @@ class Entries:
     key_count: int
 
     def by_key(self) -> tuple[Entries, Indices]:
-        """Sorted by key, then by pane; and where each row was."""
+        """The entries sorted by key, then by pane; and the original index of each."""
         order = stable_order(self.key, self.key_count)
         return Entries(self.rows.take(pa.array(order)), self.panes, self.pane[order], self.key[order],
                        self.key_count), order  # fmt: skip
@@ -145,7 +153,7 @@ class Entries:
 
 
 def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """The contents of panes, merged; those that became smaller are replaced in the state."""
+    """The contents of panes, merged; panes that merging makes smaller are replaced in the state."""
     tables = state.read(panes)
     pane_tables = [tables[int(pane)] for pane in panes]
     sizes = np.array([table.num_rows for table in pane_tables], np.int64)
@@ -159,7 +167,7 @@ def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggrega
 
 
 def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """Merges rows of equal pane and key. ``pane``: that of each row, ascending."""
+    """Merge rows of equal pane and key. ``pane``: the pane of each row, ascending."""
     ids = dense_ids(rows, keys)
     cells = number(pane * ids.count + ids.ids, len(panes) * ids.count)
     if cells.count == rows.num_rows:
@@ -172,7 +180,9 @@ def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], agg
 
 
 def compact(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> None:
-    """Merges panes that were appended to often. Over time this costs a constant for each row that was appended."""
+    """Merge the stored chunks of panes that were appended to often; the amortized cost is constant for each appended
+    row.
+    """
     due = [int(pane) for pane in panes if _is_fragmented(state, int(pane))]
     if due:
         read_entries(state, np.array(due, np.int64), keys, aggregates)
@@ -187,7 +197,7 @@ def _is_fragmented(state: ChunkedState, pane: int) -> bool:
 
 
 class Firing(NamedTuple):
-    """Results in order: the keys and accumulators of each, and the end of its window."""
+    """Results of closed windows in order: the keys and accumulators of each, and the end of its window."""
 
     keys: pa.Table
     accumulators: pa.Table
@@ -195,7 +205,7 @@ class Firing(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The windows that end in ``[begin, stop)`` of each pane of the entries have closed."""
+    """Closed windows: those that end in ``[begin, stop)`` of each pane of the entries."""
 
     entries: Entries
     begin: Times
@@ -213,13 +223,13 @@ class PaneResults:
 
     @cached_property
     def count(self) -> int:
-        """How many there are; windows that end together in an hour that the clock skips count twice."""
+        """The number of results; windows that end together in an hour that the clock skips count twice."""
         if not self.panes.shared:
             return int(self.due.entries.rows.num_rows)
         return int(self._spans.counts(self.panes.step).sum())
 
     def parts(self) -> Iterator[Firing]:
-        """All of them, MOST_RESULTS or little more at once."""
+        """All results, in parts of about MOST_RESULTS."""
         if not self.panes.shared:
             entries = self.due.entries
             end = self.panes.last_end(entries.panes)[entries.pane]

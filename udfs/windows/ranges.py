@@ -43,7 +43,7 @@ def expanded(ranges: Ranges) -> Expanded:
 
 
 def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
-    """The distinct ranges, and for each given range its number among them."""
+    """The distinct ranges, and for each given range the index of its distinct one."""
     length = int(ranges.stop.max(initial=0)) + 1
     codes, number = np.unique(ranges.start * length + ranges.stop, return_inverse=True)
     return Ranges(codes // length, codes % length), number
@@ -67,11 +67,11 @@ DOUBLING_COST = 2
 
 
 def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges: Ranges) -> pa.Table:
-    """One accumulator for each range of ``parts``, merged in order. ``owner``: the owner of each part, ascending; a
-    range is within the parts of one owner.
+    """One accumulator for each range of ``parts``, merged in order.
 
-    Long ranges are composed of blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged
-    once for each range; exact sums and counts are computed from running totals instead.
+    ``owner``: the owner of each part, ascending; a range is within the parts of one owner. Long ranges are composed of
+    blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range; exact
+    sums and counts are computed from running totals instead.
     """
     lengths = ranges.stop - ranges.start
     longest = int(lengths.max(initial=0))
@@ -138,14 +138,14 @@ def number(codes: Indices, bound: int) -> Ids:
 
 
 def renumbered(ids: Ids, order: Indices) -> Ids:
-    """The same ids, renumbered: ``order`` lists the old numbers in their new order."""
+    """The ids replaced by their positions in ``order``, which lists the old numbers in their new order."""
     numbers = np.empty(ids.count, np.int64)
     numbers[order] = np.arange(ids.count)
     return Ids(numbers[ids.ids], ids.first[order])
 
 
 def stable_order(ids: Indices, bound: int) -> Indices:
-    """The rows sorted by id in ``[0, bound)``, in their order within each. numpy sorts 16 bits by radix."""
+    """The row indices sorted by id in ``[0, bound)`` (stable). NumPy sorts 16-bit numbers by radix."""
     order = np.argsort((ids & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, int(bound).bit_length(), 16):
         order = order[np.argsort(((ids >> shift) & 0xFFFF).astype(np.uint16)[order], kind="stable")]
@@ -162,7 +162,7 @@ def rows_below(ordered: Indices, codes: Indices, bound: int) -> Indices:
 
 
 def runs(ordered: Indices) -> Ranges:
-    """The stretches of equal numbers."""
+    """The ranges of equal adjacent numbers."""
     if len(ordered) == 0:
         return Ranges(np.zeros(0, np.int64), np.zeros(0, np.int64))
     starts = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
@@ -173,14 +173,16 @@ def runs(ordered: Indices) -> Ranges:
 
 
 class RangeResults(NamedTuple):
-    """Rows of results; ``owner`` is the number of the range of each, in order."""
+    """The results of a window function for ranges; ``owner`` is the index of each result's range, in order."""
 
     rows: pa.Table
     owner: Indices
 
 
 def results_of(function: Aggregates | AllRows, rows: pa.Table, key: Indices, ranges: Ranges) -> RangeResults:
-    """``key``: that of each row, ascending; a range lies within the rows of one key."""
+    """The results of the window function for ranges of rows. ``key``: the key of each row, ascending; a range lies
+    within the rows of one key.
+    """
     if isinstance(function, AllRows):
         pairs = expanded(ranges)
         return RangeResults(rows.select(list(function.columns)).take(pa.array(pairs.row)), pairs.owner)
@@ -209,7 +211,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 def numbered(rows: pa.Table, key: Values, aggregates: Aggregates, held: pa.Table, key_of_held: Values) -> pa.Table:
-    """The rows with the column ARRIVAL, where the aggregates ask for it.
+    """The rows with the column ARRIVAL, if the aggregates need it.
 
     ``held``: the accumulators of all windows of these keys; ``key`` and ``key_of_held``: numbers of the keys.
     """

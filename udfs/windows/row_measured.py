@@ -55,8 +55,10 @@ _FOLDS = 4
 
 @dataclass(frozen=True)
 class RowMeasuredKernel(Kernel):
-    """The kernel of such windows. ``time``: the column with the rows' times; None means processing time. There is no
-    allowed lateness; late rows that are emitted have the bounds of a window of only themselves."""
+    """The kernel of windows that rows measure. ``time``: the column with the rows' times; None means processing time.
+
+    There is no allowed lateness; late rows that are emitted have the bounds of a window of only themselves.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -114,7 +116,7 @@ class RowMeasuredKernel(Kernel):
         return context.watermark if self.domain is Domain.EVENT else context.processing_time
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows that no clock has reached yet."""
+        """The pending rows: those that no clock has reached yet."""
         rows = self._state(context).load_all()
         waiting = rows.column(POSITION).to_numpy() == NOT_COUNTED
         return waits(Pending.ROWS_IN_WINDOWS, self.domain, rows.column(self._timer).to_numpy()[waiting])
@@ -204,7 +206,7 @@ class RowMeasuredKernel(Kernel):
 
 
 def never_back(key: RowIndices, time: Times) -> Times:
-    """The running maximum of the times of each key: a clock that was set back stands still instead."""
+    """The running maximum of the times of each key, so that a clock that was set back stands still instead."""
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)
     return time[np.maximum.accumulate(newest)]
@@ -217,7 +219,7 @@ NOT_COUNTED = -1
 
 
 class Timeline(NamedTuple):
-    """Rows by key, then by time, then by arrival. ``key`` counts from 0.
+    """The rows of a call by key, then by time, then by arrival. ``key`` counts from 0.
 
     ``timer``: when a row must be processed next. ``position``: the number of counted rows of the key including this
     one, modulo the slide; NOT_COUNTED where it is not counted yet, or where rows are not counted.
@@ -234,13 +236,16 @@ class Timeline(NamedTuple):
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row the interval that begins ``back`` microseconds before it, on a line on which the ends are
-        sorted."""
+        """For each row the interval that begins ``back`` microseconds before it, on a time line on which the ends are
+        sorted.
+        """
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
 class Step(NamedTuple):
-    """Blocks of firings, each in order, and the new state: which rows to keep, their timers and positions."""
+    """The result of a step: blocks of firings, each in order, and the new state: the rows that remain, their timers and
+    positions.
+    """
 
     firings: Iterator[Ranges]
     kept: Flags
@@ -249,11 +254,12 @@ class Step(NamedTuple):
 
 
 class Measure(Protocol):
-    """When a row-measured window fires, and over which rows. Implementations are frozen and picklable; all times are in
-    microseconds."""
+    """Decides when a row-measured window fires, and over which rows. Implementations are frozen and picklable; all
+    times are in microseconds.
+    """
 
     def timers(self, time: Times, now: int) -> Times:
-        """When new rows must be processed next. ``now``: the clock of the window's domain."""
+        """The times at which new rows must be processed next. ``now``: the clock of the window's domain."""
         ...
 
     def late(self, time: Times, watermark: int) -> Flags:
@@ -261,7 +267,9 @@ class Measure(Protocol):
         ...
 
     def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
-        """What happens when the clock has reached ``now``. ``rows``: all rows of some keys, at least one."""
+        """The firings and the new state when the clock has reached ``now``. ``rows``: all rows of some keys, at least
+        one.
+        """
         ...
 
 
@@ -270,8 +278,11 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class EveryRows:
-    """In event time a row counts when the watermark reaches it, and rows of the same time are in each other's window.
-    In processing time a row counts when it arrives, and later rows of the same instant are not in its window."""
+    """Fires every few rows. In event time a row counts when the watermark reaches it, and sees all rows of the same
+    time.
+
+    In processing time a row counts when it arrives, and later rows of the same instant are not in its window.
+    """
 
     slide: int
     size: int
@@ -336,7 +347,7 @@ class LastRows:
     offset: int = 0
 
     def timers(self, time: Times, now: int) -> Times:
-        """1 ms before the next multiple, or before the one after where that has fired already."""
+        """The time 1 ms before the next multiple, or the one after where that has fired already."""
         following = self._next(time)
         if now < END_OF_TIME:
             following = np.maximum(following, self._next_after_firing(now))

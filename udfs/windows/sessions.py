@@ -122,7 +122,7 @@ def _closed(call: WindowCall, end: Values) -> Values:
 class Growth:
     """The sessions that get rows, numbered by the arrival of their first row.
 
-    ``order``: rows by session and arrival, as numbers of arrived rows; ``session``: that of each. Of each session
+    ``order``: the numbers of arrived rows by session and arrival; ``session``: the session of each. Of each session
     ``first`` is its first row, ``sources`` the number of stored sessions merged into it, ``source`` one of them.
     ``number``: the number of each of all sessions, -1 for sessions without new rows.
     """
@@ -171,7 +171,7 @@ class Growth:
 
     @cached_property
     def lengths(self) -> Values:
-        """The number of rows of each session."""
+        """The number of new rows of each session."""
         lengths: Values = np.bincount(self.session, minlength=self.count)
         return lengths
 
@@ -280,7 +280,7 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
 
 
 class Live(NamedTuple):
-    """Sessions and what they hold."""
+    """Open sessions with their contents."""
 
     windows: Windows
     held: pa.Table
@@ -288,7 +288,7 @@ class Live(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionKernel(Kernel):
-    """The kernel of such sessions. ``input``: the schema of the rows without KEY_HASH."""
+    """The kernel of session windows that close by the gap alone. ``input``: the schema of the rows without KEY_HASH."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -378,7 +378,7 @@ class SessionKernel(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Rows of open sessions, until these close."""
+        """The pending rows: those of open sessions, until these close."""
         rows = self._state(context).load_all()
         count = change_counts(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)

@@ -54,14 +54,18 @@ from sqlstream.udfs.state.keyed import TimeToLive
 
 @dataclass(frozen=True)
 class SplitCall:
-    """``columns``: name and expression of each column that ``call`` reads. Equal expressions have equal names."""
+    """An aggregate call split for a kernel. ``columns``: name and expression of each column that ``call`` reads.
+    Equal expressions have equal names.
+    """
 
     call: AggregateCall
     columns: tuple[tuple[str, exp.Expression], ...]
 
 
 def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
-    """The aggregate ``item`` over ``rows``; UnsupportedError SS395 for arguments that must be constants."""
+    """The aggregate ``item`` split for a kernel over ``rows``; UnsupportedError SS395 for arguments that must be
+    constants.
+    """
     has_type = not item.type.is_unknown
     result = item.type if has_type else _type_in_spark(item.expression, rows, context)
     return split_call(item.name, item.expression, _arrow(result), context.runtime)
@@ -191,7 +195,9 @@ Grouped = WindowAggregate | GroupAggregate
 
 
 def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
-    """The rows once per set, whose number is the column SET; as they are where there are no sets, or no data."""
+    """The rows once per grouping set, whose number is the column SET; unchanged without sets or without data
+    columns.
+    """
     if node.grouping_sets is None:
         return rows
     sets = F.sequence(F.lit(0), F.lit(len(node.grouping_sets) - 1))
@@ -202,7 +208,7 @@ def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
 
 
 def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
-    """The value of a key, NULL in sets that leave it out."""
+    """The value of a grouping key, NULL in sets that lack it."""
     if node.grouping_sets is None:
         return value
     members = [i for i, members in enumerate(node.grouping_sets) if key in members]

@@ -36,7 +36,7 @@ TIME = "__row_time"
 def required_micros(watermark: BlobWatermark, *, passing: bool) -> str:
     """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range.
 
-    ``passing``: among the rows are some on their way to other tables, which have no time.
+    ``passing``: some rows belong to side outputs and have no time.
     """
     passes = f"{LATE_TABLE} IS NOT NULL" if passing else None
     return required_time(time_of(watermark.source), watermark.time, "{error}", micros(watermark.time), passes)
@@ -60,10 +60,11 @@ class InputField:
 
 @dataclass
 class Inputs:
-    """Columns by name, as SQL texts over ``rows``, the fields of the operator's input ``below``.
+    """The input columns of a kernel by name, as SQL texts over ``rows``, the fields of the operator's input
+    ``below``.
 
-    ``watermark``: the one that the exchange tells from the rows' times. ``fields_of``: those of the columns that are
-    fields, for who can do without SQL.
+    ``watermark``: the one that the exchange reports from the rows' times. ``fields_of``: the columns that are plain
+    fields, for readers without SQL.
     """
 
     context: Context
@@ -82,7 +83,9 @@ class Inputs:
         return name
 
     def value(self, expression: exp.Expression, name: str) -> str:
-        """The column with an expression's value: that of a field which is passed on, else a column called ``name``."""
+        """The name of the column with an expression's value: that of a plain field, else a new column called
+        ``name``.
+        """
         if isinstance(expression, exp.Column):
             for to, given in self.fields_of.items():
                 if given.field == expression.name and not given.micros:
@@ -90,7 +93,7 @@ class Inputs:
         return self.add(expression, name=name)
 
     def field(self, name: str, to: str) -> str:
-        """A field as it is."""
+        """Add a field unchanged, as the column ``to``."""
         self.fields_of[to] = InputField(name)
         return self.add_text(quoted(name), to)
 
@@ -101,7 +104,7 @@ class Inputs:
         return name
 
     def time(self, name: str, to: str = TIME) -> str:
-        """A time column in microseconds."""
+        """Add a time column in microseconds, as the column ``to``."""
         watermark = self.watermark if self.watermark is not None and self.watermark.time == name else None
         self.fields_of[to] = InputField(name, micros=True, required=watermark is not None)
         return self.add_text(micros(name) if watermark is None else self._required(watermark), to)
@@ -110,9 +113,10 @@ class Inputs:
         return required_micros(watermark, passing=LATE_TABLE in self.below.columns)
 
     def fired(self, below: Node, time: str | None) -> None:
-        """Tells the exchange when the clock fired the windows whose results the rows are. ``time``: the field by which
-        the operator takes them. Each such time is a call of its own for a key group, so these are windows whose ends
-        many keys share; the results of others come when the micro-batch does.
+        """Report to the exchange when the clock fired the windows whose results the rows are.
+
+        ``time``: the field that the operator reads it from. Each such time is a call of its own for a key group, so
+        only windows whose ends many keys share are reported; the results of others arrive with the micro-batch.
         """
         windows = below.window_info
         if windows is None or time is None or windows.time != time or windows.domain is not TimeDomain.PROCESSING:
@@ -144,30 +148,31 @@ def clock_of(rows: DataFrame) -> str:
 
 
 def came_at(rows: DataFrame, context: Context) -> str:
-    """SQL text: when a row came, in microseconds, for state that is forgotten. Where a test moves the clock and no
-    source has stamped the row, as above another operator with state, the time at which that clock starts: ticks tell
-    how far it is.
+    """SQL text: the arrival time of a row, in microseconds, for state that expires.
+
+    Where a test moves the clock and no source has stamped the row, as above another stateful operator, it is the
+    time at which that clock starts: ticks report the progress.
     """
     return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
 
 
 def passed_on(rows: DataFrame) -> list[Column]:
-    """The hidden columns that the exchange reads."""
+    """The hidden columns that the exchange passes on."""
     return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
 
 
 def row_kind() -> Column:
-    """ROW_KIND of rows of which some are no inserts."""
+    """The column ROW_KIND, for rows that are not all inserts."""
     return F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
 
 
 def kinds_of(node: Unary) -> list[Column]:
-    """ROW_KIND, where some rows of the node's input are no inserts."""
+    """The column ROW_KIND as a list; empty where the node's input has inserts only."""
     return [] if node.input.changelog_mode == APPEND_ONLY else [row_kind()]
 
 
 def key(name: str, kind: DataType) -> Column:
-    """A key, equal ones alike: -0.0 is 0.0, and the entries of maps are in order."""
+    """A key column in a form in which equal values are identical: -0.0 is 0.0, and the entries of maps are in order."""
     value = column(name)
     if isinstance(kind, (FloatType, DoubleType)):
         return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value)
@@ -179,8 +184,9 @@ _REWRITTEN = (FloatType, DoubleType, MapType)
 
 
 def keys_among(rows: DataFrame, names: Sequence[str], fields: Mapping[str, str]) -> tuple[list[Column], dict[str, str]]:
-    """The keys by the names of their fields: the columns of these in ``fields`` where equal values look alike, else
-    columns that are computed besides, which come first."""
+    """The key columns by the names of their fields: columns of ``fields`` if equal values are identical, else
+    computed ones, which come first.
+    """
     computed: list[Column] = []
     keys: dict[str, str] = {}
     for name in names:
@@ -196,7 +202,9 @@ def _entries(value: Column) -> Column:
 
 
 def with_key_hash(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """With 64 bits of hash of the key columns, which chose the key group; all the same where there are no keys."""
+    """The rows with KEY_HASH, 64 bits of hash of the key columns, which also determines the key group; constant
+    without keys.
+    """
     types = rows.schema
     values = (_entries(column(k)) if isinstance(types[k].dataType, MapType) else column(k) for k in keys)
     hashed = F.xxhash64(*values) if keys else F.lit(0).cast("BIGINT")
@@ -213,7 +221,7 @@ of the table end it."""
 
 @dataclass(frozen=True)
 class Files:
-    """``reader`` makes rows of ``places``, which are those of files of ``table``."""
+    """Files that an exchange reads. ``reader`` makes rows of the file splits ``places`` of ``table``."""
 
     places: DataFrame
     reader: ParquetRows
@@ -221,7 +229,8 @@ class Files:
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
         """The blobs that an exchange makes of the files' rows, which it also counts, because Spark sees file ranges
-        alone."""
+        only.
+        """
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
@@ -230,8 +239,10 @@ class Files:
 
 
 def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
-    """The keys if the exchange computes their hash, in place of Spark; none else. State is found by that hash, so it is
-    the same whoever reads the files."""
+    """The keys if the exchange can hash them instead of Spark; empty otherwise.
+
+    State is found by that hash, so it must be the same with either reader.
+    """
     return keys if all(can_hash(rows.field(name).type) for name in keys) else ()
 
 
@@ -244,10 +255,10 @@ def files_of(
     context: Context,
     port: int = 0,
 ) -> Files | None:
-    """What the exchange of an operator's input reads to make ``rows``; None where Spark reads.
+    """The files that the exchange of an operator's input reads itself to make ``rows``; None where Spark reads.
 
-    ``fields_of``: by column, keys included, the field that it is. ``rows``: what the kernel gets. ``hashed``: the keys
-    of KEY_HASH, which then the exchange adds.
+    ``fields_of``: by column, keys included, the field that it is. ``rows``: the kernel's input. ``hashed``: the
+    keys of KEY_HASH, which the exchange then adds.
     """
     files = step.ports[port].files
     if files is None:

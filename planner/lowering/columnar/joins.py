@@ -51,10 +51,10 @@ _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 
 @dataclass(frozen=True)
 class JoinInput:
-    """A side of a join as its kernel gets it: ``rows`` with KEY_HASH, the keys, and the fields that are no keys.
-    ``hashed``: the keys whose hash the exchange computes. ``files``: what it reads.
+    """A side of a join for its kernel: ``rows`` with KEY_HASH, the keys, and the other fields.
 
-    ``outputs``: a name for each field, which the other side does not have, and the column that it is.
+    ``hashed``: the keys whose hash the exchange computes. ``files``: the files that it reads. ``outputs``: for each
+    field a name that the other side lacks, and its column.
     """
 
     rows: DataFrame
@@ -72,7 +72,7 @@ More = Callable[[int, Inputs], None]
 
 
 def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
-    """Both sides, by port, with what the condition reads."""
+    """The inputs of both sides, by port, with the columns that the condition reads."""
     return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
 
@@ -88,7 +88,7 @@ def condition_of(node: Join) -> Expression | None:
 
 
 def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
-    """The fields of the join, of what its kernel makes of both sides."""
+    """The result rows of the join, from the output of its kernel over both sides."""
     fields = StructType([field for side in sides for field in side.rows.schema])
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
     if sides[0].hashed:
@@ -139,7 +139,7 @@ def _is_itself(value: exp.Expression, rows: DataFrame) -> bool:
 
 
 def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """With KEY_HASH. Inserts with a NULL that equals nothing need not be in one place: other columns part them."""
+    """The rows with KEY_HASH. Inserts whose key is NULL, which equals nothing, are distributed by other columns."""
     hashed = with_key_hash(rows, keys)
     unsafe = [column(name).isNull() for name, e in zip(keys, node.equal, strict=True) if not e.null_safe]
     others = [f.name for f in rows.schema if f.name not in keys and not isinstance(f.dataType, _NOT_HASHED)]
@@ -164,7 +164,7 @@ def _fields(node: Join, emitted: DataFrame) -> DataFrame:
 
 
 def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
-    """ASOF joins."""
+    """Run an ASOF join."""
 
     def value(port: int, inputs: Inputs) -> None:
         inputs.add(node.values[port], name=VALUE)
@@ -191,7 +191,7 @@ def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame
 
 
 def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
-    """Joins with bounds on the distance of two time attributes."""
+    """Run a join with bounds on the distance of two time attributes."""
 
     def time(port: int, inputs: Inputs) -> None:
         if node.by_clock:
@@ -220,7 +220,7 @@ def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> D
 
 
 def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> DataFrame:
-    """Joins without bounds on time."""
+    """Run a join without bounds on time."""
 
     def clock(port: int, inputs: Inputs) -> None:
         """When rows arrived: Spark's clock lags by a micro-batch."""
@@ -243,7 +243,7 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
 
 
 def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
-    """Joins with a versioned table as of a time."""
+    """Run a join with a versioned table as of a time."""
 
     def more(port: int, inputs: Inputs) -> None:
         if node.timed:
@@ -270,7 +270,7 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
 
 
 def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataFrame:
-    """Joins of rows in the same window."""
+    """Run a join of rows in the same window."""
 
     def end(port: int, inputs: Inputs) -> None:
         inputs.time(node.ends[port], END)

@@ -37,12 +37,12 @@ _PLACE = ("partition", "number", "port")
 
 
 def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
-    """The column whose newest value the exchange reports as watermark; None where control rows alone move it."""
+    """The column whose maximum the exchange reports as watermark; None where only control rows advance it."""
     return TIME if runtime.event_time_from_rows(watermark.source.table) else None
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """The blobs after ``withWatermark``, and those of control rows for a key group, which reads them not.
+    """The blobs after ``withWatermark``, united with the control rows, which the key group ignores.
 
     Spark looks for new data from left to right: it never sees a control row without the rows written before.
     """
@@ -70,15 +70,14 @@ _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 
 
 @dataclass(frozen=True)
 class Running:
-    """A kernel and its place in a query, as the physical plan has it (``steps.Operator``).
+    """A kernel as an operator of the physical plan (``steps.Operator``).
 
-    ``output``: what the kernel emits, as Spark's types. ``late_table`` marks its late rows. ``chained``: an operator
-    with state stands above. ``keyed``: False where all rows go to one key group. ``goes_on``: rows come in the
-    micro-batches after the end of the input, too. ``watermarks_by_port``: by input, the watermark that Spark learns
-    from the exchange.
-    ``hashed``: columns whose hash exchanges compute, in place of Spark; ``spread`` those of them whose NULL lets a row
-    go to any key group. ``held_back_ms``: how far its watermark
-    stays behind that of the query.
+    ``output``: the schema of the kernel's output, in Spark's types. ``late_table`` marks its late rows.
+    ``chained``: an operator with state is above. ``keyed``: False where all rows go to one key group. ``goes_on``:
+    rows arrive also in the micro-batches after the end of the input. ``watermarks_by_port``: by input, the
+    watermark that the exchange reports to Spark. ``hashed``: columns whose hash exchanges compute, instead of
+    Spark; ``spread`` those of them with which, if NULL, a row may go to any key group. ``held_back_ms``: how far
+    its watermark is held back from that of the query.
     """
 
     kernel: Kernel
@@ -103,7 +102,7 @@ class Running:
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
-    """The operator of a plan with its kernel."""
+    """The stateful operator of a plan with its kernel."""
     node = step.node
     return Running(
         kernel,
@@ -133,13 +132,15 @@ class Above:
 
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
-    """The rows' schema as kernels see it, without the columns that are none of rows of data."""
+    """The rows' schema as kernels see it, without the hidden columns of control rows."""
     schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
     return pa.schema([f for f in schema if f.name not in none])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """All fields may be NULL: control rows are. UnsupportedError SS396 for types that Arrow does not have."""
+    """The schema in Arrow, all fields nullable, as they are NULL in control rows. UnsupportedError SS396 for types
+    that Arrow lacks.
+    """
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
     try:
         return internals.arrow_schema(nullable)

@@ -53,7 +53,7 @@ _ANY_FRAME = Frame(rows=True, start=0)
 
 
 def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
-    """OVER in order of a time attribute."""
+    """Run OVER in the order of a time attribute."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     column_names: dict[str, str] = {}
@@ -97,7 +97,9 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The calls for the kernel; adds the columns that they read. ``in_time``: distances are milliseconds."""
+    """The functions of a kernel for the calls; adds the columns that they read. ``in_time``: distances are
+    milliseconds.
+    """
     for number, call in enumerate(calls):
         name, positional = result_name(number), call.positional
         frame = _in_microseconds(call) if in_time else call.frame or _ANY_FRAME
@@ -137,12 +139,12 @@ def _in_microseconds(call: OverCall) -> Frame:
 
 
 def field_name(index: int) -> str:
-    """The kernel's column with a field of the input."""
+    """The name of the kernel's column for a field of the input."""
     return f"__field_{index}"
 
 
 def result_name(index: int) -> str:
-    """That with the result of a call."""
+    """The name of the kernel's column for the result of a call."""
     return f"__result_{index}"
 
 
@@ -150,7 +152,7 @@ def result_name(index: int) -> str:
 
 
 def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
-    """OVER in any other order."""
+    """Run OVER in any other order."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows)
     own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
@@ -170,7 +172,7 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
 
 
 def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataFrame:
-    """OVER in windows."""
+    """Run OVER in windows."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows)
     own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
@@ -191,7 +193,7 @@ def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataF
 
 
 def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
-    """MATCH_RECOGNIZE."""
+    """Run MATCH_RECOGNIZE."""
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     fields = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}

@@ -53,8 +53,9 @@ from sqlstream.udfs.top_n.order import Order, Ranking
 
 @dataclass(frozen=True)
 class RankedInput:
-    """``fields``: the column of each field of the operator's input. ``keys``: the columns of its keys, which are those
-    of fields where equal values look alike."""
+    """The input of a ranking. ``fields``: the column of each field of the operator's input. ``keys``: the key
+    columns, fields where equal values are identical.
+    """
 
     rows: DataFrame
     fields: dict[str, str]
@@ -70,7 +71,7 @@ class RankedInput:
         return tuple(self.fields.values())
 
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
-        """The kernel's output; its exchange reads from files where it can."""
+        """The output of the kernel, whose exchange reads from files where it can."""
         fields_of = {own: InputField(name) for name, own in self.fields.items()}
         fields_of |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
@@ -78,7 +79,7 @@ class RankedInput:
         return run_by_keys(kernel, self.rows, self.keys, fields_of, inputs, step, context)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
-        """The kernel's output as fields of the plan."""
+        """The kernel's output as the fields of the plan."""
         named = (column(own).alias(name) for name, own in self.fields.items())
         return emitted.select(*named, *others, *hidden(emitted))
 
@@ -92,8 +93,11 @@ def ranked_input(
     time: str | None = None,
     came_at: str | None = None,
 ) -> RankedInput:
-    """``below``: the rows of the node's only input. ``columns`` are computed besides, and TIME of the field
-    ``time``; ``came_at``: SQL text of the clock, where it is read."""
+    """The input of a ranking. ``below``: the rows of the node's only input.
+
+    ``columns`` are computed in addition, and TIME of the field ``time``; ``came_at``: SQL text of the clock, where
+    it is read.
+    """
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
     chosen, own = keys_among(below, keys, fields)
@@ -114,7 +118,7 @@ _CLOSES = "__closes"
 
 
 def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
-    """The first or last row of each key."""
+    """Run the first or last row of each key."""
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
@@ -140,7 +144,7 @@ _NUMBER = "__number"
 
 
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
-    """The first rows of each key in an order."""
+    """Run the first rows of each key in an order."""
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
@@ -169,7 +173,7 @@ def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
 
 
 def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> DataFrame:
-    """Rows sorted by event time."""
+    """Run a sort by event time."""
     ranked = ranked_input(node, node.keys, context.lower(step.input), time=node.time)
     ties = tuple(Tie(ranked.fields[tie.name], tie.descending, tie.nulls_first) for tie in node.ties)
     kernel = OverKernel(ranked.schema, ranked.keys, TIME, ranked.passed, (), ties=ties)
@@ -180,7 +184,7 @@ def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> D
 
 
 def run_current_watermark(node: CurrentWatermark, step: Operator, context: Context) -> DataFrame:
-    """CURRENT_WATERMARK."""
+    """Run CURRENT_WATERMARK."""
     ranked = ranked_input(node, (), context.lower(step.input))
     kernel = CurrentWatermarkKernel(ranked.schema, ranked.passed)
     now = F.expr(f"CAST(timestamp_micros({quoted(NOW)}) AS {node.output.type.name})").alias(node.output.name)
@@ -191,7 +195,7 @@ def run_current_watermark(node: CurrentWatermark, step: Operator, context: Conte
 
 
 def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFrame:
-    """Changes by key as changes of whole rows."""
+    """Run the conversion of changes by key to changes of whole rows."""
     rows = context.lower(step.input)
     fields = {f"__field_{i}": f.name for i, f in enumerate(node.schema)}
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
@@ -211,7 +215,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
 
 
 def run_set_operation(node: SetOperation, step: Operator, context: Context) -> DataFrame:
-    """INTERSECT and EXCEPT, with and without ALL."""
+    """Run INTERSECT and EXCEPT, with and without ALL."""
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])

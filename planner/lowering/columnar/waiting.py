@@ -36,7 +36,7 @@ _CAME = "__came"
 
 
 def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
-    """A lookup with state: deferred rows, or answers stored for retractions."""
+    """Run a lookup with state: deferred rows, or answers stored for retractions."""
     assert step.lookup is not None, step
     lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
@@ -99,7 +99,9 @@ def _answered(lookup: Asked) -> tuple[str, ...]:
 
 
 def held_from(node: Node) -> Column:
-    """The watermark that would pass a row, in microseconds: that of its times and windows; NULL where it has none."""
+    """The watermark that a waiting row holds back, in microseconds: the least of its times and windows; NULL
+    without any.
+    """
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = node.window_info
     if window is not None and window.end is not None and _is_event_time(window.domain):
@@ -118,7 +120,7 @@ _TIME = "__held_time"
 
 
 def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
-    """ALIGN BARRIERS."""
+    """Run ALIGN BARRIERS."""
     projected = with_key_hash(_barrier_input(node, context.lower(step.input), context), ())
     above = step.stateful_above
     kernel = Barriers(

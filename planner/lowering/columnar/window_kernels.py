@@ -52,7 +52,7 @@ from sqlstream.udfs.windows.sessions import SessionKernel
 
 @dataclass(frozen=True)
 class UserClass:
-    """``columns`` are those of the rows that its instances see, under the names of the query."""
+    """A user's Python class. ``columns`` are those of the rows that its instances see, under the names of the query."""
 
     name: str
     implementation: Any
@@ -61,7 +61,7 @@ class UserClass:
 
 
 def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
-    """The class that ``call`` names; the fields of its rows become columns of ``inputs``."""
+    """The Python class that ``call`` names; the fields of its rows become columns of ``inputs``."""
     context = inputs.context
     function = context.runtime.function(call.function)
     assert function is not None, f'the binder has seen "{call.function}"'
@@ -84,7 +84,9 @@ def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[ob
 
 
 def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs: Inputs) -> assigners.Assigner:
-    """``window`` None: the rows carry the bounds, in START and END. ``time``: the column of the rows' times."""
+    """The assigner of a kernel. ``window`` None: the rows carry the bounds, in START and END. ``time``: the column
+    of the rows' times.
+    """
     match window:
         case None:
             return assigners.GivenWindows(START, END, domain)
@@ -130,7 +132,7 @@ def default_trigger(domain: Domain) -> triggers.Trigger:
 
 
 def trigger_of(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trigger:
-    """``time``: the column with the rows' event times, in microseconds."""
+    """The trigger of a kernel. ``time``: the column with the rows' event times, in microseconds."""
     match trigger:
         case firing.AfterWatermark(early=early, late=late):
             return triggers.AfterWatermark(
@@ -187,7 +189,7 @@ def _pulse(pulse: firing.Pulse, inputs: Inputs, time: str) -> triggers.Trigger:
 
 
 def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors.Evictor:
-    """The evictor of a kernel; what it reads becomes columns of ``inputs``."""
+    """The evictor of a kernel; the columns it reads are added to ``inputs``."""
     after = eviction.after
     match eviction.evictor:
         case firing.KeepRows(count=count):
@@ -204,7 +206,7 @@ def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors
 
 @dataclass(frozen=True)
 class Design:
-    """The parts of a kernel, which name columns of its input. ``time``: the column of the rows' times."""
+    """The parts of a window kernel, which name columns of its input. ``time``: the column of the rows' times."""
 
     node: AssignWindows | WindowAggregate
     kind: WindowKernelKind
@@ -227,7 +229,7 @@ class Design:
 
 
 def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:
-    """The parts of the node's kernel; what they read becomes columns of ``inputs``."""
+    """The parts of the node's window kernel; the columns they read are added to ``inputs``."""
     kind, domain = node.kernel_kind, domain_of(node.domain)
     time = inputs.time(node.time) if node.time is not None else CLOCK
     firing = node.firing if isinstance(node, WindowAggregate) else Firing()
@@ -286,7 +288,7 @@ def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inp
 
 
 def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
-    """``schema``: the columns of the rows."""
+    """The window kernel of a design. ``schema``: the columns of the rows."""
     match design.kind:
         case WindowKernelKind.PANES:
             return _panes(design, function)

@@ -43,7 +43,7 @@ from sqlstream.udfs.windows.ranges import AllRows
 
 @dataclass(frozen=True)
 class Prepared:
-    """An operator and the rows of its exchange, or ``files`` with them. ``above``: those that run in its call."""
+    """An operator with the rows, or the ``files``, of its exchange. ``above``: the operators chained to it."""
 
     rows: DataFrame
     operator: Running
@@ -52,7 +52,7 @@ class Prepared:
 
     @property
     def results(self) -> DataFrame:
-        """The output schema of the last chained kernel; this DataFrame never runs."""
+        """A DataFrame with the output schema of the last chained kernel, which is never run."""
         last = self.above[-1].operator if self.above else self.operator
         return self.rows.mapInArrow(_nothing, last.output)
 
@@ -81,7 +81,7 @@ def handover_of(
 
 
 def run_window_aggregate(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
-    """Aggregates per key and window, with the windows chained to them."""
+    """Run aggregates per key and window, with the windows chained to them."""
     prepared = _prepared(step, node, context)
     emitted = run(prepared.rows, prepared.operator, context.runtime, prepared.files, prepared.above)
     return emitted.select(*_results(node), *hidden(emitted))
@@ -173,13 +173,13 @@ def _emitted(node: WindowAggregate) -> dict[str, Handed]:
 
 
 def lower_assign_windows(node: AssignWindows, step: Step, context: Context) -> DataFrame:
-    """Rows with the columns of their windows, without state."""
+    """Compute the rows with the columns of their windows, without state."""
     in_zone = isinstance(step, Compute) and step.arrow
     return _in_zone(node, step, context) if in_zone else windowed(node, step, context)
 
 
 def run_assign_windows(node: AssignWindows, step: Operator, context: Context) -> DataFrame:
-    """Rows of windows that are emitted when the windows fire."""
+    """Run windows whose rows are emitted when the windows fire."""
     rows = context.lower(step.input)
     inputs = inputs_of(step, rows, context)
     fields = [inputs.field(f.name, _field(i)) for i, f in enumerate(node.input.schema)]

@@ -43,8 +43,11 @@ def decode_changes(
     keep: Mapping[str, SparkColumn],
     position: SparkColumn | None,
 ) -> DataFrame:
-    """The named columns out of the messages in the text column ``value``, those that ``keep`` makes of them by name,
-    ROW_KIND, and BAD where the table tolerates bad rows. ``position`` is where a message came from.
+    """The named columns, decoded from the text column ``value``, with ROW_KIND, and BAD where the table tolerates bad
+    rows.
+
+    ``keep``: further expressions over the messages, by name. ``position``: where a message is in the source, for
+    errors.
     """
     form = change_format(table)
     assert form is not None, "a table of changes"

@@ -32,8 +32,11 @@ _CHUNK = 100_000  # rows of an Arrow batch
 
 
 class RowNumbers(DataSource):
-    """The data source, with the options ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end),
-    ``partitions`` and ``due`` (present: with the column ``due``)."""
+    """Spark's data source of row numbers.
+
+    Options: ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end), ``partitions`` and ``due``
+    (present: with the column ``due``).
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -49,24 +52,27 @@ class RowNumbers(DataSource):
 
 
 class Range(InputPartition):
-    """The rows from ``start`` until ``end``; ``origin``: when row 0 was due, in microseconds since 1970."""
+    """A split: the row numbers from ``start`` until ``end``; ``origin``: when row 0 was due, in microseconds since
+    1970.
+    """
 
     def __init__(self, start: int, end: int, origin: int) -> None:
         self.start, self.end, self.origin = start, end, origin
 
 
 class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A micro-batch takes the rows that have become due since the last one, the first one those of a second.
+    """Reads row numbers: each micro-batch the rows that have become due since the last, the first one those of a
+    second.
 
-    A run over what is there waits for all rows of a table with an end; of one without it takes the first micro-batch,
-    so that jobs which are drained, or keep pauses, come to an end.
+    A bounded run (AvailableNow) of a table with an end waits for all its rows; without an end it reads the first
+    micro-batch only, so that drained and paused jobs terminate.
 
-    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: ``due`` of a row is then
-    the same wherever micro-batches end, and when one of them runs again. Each start of a job sets the origin anew, so
-    that the rows after a pause are due after it.
+    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: the ``due`` time of a row
+    is then the same wherever micro-batches end, and when one of them runs again. Each start of a job sets a new origin,
+    so that rows after a pause are due after it.
 
-    PySpark 4.1 does not say where a micro-batch starts: that is where the last one that it has asked for ended. Nor
-    does it let a bounded run wait, so a table with an end gives all its rows in one micro-batch there.
+    PySpark 4.1 does not pass the start of a micro-batch: the reader uses the end of the last one that was requested.
+    Bounded runs cannot wait there, so a table with an end gives all its rows in one micro-batch.
     """
 
     def __init__(self, rate: int, end: int | None, partitions: int, with_due: bool = False) -> None:
@@ -130,7 +136,7 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def row_numbers(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
-    """The stream of row numbers with the options of ``RowNumbers``; the session decides how many partitions it has."""
+    """The stream of row numbers with the options of ``RowNumbers``; the session determines the number of partitions."""
     # The workers of a remote cluster need not have this package installed.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     make_active(spark)

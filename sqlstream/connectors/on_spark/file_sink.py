@@ -50,7 +50,7 @@ Fault = tuple["SparkColumn", str]
 
 
 def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> DataFrame:
-    """The rows, failing with SS527 at a value that a file of the format cannot hold.
+    """The rows; evaluating them fails with SS527 at a value that a file of the format cannot hold.
 
     ``values``: the options of the table; ``partitions``: the columns that are names of directories.
     """
@@ -64,7 +64,7 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
-    """The possible faults in the values of each column."""
+    """The possible faults in the values of each column, as conditions with messages."""
     of_files = _FORMATS.get(values["format"], _nothing)
     faults_by_column = {
         c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)
@@ -247,7 +247,7 @@ class _Target:
 def stream_writer(
     environment: Environment, table: Table, rows: DataFrame, values: Mapping[str, Any]
 ) -> DataStreamWriter:
-    """Spark's file sink, whose log in the directory says which files count. ``values``: the options of the table."""
+    """Spark's file sink, whose log in the directory lists the valid files. ``values``: the options of the table."""
     if holds_rows_now(table):
         return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
     target = _target(environment, table, values)
@@ -260,7 +260,7 @@ def stream_writer(
 
 
 def batch_writer(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
-    """Writes each micro-batch into a folder of its own, or into the file of current rows."""
+    """The writer of micro-batches into a folder of each, or into the file of current rows."""
     if holds_rows_now(table):
         return _replace_batches(environment, table, values)
     target = _target(environment, table, values)
@@ -340,7 +340,7 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
 
 
 def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
-    """Checks a directory on this machine: see ``RecoverableSink.require_intact``."""
+    """Check a directory on this machine: see ``RecoverableSink.require_intact``."""
     local = local_path(table.option("path") or "")
     if not environment.resumed or environment.anew or environment.after is None or local is None:
         return
@@ -354,7 +354,7 @@ def require_intact(environment: Environment, table: Table, written: SinkWriteRan
 
 
 def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
-    """The checks of ``require_log`` for a directory with the current rows of its table."""
+    """Make the checks of ``require_log`` for a directory with the current rows of its table."""
     has_written = written is not None and written.until is not None and written.since < written.until
     if has_written and not (folder / ROWS).exists():
         message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'

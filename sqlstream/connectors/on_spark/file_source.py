@@ -69,7 +69,7 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """The rows of all files, as ``Source.read`` wants them. ``values``: the options of the table."""
+    """The rows of all files, as ``Source.read`` requires. ``values``: the options of the table."""
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
@@ -103,7 +103,7 @@ def has_file_splits(
 
 
 def file_splits(environment: Environment, table: Table, values: Mapping[str, Any]) -> DataFrame:
-    """The files of a table that ``has_file_splits``, and the shares of them that tasks read."""
+    """The file splits of a table for which ``has_file_splits`` is true."""
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
@@ -369,7 +369,7 @@ def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """As ``wrong_columns``, for files that only Spark can read."""
+    """The mistakes of ``wrong_columns``, for files that only Spark can read."""
     path, kind = values["path"], values["format"]
     with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
         if kind in ("parquet", "orc"):
@@ -395,7 +395,7 @@ _CONDITIONS = frozenset({
 
 @contextmanager
 def directory_errors(table: Table) -> Iterator[None]:
-    """Raises ConnectorError SS532 in place of Spark's error about directories that it lists."""
+    """A context that replaces Spark's error about the directories it lists by ConnectorError SS532."""
     try:
         yield
     except PySparkException as error:

@@ -40,7 +40,7 @@ _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'Log
 
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """The expressions of those named columns that are metadata of Kafka, by name."""
+    """The expressions for the named columns that are metadata of Kafka, by name."""
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
     return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
@@ -54,7 +54,7 @@ def _metadata_sql(key: str, type_: str) -> str:
 
 
 def place_of_message() -> Column:
-    """``topic[partition]@offset``."""
+    """The position of a message as text: ``topic[partition]@offset``."""
     return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
@@ -86,7 +86,7 @@ def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 def rows_of_messages(
     messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """The columns of the table out of Spark's columns of messages: value, key, topic and so on.
+    """The columns of the table, decoded from Spark's columns of messages: value, key, topic and so on.
 
     ``values``: the options of the table.
     """
@@ -106,7 +106,9 @@ def rows_of_messages(
 
 
 def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
-    """Messages with a value, and a key where the table names key fields. ``values``: the options of the table."""
+    """The messages for rows: the value, and the key where the table names key fields. ``values``: the options of the
+    table.
+    """
     changes = has_kinds(table)
     apart = only_in_keys(table)
     payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
@@ -135,7 +137,7 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """``keep`` of ``decode``, with what ``with_keys`` reads."""
+    """The argument ``keep`` of ``decode`` with the columns that ``with_keys`` reads."""
     return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
 
 
@@ -202,7 +204,9 @@ def _key_text(table: Table) -> SparkColumn:
 
 
 def messages_of_upserts(rows: DataFrame, table: Table) -> DataFrame:
-    """A message per change, in order by key: the row, or NULL where it is deleted or replaced by the next message."""
+    """One message per change, in order by key: the row, or NULL where the row is deleted or the next message replaces
+    it.
+    """
     keys = [F.col(quoted(name)) for name in table.primary_key]
     together = rows.repartition(*keys)
     values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}

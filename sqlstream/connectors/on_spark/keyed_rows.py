@@ -44,12 +44,12 @@ _writing = Lock()
 
 
 def newest(folder: Path) -> Path | None:
-    """The folder of the newest version; None where nothing has been written."""
+    """The folder of the newest version; None before the first version."""
     return max(_versions(folder), default=None, key=_number_of)
 
 
 def add_version(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
-    """Make the next version of a memory table from the newest one and the changes of micro-batch ``number``.
+    """Write the next version of a memory table from the newest one and the changes of micro-batch ``number``.
 
     ``run``: the checkpoint that the number belongs to (``Environment.run``).
     """
@@ -130,7 +130,7 @@ def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
 
 
 def epochs_of(folder: Path) -> dict[str, int]:
-    """The newest micro-batch of each run that is in the table; none where there is no table yet."""
+    """The newest micro-batch of each run that is in the table; empty before the first write."""
     if not (folder / ROWS).exists():
         return {}
     epochs = (pq.read_schema(folder / ROWS).metadata or {}).get(_FOOTER_KEY)

@@ -76,16 +76,16 @@ class PostgresWriter:
                     server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
 
     def require_remembered(self, server: Connection, committed: int | None) -> None:
-        """SS569 where the database does not know which batches it has, so that a repeated one would be stored twice.
+        """SS569 where the database has no record of stored batches, so that a repeated one would be stored twice.
 
-        ``committed``: a batch that it must have; None if it may have none.
+        ``committed``: a batch that must be recorded; None if none may be yet.
         """
         newest = self.newest(server)
         if newest is None or (committed is not None and newest < committed):
             raise self.forgotten()
 
     def forgotten(self) -> ConnectorError:
-        """SS569: the numbers of batches are lost."""
+        """The error SS569 that the numbers of the stored batches are lost."""
         message = f'table {self.epochs} does not tell which micro-batches of the job are in table "{self.name}"'
         return ConnectorError(EPOCHS_GONE, message, hint=_GIVE_BACK)
 
@@ -102,7 +102,7 @@ class PostgresWriter:
         return regclass((*self.table[:-1], EPOCHS))
 
     def staging(self, number: int) -> str:
-        """One table per job, table and batch, beside the table."""
+        """The name of the staging table of a batch: one per job, table and batch, in the schema of the table."""
         digest = hashlib.sha256(f"{self.run}\0{self.target}".encode()).hexdigest()[:16]
         return regclass((*self.table[:-1], f"sqlstream_staging_{digest}_{number}"))
 
@@ -132,7 +132,7 @@ class PostgresWriter:
         return -1 if row is None else int(row[0])
 
     def make_staging(self, server: Connection, number: int) -> None:
-        """Create the staging table, without the rows of an attempt that failed."""
+        """Create the staging table, or empty the one of a failed attempt."""
         server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
         server.execute(
             f"CREATE UNLOGGED TABLE {self.staging(number)} AS SELECT {self._names}, ''::text AS {_PART}, "
@@ -140,7 +140,7 @@ class PostgresWriter:
         )
 
     def commit(self, server: Connection, number: int, parts: Sequence[str]) -> bool:
-        """Moves the staged rows of these parts into the table; False where the batch is there already."""
+        """Move the staged rows of these parts into the table; False where the batch is stored already."""
         with server.transaction():
             if not self._claims(server, number):
                 return False
@@ -195,9 +195,9 @@ class PostgresWriter:
 
 @dataclass(frozen=True)
 class Staging:
-    """The worker's side: copies the rows of a partition, and returns the name of the part unless it is empty.
+    """Stages rows in the workers: copies a partition and returns the name of the part unless it is empty.
 
-    Spark may run a task twice. The driver reads only the parts whose names it gets.
+    Spark may run a task twice. The driver moves only the parts whose names it gets.
     """
 
     writer: PostgresWriter
@@ -211,7 +211,7 @@ class Staging:
             yield pa.record_batch({"part": [staged]})
 
     def stage(self, batches: Iterator[pa.RecordBatch], partition: int) -> str | None:
-        """The name of a new part; None where there are no rows. One COPY is one transaction."""
+        """Copy rows into a new part and return its name; None without rows. One COPY is one transaction."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:

@@ -44,7 +44,8 @@ _ONLY_TYPED = frozenset({"INTERVAL", "TIME"})
 def read_again(
     columns: Sequence[Column], text: SparkColumn, typed: SparkColumn, corrupt: str, pattern: str | None, nulls: bool
 ) -> SparkColumn:
-    """The struct ``typed``, or where Spark could not read the record ``text``, a struct of its type read as Flink does.
+    """The struct ``typed``, or where Spark could not parse the record ``text``, a struct of its type parsed as Flink
+    does.
 
     Its field ``corrupt`` is the text if a value is wrong or the record is no object. ``nulls``: a wrong value is NULL
     and no error.
@@ -82,7 +83,7 @@ def _is_given(value: SparkColumn) -> SparkColumn:
 
 
 def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """A VARIANT as a value of the type ``kind``; NULL where, or in which, a value does not fit."""
+    """A VARIANT cast to the type ``kind``; values in it that do not fit are NULL."""
     match kind.name:
         case "ARRAY":
             return F.transform(_elements(value), lambda v: converted(v, _type(kind.args[0]), pattern))
@@ -113,19 +114,19 @@ def _scalar(value: SparkColumn, text: SparkColumn, kind: DataType, pattern: str 
 
 
 def as_boolean(text: SparkColumn) -> SparkColumn:
-    """As Flink's ``Boolean.parseBoolean``: any text but "true", in any case, is false."""
+    """The text as BOOLEAN, as Flink's ``Boolean.parseBoolean``: all texts but "true", in any case, are false."""
     return F.lower(text) == F.lit("true")
 
 
 def as_time(text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """The time that ``text`` spells, in the ``pattern`` if there is one; else NULL."""
+    """The time in ``text``, in the format ``pattern`` if given; NULL where it cannot be parsed."""
     if pattern is None:
         return text.try_cast(kind.ddl())
     return F.try_to_timestamp(text, F.lit(pattern + ("[XXX]" if kind.name == "TIMESTAMP" else ""))).cast(kind.ddl())
 
 
 def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """True where a VARIANT is given that does not fit the type ``kind``, or in which a value does not; never NULL."""
+    """True where a VARIANT, or a value in it, does not fit the type ``kind``; never NULL."""
     given = _is_given(value)
     match kind.name:
         case "ARRAY":
@@ -142,7 +143,9 @@ def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkCo
 
 
 def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
-    """The names of all fields that an object lacks, in one text; an empty text if it lacks none or is no object."""
+    """The names of all fields that an object lacks, in one text; an empty text for other values and where none is
+    missing.
+    """
     fields = F.from_json(text, "MAP<STRING, VARIANT>")
 
     def lacking(fields: SparkColumn, name: str, kind: DataType, path: str = "") -> list[SparkColumn]:
@@ -175,7 +178,7 @@ def _type(kind: object) -> DataType:
 
 
 def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
-    """The column ``name`` such that ``to_json`` writes its DECIMALs, if ``plain``, without an exponent."""
+    """The column ``name`` in the form that ``to_json`` writes; with ``plain`` DECIMALs have no exponent."""
     column = F.col(quoted(name))
     return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
 
@@ -216,11 +219,12 @@ def decode(
     *,
     of_files: bool = False,
 ) -> DataFrame:
-    """The named columns out of the text column ``value``, and those that ``keep`` makes of the messages by name.
+    """The named columns, decoded from the text column ``value``, and further expressions ``keep`` over the messages by
+    name.
 
     All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
-    (``of_files``) only those named, unless the table tolerates bad rows. Then BAD follows, and ``position`` is
-    where a message came from.
+    (``of_files``) only the named ones, unless the table tolerates bad rows. BAD follows in that case; ``position`` says
+    where a message is in the source.
     """
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
@@ -289,15 +293,15 @@ _BEHIND = "behind the record"
 
 
 def shown(text: SparkColumn) -> SparkColumn:
-    """The beginning of a text that cannot be read."""
+    """The beginning of a text that cannot be parsed, for messages."""
     return F.left(text, F.lit(_SHOWN))
 
 
 def goes_on(text: SparkColumn) -> SparkColumn:
-    """True where something follows the JSON value with which the text begins, or the text is no UTF-8.
+    """True where a text continues after its JSON value, or is not UTF-8.
 
-    Spark's parser stops behind the value. An object without others inside ends at the first brace, which then is the
-    end of the text; only of other texts is the end looked for.
+    Spark's parser ignores what follows the value. An object without nested objects ends at the first brace, which then
+    must end the text; only for other texts the end is searched.
     """
     plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
     listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
@@ -308,8 +312,10 @@ def goes_on(text: SparkColumn) -> SparkColumn:
 def without_bad(
     rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
 ) -> DataFrame:
-    """The rows but for those of which ``none`` is true; at a ``bad`` one the job fails with SS402: what is ``wrong``,
-    the place, the beginning of the record. No optimizer moves the check (``without_rows``).
+    """The rows except those for which ``none`` is true; the job fails with SS402 at a ``bad`` one.
+
+    The message has the text ``wrong``, the position and the beginning of the record. No optimizer moves the check
+    (``without_rows``).
     """
 
     def readable(of_file: SparkColumn) -> SparkColumn:
@@ -325,10 +331,10 @@ def without_bad(
 def bad_column(
     table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, position: SparkColumn
 ) -> SparkColumn:
-    """BAD: the record ``text``, what is wrong where it is ``bad``, and its place.
+    """The column BAD: the record ``text``, the mistake where ``bad`` is true, and the position in the source.
 
-    The names of the columns that were read from it begin with ``prefix``. All of them are looked at, so that
-    Spark parses them, and a record is bad, whichever columns a query reads.
+    The names of the columns parsed from the record begin with ``prefix``. All of them are checked, so that a record is
+    bad whichever columns a query reads.
     """
     record = F.col(text).cast("BINARY").alias("record")
     wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
@@ -337,7 +343,7 @@ def bad_column(
 
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
-    """What is wrong with a record: the columns whose text could not be read, else the form of the record."""
+    """The mistake of a record as text: the columns that could not be parsed, else that it has the wrong form."""
     csv = values["format"] == "csv"
     parse = F.from_csv if csv else F.from_json
     ddl = ", ".join(f"{quoted(c.name)} STRING" for c in columns) or f"{CORRUPT} STRING"
@@ -361,7 +367,7 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as one text of the format."""
+    """Each row of ``rows`` as a text in the format of the table's options."""
     columns = [F.col(quoted(c)) for c in rows.columns]
     if values["format"] == "raw":
         return columns[0]
@@ -369,12 +375,12 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as a JSON object, spelled as a format of JSON says."""
+    """Each row of ``rows`` as a JSON object, written with the options of a JSON format."""
     return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
 
 
 def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
-    """The columns of ``rows`` such that ``to_json`` writes them as the options say."""
+    """The columns of ``rows`` in the form that ``to_json`` writes as the options require."""
     plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
     return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]
 

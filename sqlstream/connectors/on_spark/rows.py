@@ -33,7 +33,8 @@ class PartitionWriter(Protocol):
 
 
 def write_in_workers(batch: DataFrame, writer: PartitionWriter, secrets: Secrets, together: Sequence[str] = ()) -> None:
-    """Writes all rows. Rows that are equal in the columns ``together`` are in one partition, in their order.
+    """Write all rows in the workers. Rows that are equal in the columns ``together`` are in one partition, in their
+    order.
 
     Errors show none of the ``secrets``.
     """
@@ -54,7 +55,7 @@ class _Task:
 
 
 def line_of(rows: DataFrame) -> Column:
-    """A row with its kind, as text."""
+    """A row with its kind as text, as ``print`` shows it."""
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
     names = [name for name in rows.columns if name != ROW_KIND]
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
@@ -65,7 +66,7 @@ def line_of(rows: DataFrame) -> Column:
 
 
 def read_spark_table(environment: Environment, table: Table, name: str) -> DataFrame:
-    """The rows of a table of Spark with that quoted name. ConnectorError SS506 where Spark cannot stream it."""
+    """The rows of the Spark table with that quoted name. ConnectorError SS506 where Spark cannot stream it."""
     spark = environment.spark
     try:
         spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see

@@ -60,16 +60,17 @@ def _require_test(folder: Path, table: Table) -> None:
 
 
 def open_tables(directory: Path, tables: Iterable[Table]) -> None:
-    """Make ``directory`` that of a test in which these tables can be read and written."""
+    """Make ``directory`` that of a test, in which ``tables`` can be read and written."""
     for table in tables:
         for folder in (_inputs(directory, table), _outputs(directory, table)):
             folder.mkdir(parents=True, exist_ok=True)
 
 
 def feed(directory: Path, table: Table, number: int, rows: Sequence[Arrival], suffix: str = "") -> None:
-    """One file with (values of the physical columns as Arrow takes them, clock in ms, kind) in arrival order.
+    """Write a file of input rows: (values of the physical columns as Arrow takes them, clock in ms, kind) in arrival
+    order.
 
-    ``suffix`` WITHDRAWN: a lookup table has these rows no longer.
+    ``suffix`` WITHDRAWN: the rows are removed from a lookup table.
     """
     columns = (*table.physical_columns, _CLOCK, _KIND)
     records = (
@@ -96,12 +97,12 @@ def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[in
 
 
 def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
-    """The keys that a lookup table was asked for, as texts, once per request."""
+    """The keys that were requested from a lookup table, as texts, once per request."""
     return tuple(asked(_inputs(directory, table)))
 
 
 def tick(directory: Path, number: int, clock_ms: int) -> None:
-    """The tick of step ``number``."""
+    """Write the tick of step ``number``, which sets the clock to ``clock_ms``."""
     folder = directory / _TICKS
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.table({"processing_time_ms": [clock_ms]}), folder / f"{number:09d}.parquet")
@@ -111,34 +112,34 @@ def tick(directory: Path, number: int, clock_ms: int) -> None:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The stream of the rows that are fed. ConnectorError SS515 outside of a test."""
+    """The stream of a test's input rows. ConnectorError SS515 outside of a test."""
     folder = inputs_of_test(environment.directory, table)
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
     return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
 
 
 def writer(environment: Environment, table: Table) -> BatchWriter:
-    """Writes micro-batches for the test to read. ConnectorError SS515 outside of a test."""
+    """The writer of micro-batches that the test reads. ConnectorError SS515 outside of a test."""
     folder = _outputs(environment.directory, table)
     _require_test(folder, table)
     return partial(_keep, folder)
 
 
 def inputs_of_test(directory: Path, table: Table) -> Path:
-    """The folder of what is fed to the table. ConnectorError SS515 outside of a test."""
+    """The folder of a table's input rows. ConnectorError SS515 outside of a test."""
     folder = _inputs(directory, table)
     _require_test(folder, table)
     return folder
 
 
 def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
-    """The same columns of the rows of one step, anew each time that the DataFrame is computed."""
+    """The rows of one step as a DataFrame, which reads the current step each time it is computed."""
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
     return _of_step(spark, _inputs(Path(steps.path), table), schema, steps).select(*_names(table, columns))
 
 
 def ticks_of_step(spark: SparkSession, steps: StepFolder) -> DataFrame:
-    """The tick of the step, as ``ControlRows.clock`` has it."""
+    """The tick of the current step, with the schema of ``ControlRows.clock``."""
     return _of_step(spark, Path(steps.path) / _TICKS, _TICK_DDL, steps)
 
 

@@ -44,7 +44,9 @@ _OF_PATTERNS = "*?[]{}\\"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``path`` is the directory as the user names it, ``plan`` what runs with its layout."""
+    """The checkpoint of a job. ``path`` is the directory as the user wrote it; ``plan`` is the physical plan, with its
+    layout.
+    """
 
     path: str
     storage: Storage
@@ -58,19 +60,20 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """Identifies the job among all others, also among those that had this directory before; restarts have the
-        same."""
+        """A text that identifies the job among all others, also among earlier jobs of this directory;
+        restarts keep it.
+        """
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
-    """True where a job has started with this checkpoint directory before; SS423 where none can."""
+    """True where a job has started with this checkpoint directory before; SS423 for a path that no job can use."""
     require_plain(path)
     return storage_at(path, spark).read(PLAN) is not None
 
 
 def run_of(path: str, spark: SparkSession) -> str:
-    """A word of the checkpoint's own, chosen when it is asked for first. SS459 where it has been damaged."""
+    """A random word that identifies the checkpoint, chosen at the first call. SS459 where its file is damaged."""
     require_plain(path)
     storage = storage_at(path, spark)
     word = storage.read(RUN)
@@ -93,12 +96,13 @@ def open_checkpoint(
     chaining: bool = True,
     reads_files: Callable[[Scan], bool] = reads_no_files,
 ) -> Checkpoint:
-    """The checkpoint of a plan, new or to go on from.
+    """The checkpoint of a plan, new or continued.
 
-    ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where it is laid out otherwise than
-    ``engine`` and ``key_groups`` say, SS459 where a file of ours cannot be read; ``auto`` and None leave that to the
-    checkpoint, or to us where it is new. ``declared`` tells the state of process functions. ``chaining``: whether the
-    operators of a new one run in one call, where they can. ``reads_files``: see ``planner.physical.EngineSettings``.
+    ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where its layout is not that of
+    ``engine`` and ``key_groups``, SS459 where a file of it cannot be read; ``auto`` and None accept the layout of the
+    checkpoint, or choose that of a new one. ``declared`` gives the declared state of process functions. ``chaining``:
+    whether the operators of a new one run in one call, where they can. ``reads_files``: see
+    ``planner.physical.EngineSettings``.
     """
     require_plain(path)
     storage = storage_at(path, spark)
@@ -117,7 +121,7 @@ def open_checkpoint(
 
 
 def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | None = None) -> bool | None:
-    """Whether a job of the plan can go on from the checkpoint or savepoint; None where there is none."""
+    """Whether a job of the plan can continue from the checkpoint or savepoint; None where there is none."""
     storage = storage_at(path, spark)
     stored, layout = storage.read(PLAN), stored_layout(storage)
     if stored is None or layout is None:
@@ -135,8 +139,9 @@ def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> State
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
-    """ExecutionError SS421 that says where the state at ``path`` is not that of the current plan; SS459 where nobody
-    can tell."""
+    """ExecutionError SS421 with the first difference where the state at ``path`` is not that of the current plan; SS459
+    where that cannot be decided.
+    """
     parts = from_text(stored)
     if parts is None and not is_json(stored):
         raise damaged(f"{path}/{PLAN}", "It is no JSON.")
@@ -149,7 +154,7 @@ def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, .
 
 
 def require_plain(path: str) -> None:
-    """Spark reads paths as patterns, so it would not find the control rows."""
+    """SS423 for a path with a pattern: Spark would expand it, and not find the control rows."""
     special = next((character for character in path if character in _OF_PATTERNS), None)
     if special is not None:
         message = f'the path "{path}" of a checkpoint holds the character "{special}"'

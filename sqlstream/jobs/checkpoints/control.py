@@ -33,10 +33,10 @@ END_FILE = f"{_END}.json"
 
 @dataclass(frozen=True)
 class ControlRows:
-    """The control rows of a job, a folder per table and one for the clock.
+    """The control rows of a job: a folder for each table and one for the clock.
 
-    ``transient``: Spark deletes the files that it has read. Operators that ask for the same rows share one source, or
-    one of two would delete what the other has still to read.
+    ``transient``: Spark deletes the files that it has read. Operators that read the same rows share one source; with
+    two, one would delete the files that the other has not read yet.
     """
 
     storage: Storage
@@ -60,19 +60,19 @@ class ControlRows:
         return self._streams[folder]
 
     def lift(self, table: str, watermark_ms: int, name: str) -> None:
-        """Lift the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""
+        """Advance the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""
         self.storage.write(f"{_folder(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
 
     def tick(self, processing_time_ms: int, name: str) -> None:
-        """Move the clock; ``name`` is unique among the ticks of the job."""
+        """Write a tick of the clock; ``name`` is unique among the ticks of the job."""
         self.storage.write(f"{_CLOCK}/{name}.json", json.dumps({"processing_time_ms": processing_time_ms}))
 
     def has_ended(self, table: str) -> bool:
-        """True where the end has been said before."""
+        """True where the end of the table's input has been written before."""
         return self.storage.read(f"{_folder(table)}/{_END}.json") is not None
 
     def end(self, table: str) -> None:
-        """Say once that no more rows of the table will come."""
+        """Write, once, that the table's input has ended."""
         if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
 
@@ -82,7 +82,7 @@ class ControlRows:
         return self.storage.read(f"{_CLOCK}/{_END}.json") is not None
 
     def end_clock(self) -> None:
-        """Say once that processing time has come to its end."""
+        """Write, once, that processing time has ended."""
         if not self.clock_has_ended:
             self.tick(END_OF_INPUT_MS, _END)
 
@@ -100,11 +100,11 @@ GIVE_UP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Clock:
-    """What follows the clock in a plan: the watermark of ``tables``, and with ``ticks`` the timers of its operators.
+    """What a job's clock advances: the watermarks of ``tables``, and with ``ticks`` the timers of operators.
 
-    ``ends``: bounded input ends processing time by a tick. ``calls``: ticks make micro-batches, also after the end of
-    bounded input, in which rows are asked for again that wait for the answers to lookups; ``calls_only``: they do
-    nothing else, so that none is needed where no row waits. ``lookups``: the numbers of the operators that wait so.
+    ``ends``: a tick ends processing time when bounded input has ended. ``calls``: ticks start micro-batches, also after
+    the end of bounded input, which repeat the requests of rows that wait for lookups; ``calls_only``: they serve
+    nothing else, so none is needed while no row waits. ``lookups``: the numbers of the lookups whose rows may wait.
     """
 
     tables: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class Clock:
 
     @property
     def tells_time(self) -> bool:
-        """True where windows or timers wait for the clock."""
+        """True where windows or timers need the clock, not only lookups."""
         return bool(self) and not self.calls_only
 
     def start(
@@ -130,8 +130,11 @@ class Clock:
         rows_wait: Callable[[], bool] = lambda: True,
         on_failure: Callable[[SqlStreamError], None] = lambda _: None,
     ) -> Thread:
-        """Tick until ``stopped``. ``rows_wait``: rows may wait for the answers to lookups. ``on_failure`` is called
-        where no tick could be written for ``GIVE_UP_SECONDS``, so that nothing waits for the clock for ever."""
+        """Tick until ``stopped``.
+
+        ``rows_wait``: whether rows may wait for lookups. ``on_failure`` is called when no tick could be written for
+        ``GIVE_UP_SECONDS``, so that the job does not wait for the clock for ever.
+        """
         arguments = (control, stopped, rows_wait, on_failure)
         thread = Thread(target=self._run, args=arguments, name="sqlstream-clock", daemon=True)
         thread.start()
@@ -158,12 +161,12 @@ class Clock:
                     last = time.monotonic()
 
     def tick(self, control: ControlRows) -> None:
-        """Move all that follows the clock to the present."""
+        """Advance the watermarks and timers that follow the clock to the present time."""
         now = time.time_ns()
         self.show(control, now // 1_000_000, f"tick-{now}")
 
     def show(self, control: ControlRows, now_ms: int, name: str) -> None:
-        """Move all that follows the clock; ``name`` is unique within the job."""
+        """Advance the watermarks and timers that follow the clock to ``now_ms``; ``name`` is unique within the job."""
         for table in self.tables:
             control.lift(table, now_ms - 1, name)  # rows of this very millisecond may still come
         if self.ticks:
@@ -171,7 +174,7 @@ class Clock:
 
 
 def clock_of(plan: PhysicalPlan, interval_ms: int = 1000) -> Clock:
-    """The clock of a plan, which has nothing to move where no operator uses processing time."""
+    """The clock of a plan; it advances nothing where no operator uses processing time."""
     clocked = (mark.table for mark in plan.marks if mark.domain is TimeDomain.PROCESSING)
     tables = tuple(dict.fromkeys(clocked))
     ticks, calls = plan.clocks.ticks, plan.clocks.rows_wait

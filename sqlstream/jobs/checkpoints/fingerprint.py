@@ -45,7 +45,9 @@ _READ_BY = {
 
 @dataclass(frozen=True)
 class FingerprintPart:
-    """A source, a watermark or an operator. ``depth`` counts the parts above it; ``facts`` are names with texts."""
+    """The fingerprint of a source, a watermark or an operator. ``depth`` counts the parts above it; ``facts`` are names
+    with texts.
+    """
 
     kind: str
     name: str
@@ -57,7 +59,7 @@ class FingerprintPart:
 def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[FingerprintPart, ...]:
     """The parts of a plan in the order in which Spark numbers its operators and sources.
 
-    Without ``declared`` the state of process functions is taken to be as it was.
+    Without ``declared`` the state of process functions is assumed to be unchanged.
     """
     return tuple(_parts(plan.root, 0, _Surroundings(declared)))
 
@@ -68,7 +70,7 @@ def to_text(parts: tuple[FingerprintPart, ...]) -> str:
 
 
 def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
-    """None for a text that ``to_text`` of this version has not written."""
+    """The parts of a fingerprint from its JSON; None for a text that this version of ``to_text`` did not write."""
     try:
         document = json_of(text)
         if document["version"] != VERSION:
@@ -144,7 +146,7 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a query cannot use the state of another, in a sentence; ``part`` names the operator or source.
+    """The reason why a query cannot use the state of another, in a sentence; ``part`` names the operator or source.
 
     ``exception`` says which part of an otherwise harmless change is not allowed.
     """
@@ -158,7 +160,7 @@ _BETWEEN = ", but no filter between windows on the same keys, which run in one c
 
 
 def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPart, ...]) -> Difference | None:
-    """The first difference, from the top; None where the query may go on."""
+    """The first difference between two fingerprints, from the top; None where the query may continue."""
     matcher = SequenceMatcher(None, [_identity(p) for p in stored], [_identity(p) for p in current], autojunk=False)
     for tag, left, left_end, right, right_end in matcher.get_opcodes():
         gone, new = stored[left:left_end], current[right:right_end]
@@ -224,9 +226,10 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class StateLayout:
-    """``engine`` is ``columnar`` or ``native``; the others matter on the columnar one only.
+    """The layout of a job's state: ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
+    engine.
 
-    ``chained``: operators on the same keys run in one call. Checkpoints that do not say so are older than that.
+    ``chained``: operators on the same keys run in one call. Checkpoints without this field are older than it.
     """
 
     engine: str
@@ -254,7 +257,9 @@ def store_layout(storage: Storage, layout: StateLayout) -> None:
 
 
 def require_same(path: str, stored: StateLayout, engine: str, key_groups: int | None) -> None:
-    """ExecutionError SS424, SS425 where settings ask for another layout; ``auto`` and None take what is there."""
+    """ExecutionError SS424 or SS425 where settings require another layout than the stored one; ``auto`` and None accept
+    it.
+    """
     if engine not in (AUTO, stored.engine):
         message = f'checkpoint "{path}" holds the state of the engine "{stored.engine}", not of "{engine}"'
         hint = f"SET 'sqlstream.engine' = '{stored.engine}' to go on, or start in a new directory {_NEW}."

@@ -47,7 +47,7 @@ SINKS_FILE = "sinks.json"
 
 
 def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
-    """Check the sinks of a plan before it runs, and record that it writes there.
+    """Check that the sinks of a plan hold the rows of its earlier runs, and record that the job writes to them.
 
     Errors as those of ``RecoverableSink.require_intact``; SS459 where the file cannot be read.
     """
@@ -67,7 +67,7 @@ def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, 
 
 
 def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
-    """A check of complete micro-batches, which raises an error where a sink has lost the rows of one."""
+    """A function that checks complete micro-batches, and raises an error where a sink has lost the rows of one."""
     streamed = (table for table, by_spark in _sinks(plan) if by_spark)
     sinks = [(table, connector(table.connector)) for table in streamed]
     checks = [(table, kind.require_batch) for table, kind in sinks if isinstance(kind, RecoverableSink)]
@@ -110,9 +110,9 @@ _CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS
 
 
 def require_own_folder(storage: Storage, path: str) -> None:
-    """ExecutionError SS414 where the folder at ``path`` holds files, but none that marks the folder of a job.
+    """ExecutionError SS414 where the folder at ``path`` holds files but is not the folder of a job.
 
-    Only on this machine: elsewhere nothing is ever removed. Hidden files are ignored.
+    Only on this machine, as files are removed nowhere else. Hidden files are ignored.
     """
     if not isinstance(storage, LocalStorage) or not storage.root.is_dir():
         return
@@ -165,7 +165,7 @@ class Claim:
         self._handle = handle
 
     def lock(self) -> bool:
-        """Take the lock; False where another start holds it. True on file systems without locks."""
+        """Take the lock; False where another start holds it. Always True on file systems without locks."""
         return self._handle is None or _locked(self._handle)
 
     def release(self) -> None:
@@ -186,7 +186,7 @@ def claim(path: str, spark: SparkSession) -> Claim:
 
 
 def claim_at(storage: Storage, path: str) -> Claim:
-    """As ``claim``, for a storage."""
+    """Claim the folder of a job as ``claim`` does, by its storage."""
     if not isinstance(storage, LocalStorage):
         return Claim()
     with write_errors_reported(storage.root):

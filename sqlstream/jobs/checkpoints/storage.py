@@ -37,7 +37,7 @@ RESTORE_HINT = f"Give it back from a copy, or {START_ANEW}."
 
 
 def damaged(path: object, detail: str, hint: str = RESTORE_HINT) -> ExecutionError:
-    """The error SS459 of a file that is not as a job has written it."""
+    """The error SS459 of a file whose content no job has written."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is damaged', detail=detail, hint=hint)
 
 
@@ -127,11 +127,15 @@ class Storage(Protocol):
         ...
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
-        """All files below a folder, by their path in it; hidden ones, of a dot or an underscore, left out."""
+        """All files below a folder by their relative paths, without hidden ones, whose names start with a dot or an
+        underscore.
+        """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a text or a folder with all that is in it, if there; of a link the link. Only where ``can_remove``."""
+        """Remove a text, or a folder with its contents, if it exists; a link is removed itself. Only where
+        ``can_remove``.
+        """
         ...
 
 
@@ -222,7 +226,7 @@ class LocalStorage:
         return dict(_files(self.root / folder, ""))
 
     def remove(self, path: str) -> None:
-        """Remove a text or a folder with all that is in it, if it exists; of a link the link."""
+        """Remove a text, or a folder with its contents, if it exists; a link is removed itself."""
         target = self.root / path
         with write_errors_reported(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():
@@ -233,14 +237,14 @@ class LocalStorage:
 
 @dataclass(frozen=True)
 class SparkStorage:
-    """Each text is a directory with one file, as Spark writes it."""
+    """Texts on a file system that only Spark reaches: each is a directory with one file."""
 
     root: str
     spark: SparkSession
     can_remove = False
 
     def location(self, path: str = "") -> str:
-        """The path below the root."""
+        """The path that Spark reads or writes: below the root."""
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> str | None:

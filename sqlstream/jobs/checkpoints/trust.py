@@ -34,7 +34,9 @@ _ROOT = 0
 
 
 def unpickles_state(plan: Node, function: Callable[[str], Function | None]) -> bool:
-    """True where an operator of the plan keeps pickles in its state; ``function`` finds functions of users by name."""
+    """True where an operator of the plan stores pickles in its state; ``function`` returns a user's function
+    by name.
+    """
     return any(_is_pickled(value, function) for node in plan.walk() for value in _values(node))
 
 
@@ -65,11 +67,11 @@ def _below(value: object) -> Iterator[object]:
 
 
 def require_trusted(storage: Storage, what: str = "checkpoint") -> None:
-    """ExecutionError SS419 that names a file of Spark's part of a checkpoint or savepoint that belongs to somebody else
-    than this user and root; what others leave beside it, such as requests, is nobody's state.
+    """ExecutionError SS419 where a file of Spark's part of a checkpoint or savepoint has another owner than this user
+    or root.
 
-    Users are those whom the file system knows: where it maps them, files that this process writes there are its own.
-    Only on this machine: elsewhere whoever may write to the place is trusted, because files have no owner there.
+    Other files in the folder, such as requests, are not state and may have any owner. Owners are as the file system
+    reports them. Only on this machine: remote files have no owner, so whoever may write there is trusted.
     """
     if not isinstance(storage, LocalStorage) or not hasattr(os, "geteuid"):
         return

@@ -34,7 +34,7 @@ class SourceWatermarks:
     control: ControlRows
 
     def keep(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Store the watermarks that the sources have reached after these micro-batches."""
+        """Store the watermarks of the sources after the reported micro-batches."""
         stored = self._known()
         reached = dict(stored)
         for report in reports:
@@ -44,7 +44,7 @@ class SourceWatermarks:
             self.control.storage.write(WATERMARKS_FILE, json.dumps(reached))
 
     def restore(self) -> None:
-        """Lift each source to its stored watermark; call it before the query starts again."""
+        """Advance each source to its stored watermark; called before the query starts again."""
         for table, watermark_ms in self._known().items():
             self.control.lift(table, watermark_ms, f"restart-{time_ns()}")
 
@@ -89,7 +89,9 @@ OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
 
 @dataclass
 class IdleSources:
-    """The sources of a job that may become idle. ``timeouts_ms`` has all tables with a watermark; 0: never idle."""
+    """The sources of a job that may become idle. ``timeouts_ms`` has a timeout for each table with a watermark; 0:
+    never idle.
+    """
 
     control: ControlRows
     timeouts_ms: Mapping[str, int]
@@ -112,7 +114,7 @@ class IdleSources:
                 self._reached[table] = max(ms, self._reached.get(table, ms))
 
     def look(self) -> None:
-        """Lift the sources that are idle."""
+        """Advance the watermarks of the sources that are idle now."""
         now = self.now_ms()
         idle = [table for table, ms in self.timeouts_ms.items() if ms and now - self._rows_at_ms[table] >= ms]
         target = self._target([table for table in self.timeouts_ms if table not in idle]) if idle else None
@@ -129,7 +131,9 @@ class IdleSources:
 
 
 def idle_sources(plan: PhysicalPlan, control: ControlRows, timeout_ms: int) -> IdleSources | None:
-    """The sources of a plan with several, if some may become idle; ``timeout_ms`` for tables without their own."""
+    """The idle detection of a plan with several sources; None where none may become idle. ``timeout_ms`` is the default
+    timeout.
+    """
     tables = {table.name: table for table in scanned_tables(plan.logical)}
     marks = [mark.table for mark in plan.marks if mark.domain is TimeDomain.EVENT and mark.table in tables]
     timeouts = {name: _timeout_ms(tables[name], timeout_ms) for name in marks}

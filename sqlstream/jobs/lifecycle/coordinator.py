@@ -18,7 +18,7 @@ TIMEOUT = "SS450"
 
 
 class Retention(Enum):
-    """When the checkpoint of an ended job is kept, as in Flink; ALWAYS by default."""
+    """Setting for when the checkpoint of an ended job is retained, as in Flink; ALWAYS by default."""
 
     ALWAYS = "ALWAYS"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
@@ -26,7 +26,7 @@ class Retention(Enum):
     NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
 
     def keeps(self, status: str) -> bool:
-        """``status``: how the job has ended, FINISHED, STOPPED or FAILED."""
+        """Whether the checkpoint is retained after an end with ``status``: FINISHED, STOPPED or FAILED."""
         kept = {
             Retention.ALWAYS: ("FINISHED", "STOPPED", "FAILED"),
             Retention.RETAIN_ON_CANCELLATION: ("STOPPED", "FAILED"),
@@ -72,7 +72,7 @@ class EpochPace:
         self._over = False
 
     def rest(self) -> None:
-        """After a run, until the next one should begin; ``skip`` ends it."""
+        """Wait until the next run should begin; ``skip`` ends the pause."""
         with self._changed:
             self._runs += 1
             self._resting = True
@@ -90,7 +90,7 @@ class EpochPace:
             self._changed.notify_all()
 
     def run_at_once(self) -> None:
-        """A run that begins now or follows the one under way at once; returns when it has ended, or the job has."""
+        """Request a run now, or right after the current one; returns when it has ended, or the job has."""
         with self._changed:
             wanted = self._runs + (1 if self._resting else 2)
             self._at_once = True
@@ -98,7 +98,7 @@ class EpochPace:
             self._changed.wait_for(lambda: self._over or self._runs >= wanted)
 
     def end(self) -> None:
-        """Release whoever waits for a run: the job has ended."""
+        """End the pauses, as the job has ended: threads that wait for a run return."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -115,7 +115,7 @@ class EpochDeadline:
 
     @property
     def is_set(self) -> bool:
-        """True where epochs have a timeout."""
+        """Whether epochs have a timeout."""
         return self._checkpointing.timeout_ms is not None
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
@@ -170,7 +170,7 @@ class EndOfInput(Enum):
 
 
 def after_the_end() -> ExecutionError:
-    """The error SS422 of a job that is started again after a run that has ended its input."""
+    """The error SS422 of a job that is started again after its input has ended."""
     return ExecutionError(
         ROWS_AFTER_END,
         "an earlier run of the job has ended its input for good",
@@ -197,7 +197,7 @@ class Failures:
     restart_ms: int | None = None
 
     def at(self, now_ms: int, delay_ms: int) -> Failures:
-        """The failures with one more at ``now_ms``, after which the job restarts ``delay_ms`` later."""
+        """These failures and one at ``now_ms``, after which the job restarts ``delay_ms`` later."""
         return Failures((*self.times_ms, now_ms), now_ms + delay_ms)
 
 
@@ -209,20 +209,20 @@ class RestartStrategy(Protocol):
         ...
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """The failures before this one that the strategy still counts."""
+        """The failures before ``now_ms`` that the strategy still counts."""
         ...
 
 
 @dataclass(frozen=True)
 class NoRestart:
-    """A failed job stays FAILED."""
+    """The strategy without restarts: a failed job stays FAILED."""
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
         """None: the job does not restart."""
         return None
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """All failures."""
+        """All failures; they make no difference."""
         return before
 
 
@@ -238,7 +238,7 @@ class FixedDelay:
         return self.wait_ms if len(before.times_ms) < self.attempts else None
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """All failures: attempts are never given back."""
+        """All failures: each counts as an attempt for ever."""
         return before
 
 
@@ -271,14 +271,14 @@ class ExponentialDelay:
         return round(min(max(moved, self.initial_ms), self.max_ms))
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """None of the failures before ``reset_ms`` without one."""
+        """The failures since the job last ran for ``reset_ms`` without one."""
         quiet = before.restart_ms is not None and now_ms - before.restart_ms >= self.reset_ms
         return Failures() if quiet else before
 
 
 @dataclass(frozen=True)
 class FailureRate:
-    """At most ``failures`` within any ``interval_ms``; the next one is not restarted."""
+    """Up to ``failures`` restarts within any ``interval_ms``; after one more the job stays FAILED."""
 
     failures: int = 1
     interval_ms: int = 60_000
@@ -298,7 +298,7 @@ NO_RESTART = NoRestart()
 
 
 class Values(Protocol):
-    """Settings by key."""
+    """A mapping of settings by key."""
 
     def __getitem__(self, key: str) -> Any: ...
 

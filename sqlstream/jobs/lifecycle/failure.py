@@ -33,7 +33,9 @@ _SHOWN = 3
 
 
 def read_last(checkpoint: str) -> str | None:
-    """A sentence with the files of the newest micro-batch of a checkpoint on this machine; None where it has none."""
+    """A sentence that names the files of the newest micro-batch of a checkpoint on this machine; None without such
+    files.
+    """
     here = local_storage_at(checkpoint) if checkpoint else None
     files = sorted(set(_files(here))) if here is not None else []
     if not files:
@@ -83,7 +85,7 @@ _HINT = (
 
 
 def refusal(text: str) -> Diagnostic | None:
-    """The path that the system has refused to write or to read, and the reason."""
+    """The path that the operating system refused to write or read, and the reason."""
     for pattern, reason in _KINDS:
         match = pattern.search(text)
         if match is not None:
@@ -145,10 +147,10 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 def job_error(error: BaseException, name: str | None, checkpoint: str, *, temporary: bool = False) -> SqlStreamError:
-    """The root cause of a failed job: a diagnostic that travelled through Spark as text, or Spark's own words.
+    """The root cause of a failed job: a diagnostic that Spark passed on as text, or Spark's own message.
 
-    ``name`` None: a query that somebody reads, which does not go on. ``temporary``: nor does a job whose checkpoint
-    vanishes with its session.
+    ``name`` None: a query whose rows are read, which cannot be continued. ``temporary``: the checkpoint is removed with
+    the session, so the job cannot either.
     """
     if isinstance(error, SqlStreamError):
         return error
@@ -283,7 +285,7 @@ def _cut_off(checkpoint: str) -> Diagnostic:
 
 
 def is_slow_start(error: BaseException) -> bool:
-    """True where a Python process was not there after the 10 s that Spark waits for it, which is no setting."""
+    """True where a Python process did not start within Spark's fixed limit of 10 s."""
     return _NOT_BACK in str(error) + _in_java(error)
 
 
@@ -299,7 +301,9 @@ def _no_module(name: str) -> Diagnostic:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True where Ctrl-C or a closing session has cancelled Spark's work; what a function says is its own."""
+    """True where Ctrl-C or a closing session cancelled Spark's work, not where a user's function raised such
+    an error.
+    """
     text = str(error)
     return any(words in text for words in _CANCELLED) and _ours(text) is None
 

@@ -37,8 +37,10 @@ _SLOW_STARTS = 2
 
 
 class Restarts:
-    """Runs a job until its end or until its restart strategy gives up. ``reported`` makes the error that users see of
-    an exception; ``stopping`` is set when the job is to stop."""
+    """Runs a job until its end, or until its restart strategy ends the attempts.
+
+    ``reported`` turns an exception into the error that users see; ``stopping`` is set when the job is to stop.
+    """
 
     def __init__(
         self, strategy: RestartStrategy, reported: Callable[[BaseException], SqlStreamError], stopping: Event
@@ -106,7 +108,7 @@ class Savepoints:
         require_sink(self.name, self.has_sink)
 
     def take(self, path: str | bool, *, drained: bool = False) -> str:
-        """Copy the last epoch to ``path`` or, for True, to the default place; the path of the savepoint.
+        """Copy the last epoch to ``path``, or for True to the default path, and return the savepoint's path.
 
         Spark's query must be at rest. ExecutionError SS426 where no savepoint can be taken.
         """
@@ -126,11 +128,11 @@ class JobState(Enum):
 
 
 class Job:
-    """A running plan. A thread watches Spark's query. For a bounded input it restarts the query to flush windows and
-    timers, and as often as rows wait for the answers to lookups.
+    """A running plan. A thread watches Spark's query.
 
-    This is safe against a crash at any point: the input is read to its end before the end is written to the checkpoint,
-    and a restarted job completes what is missing.
+    For a bounded input the thread restarts the query to flush windows and timers, and as often as rows wait for
+    lookups. A crash at any point is safe: the input is read to its end before the end is written to the checkpoint, and
+    a restarted job completes what is missing.
     """
 
     is_batch = False
@@ -180,7 +182,7 @@ class Job:
 
     @property
     def exception(self) -> SqlStreamError | None:
-        """Why the job FAILED."""
+        """The error that ended the job; None unless it FAILED."""
         return self._error
 
     @property
@@ -214,13 +216,15 @@ class Job:
 
     @property
     def waiting(self) -> str | None:
-        """The windows and timers that an ended bounded job leaves to the next run: ``3 rows wait in open windows
-        for the watermark 2013-06-14 12:59:59.999``. None if nothing waits."""
+        """The windows and timers that an ended bounded job leaves to its next run, as text; None without any.
+
+        For example ``3 rows wait in open windows for the watermark 2013-06-14 12:59:59.999``.
+        """
         return waiting_text(self.progress().waiting) or None
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Empty: everything about the job is in its record."""
+        """Remarks of DESCRIBE JOB besides the record: none."""
         return ()
 
     @property
@@ -229,7 +233,7 @@ class Job:
         return self._recorder.record(self)
 
     def record_now(self) -> JobRecord:
-        """The record as ``record`` gives it; for jobs of other processes it is read again."""
+        """The current record, by a method because jobs of other processes read it again."""
         return self.record
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -242,21 +246,21 @@ class Job:
         return True
 
     def savepoint(self, path: str | None = None) -> str:
-        """Copy the last epoch to ``path``, from which jobs can start anew; returns where it is. The job goes on.
+        """Copy the last epoch to ``path``, from which other jobs can start, and return its path. The job continues.
 
-        BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint could be taken.
+        BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint can be taken.
         """
         require_running(self.name, self._state.value)
         with self._query.at_rest():
             return self._savepoints.take(path or True)
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
-        """Stop after the last complete micro-batch; the path of the savepoint, where one was asked for.
+        """Stop after the last complete micro-batch; returns the path of the savepoint, if one was requested.
 
         Without ``drain`` nothing is flushed, and the job can be continued from its checkpoint. ``drain`` ends the
         input: available rows are read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
-        taken after that, as in Flink. Errors as those of ``savepoint``, after which a job without ``drain`` keeps
-        running."""
+        taken after that, as in Flink. Errors as those of ``savepoint``, after which a job without ``drain`` continues.
+        """
         path = None
         if drain:
             return self._drained(savepoint)
@@ -287,7 +291,7 @@ class Job:
         return self._last_savepoint
 
     def checkpoint(self) -> int | None:
-        """Complete an epoch with all available rows; its number, None where there were no rows yet.
+        """Complete an epoch with all available rows; returns its number, None where there were no rows yet.
 
         BindError SS231 where the job does not run.
         """
@@ -299,7 +303,7 @@ class Job:
         return last_committed(self._query.launch.checkpoint.storage)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """Its epochs, newest first."""
+        """The epochs of the job, newest first."""
         if self._state is JobState.RUNNING:
             self._query.report()
             self._recorder.write_history()

@@ -42,17 +42,19 @@ class RowLimit:
     storage: Storage
 
     def reached(self, rows_out: int) -> bool:
-        """True where a job that has written ``rows_out`` rows since its start needs no more."""
+        """True where a job that has written ``rows_out`` rows since its start has reached the limit."""
         return rows_out >= self.rows
 
     def keep(self) -> None:
-        """Write to the checkpoint that the job has emitted all its rows."""
+        """Record in the checkpoint that the job has emitted all its rows."""
         self.storage.write(_MARK, "")
 
 
 def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
-    """The row limit of the job with this checkpoint; None for a query without LIMIT. ``kept`` asks how many rows the
-    operator has counted so far."""
+    """The row limit of the job with this checkpoint; None for a query without LIMIT.
+
+    ``kept`` returns how many rows the operator has counted so far.
+    """
     if wanted is None:
         return None
     if storage.read(_MARK) is not None:
@@ -65,15 +67,16 @@ _STARTS = 3
 
 @dataclass(frozen=True)
 class Launch:
-    """A lowered plan with its sink, its checkpoint and its clocks, ready to start as often as the job needs it.
+    """A lowered plan with its sink, its checkpoint and its clocks, which can be started repeatedly.
 
     ``flushed`` are the tables whose end is announced by control rows when a bounded input has been read. ``ended``: an
     earlier run has announced it, so that all windows are closed. ``drained``: the input has no end, and the run only
     completes what a drained run may have left undone. ``end_of_input``: whether this run announces the end.
     ``watermarks``: those of jobs with several sources; ``idle``: the sources that may become idle. ``paced``: each
     start reads the available rows and ends, because the job pauses between its epochs. ``temporary``: the checkpoint is
-    removed with its session. ``require_sink`` raises an error where rows that a micro-batch has written are lost.
-    ``secrets``: those of the settings, which no failure may show. ``row_limit``: that of a query with LIMIT."""
+    removed with its session. ``require_sink`` raises an error where rows of an earlier micro-batch are lost.
+    ``secrets``: secrets of the settings, which error messages must mask. ``row_limit``: that of a query with LIMIT.
+    """
 
     query_name: str
     rows: DataFrame
@@ -102,11 +105,11 @@ class Launch:
 
     @property
     def pauses(self) -> bool:
-        """True where windows and timers that wait for the end of a bounded input stay in the checkpoint."""
+        """True where windows and timers stay in the checkpoint at the end of a bounded input, for the next run."""
         return self.needs_flush and self.end_of_input is EndOfInput.PAUSE and not self.ended
 
     def start_after(self, query: StreamingQuery) -> StreamingQuery:
-        """Start Spark's query where ``query`` has ended, with the watermark of each source where it was."""
+        """Start Spark's query again after ``query`` has ended, with the watermark that each source had reached."""
         with suppress(PySparkException, Py4JError):  # of a query that has failed, which the caller knows
             # A query is inactive a moment before Spark gives its name free, longer on a busy machine.
             query.awaitTermination()
@@ -116,7 +119,7 @@ class Launch:
         return self.start()
 
     def start(self) -> StreamingQuery:
-        """Start Spark's query; from the checkpoint, where there is one."""
+        """Start Spark's query, from the checkpoint if there is one."""
         writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")
         writer = writer.option("checkpointLocation", self.checkpoint.spark_location)
         if self.bounded or self.paced:
@@ -132,7 +135,7 @@ class Launch:
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
-        """The error of the job; ``name`` as in ``job_error``."""
+        """The error of the job that users see; ``name`` as in ``job_error``."""
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:

@@ -34,7 +34,7 @@ def with_kind_first(rows: DataFrame) -> DataFrame:
 class ResultQueue:
     """A queue from Spark's thread to the caller's, who may stop reading at any time.
 
-    ``side`` separates the rows for other tables.
+    ``side`` writes the rows of side outputs to their tables.
     """
 
     def __init__(self, names: tuple[str, ...], side: SideSinks | None = None) -> None:
@@ -55,7 +55,7 @@ class ResultQueue:
             self._written = number
 
     def on_progress(self, last_batch: int) -> None:
-        """The job calls this when it knows of new micro-batches, up to ``last_batch``."""
+        """Called when the job knows of new micro-batches, up to ``last_batch``."""
 
     def put(self, table: pa.Table) -> None:
         """Add a table; blocks while the queue is full, and returns at once after ``close``."""
@@ -67,7 +67,7 @@ class ResultQueue:
         return None
 
     def close(self) -> None:
-        """End the queue: no more tables are added, or the caller stops reading."""
+        """End the queue, after the last table or because the caller stops reading."""
         self._closed.set()
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -86,8 +86,10 @@ _FILE = "__file"
 
 
 class StoredResults(ResultQueue):
-    """Results through Spark Connect, where Python of this process does not see micro-batches. ``location`` is a folder
-    that the server writes and reads; its file sink shows complete micro-batches only."""
+    """Results through Spark Connect, where micro-batches are not visible to this process.
+
+    ``location`` is a folder that the server writes and reads; its file sink shows complete micro-batches only.
+    """
 
     def __init__(self, names: tuple[str, ...], spark: SparkSession, location: str) -> None:
         super().__init__(names)
@@ -102,7 +104,7 @@ class StoredResults(ResultQueue):
         return plain.writeStream.format("parquet").option("path", self._location)
 
     def on_progress(self, last_batch: int) -> None:
-        """Fetch the files that have not been fetched."""
+        """Read the new files up to ``last_batch`` into the queue."""
         try:
             rows = self._spark.read.parquet(self._location)
             with_file = rows.select("*", F.col("_metadata.file_name").alias(_FILE))

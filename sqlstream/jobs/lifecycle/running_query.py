@@ -33,15 +33,15 @@ def under_way(query: StreamingQuery) -> bool:
 
 
 def last_epoch(query: StreamingQuery) -> int:
-    """The number of the last complete micro-batch that this query has reported, -1 before the first."""
+    """The number of the last complete micro-batch that this query has reported; -1 before the first."""
     report = query.lastProgress
     return -1 if report is None else int(report["batchId"])
 
 
 def wait_for_rest(query: StreamingQuery) -> None:
-    """Wait until the current micro-batch is complete, or the one that is about to begin, or the query has ended.
+    """Wait until no micro-batch runs: the current one, or one about to begin, is complete, or the query has ended.
 
-    A micro-batch that is stopped before may be written and not reported, so that its rows are never counted.
+    A micro-batch that is stopped earlier may be written but not reported, so that its rows are never counted.
     """
     before = last_epoch(query)
     while query.isActive and not _waits(query) and last_epoch(query) == before:
@@ -57,8 +57,9 @@ def wait_for_first_trigger(query: StreamingQuery) -> None:
 def wait_for_all_there_is(query: StreamingQuery, before: int, ended: Callable[[], bool]) -> None:
     """Wait until the rows that are available now are in a complete micro-batch of a query without pauses.
 
-    They are in the micro-batch after the current one at the latest, even if more rows arrive; ``before`` is the number
-    of the last complete one."""
+    The micro-batch after the current one has them at the latest, even if more rows arrive; ``before`` is the number of
+    the last complete one.
+    """
     whole = Thread(target=_process_all, args=(query,), name="sqlstream-epoch", daemon=True)
     whole.start()
     while whole.is_alive() and last_epoch(query) < before + 2 and not ended():
@@ -151,12 +152,12 @@ class RunningQuery:
 
     @property
     def has_all_rows(self) -> bool:
-        """True where the query has emitted as many rows as its LIMIT allows."""
+        """True where the query has emitted all rows of its LIMIT."""
         row_limit = self.launch.row_limit
         return row_limit is not None and row_limit.reached(self.progress.rows_out)
 
     def report(self) -> None:
-        """Read the new reports of the current query."""
+        """Add the new reports of the current query to the progress."""
         self._take_in(self.present)
 
     def _take_in(self, query: StreamingQuery) -> None:
@@ -204,7 +205,7 @@ class RunningQuery:
                     return
 
     def start_again(self) -> bool:
-        """Restart Spark's query as a new process would; False where the job has been stopped."""
+        """Restart Spark's query from its checkpoint; False where the job has been stopped."""
         with self._changing:
             if self._stopping.is_set():
                 return False
@@ -265,9 +266,11 @@ _FIRST_PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class RunToEnd:
-    """Runs a job from its start to the end of its input, on the job's thread. ``pace``: for jobs that pause between
-    epochs. ``stopping`` is set when the job is to stop; ``count_waiting`` counts the windows and timers that stay in
-    the checkpoint of a job that pauses at the end."""
+    """Runs a job from its start to the end of its input, on the job's thread.
+
+    ``pace``: for jobs that pause between epochs. ``stopping`` is set when the job is to stop; ``count_waiting`` counts
+    the windows and timers that stay in the checkpoint of a job that pauses at the end.
+    """
 
     query: RunningQuery
     pace: EpochPace | None
@@ -276,11 +279,11 @@ class RunToEnd:
 
     @property
     def launch(self) -> Launch:
-        """The launch of the last start. It changes when the job is drained."""
+        """The launch of the last start; draining a job replaces it."""
         return self.query.launch
 
     def started_clock(self) -> Thread | None:
-        """The thread that writes ticks of processing time while the job runs; None where no operator needs them."""
+        """The thread that writes ticks of processing time while the job runs; None where no operator needs ticks."""
         launch = self.launch
         if launch.bounded or not launch.clock:
             return None

@@ -22,14 +22,14 @@ RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 
 
 class Sources(Protocol):
-    """Tables and functions of a session; see ``planner.lowering.Runtime`` for what each returns."""
+    """The tables and functions of a session; see ``planner.lowering.Runtime`` for what each method returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The rows of a scan as a streaming DataFrame."""
         ...
 
     def reads_files(self, scan: Scan) -> bool:
-        """See ``planner.physical.EngineSettings``."""
+        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -37,22 +37,25 @@ class Sources(Protocol):
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """The source that a lookup asks."""
+        """The source that answers the requests of a lookup."""
         ...
 
     def function(self, name: str) -> Function | None:
-        """The function of this name; None where there is none."""
+        """The function with this name; None where there is none."""
         ...
 
     def implementation(self, function: Function) -> object:
-        """The Python object behind a function."""
+        """The Python object that implements a function."""
         ...
 
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job. ``operators`` collects the processors of the lowered plan. Without
-    ``rows_move_time`` only the end of the input moves watermarks, and no row is late."""
+    """The ``planner.lowering.Runtime`` of a job.
+
+    ``operators`` collects the processors of the lowered plan. Without ``rows_move_time`` only the end of the input
+    advances watermarks, and no row is late.
+    """
 
     spark: SparkSession
     sources: Sources
@@ -64,7 +67,7 @@ class JobRuntime:
 
     @property
     def steps_clock(self) -> bool:
-        """False: the clock of a job runs by itself."""
+        """Whether the caller moves the clock: False, the clock of a job runs by itself."""
         return False
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -76,7 +79,7 @@ class JobRuntime:
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """The source that a lookup asks."""
+        """The source that answers the requests of a lookup."""
         return self.sources.lookup(node)
 
     def control(self, table: str) -> DataFrame:
@@ -92,21 +95,21 @@ class JobRuntime:
         self.operators.append((numbers, processor))
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
-        """The rows with Spark's watermark on a column."""
+        """The rows with Spark's watermark on the column."""
         return rows.withWatermark(column, f"{delay_ms} milliseconds")
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
-        """None: a job runs on Spark's ``transformWithState``."""
+        """An operator run by the caller instead of Spark: None, a job runs on Spark's ``transformWithState``."""
         return None
 
     def event_time_from_rows(self, table: str) -> bool:
-        """Whether rows of a table move its watermark."""
+        """Whether rows of the table advance its watermark."""
         return self.rows_move_time
 
     def function(self, name: str) -> Function | None:
-        """The function of this name; None where there is none."""
+        """The function with this name; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
-        """The Python object behind a function."""
+        """The Python object that implements a function."""
         return self.sources.implementation(function)

@@ -54,13 +54,15 @@ SIDE_OUTPUT_OF_DATAFRAME = "SS348"
 
 @dataclass(frozen=True)
 class SessionSources:
-    """Tables and functions as a job asks for them (``jobs.Sources``)."""
+    """The tables and functions of a session, as jobs read them (``jobs.Sources``)."""
 
     environment: Environment
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan, as a streaming DataFrame, or a finished one where the environment says so."""
+        """The rows of a scan as a streaming DataFrame; a DataFrame of finished data where the environment
+        requires it.
+        """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
             return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
@@ -85,24 +87,24 @@ class SessionSources:
         return kind.has_file_splits(self.environment, scan.table, scan.columns)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The file splits of a scan, instead of its rows."""
+        """The file splits of a scan, for an exchange that reads the files."""
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """What answers the requests of a lookup."""
+        """The source that answers the requests of a lookup."""
         if isinstance(node.source, Function):
             return lookup_source(node.source, self.implementation(node.source), request_of(node))
         answers = lookup_connector(node.source.connector).lookup(self.environment, node.source, request_of(node))
         return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
-        """The function of the catalog of that name."""
+        """The function of the catalog with that name."""
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:
-        """The Python object of a function."""
+        """The Python object that implements a function."""
         registered = self.catalog.implementation(function)
         return load(function.target) if registered is None else registered
 
@@ -122,7 +124,7 @@ def _kept_default(path: str) -> Diagnostic:
 
 
 def request_of(node: Lookup) -> Request:
-    """What a lookup asks its source for, before the first key is known."""
+    """The request of a lookup without its keys, from which its source is made."""
     keys = tuple((key.name, key.type) for key in node.keys)
     return Request(keys, tuple((field.name, field.type) for field in node.read), node.filters)
 
@@ -142,7 +144,8 @@ class SessionJobs:
         name: str | None = None,
         former: Callable[[], Root] | None = None,
     ) -> Job:
-        """Run the plan: into the table of an Insert, those of a StatementSet, else to the reader of ``Job.results``.
+        """Start the plan as a job, which writes to the tables of an Insert or StatementSet, or to the reader of
+        ``Job.results``.
 
         ``sql``, ``name`` and ``former`` as in ``Runner.start``.
         """
@@ -251,7 +254,7 @@ class SessionJobs:
         )
 
     def recorded(self, settings: Settings) -> Iterator[RecordedJob]:
-        """The jobs with a record in the checkpoint directory, which Spark reads where it is not on this machine."""
+        """The jobs with a record in the checkpoint directory, read through Spark where it is on another machine."""
 
         def storage_of(path: str) -> Storage:
             here = None if self.spark.is_remote else local_storage_at(path)
@@ -274,7 +277,7 @@ class SessionJobs:
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
-        """What lowering needs, for a plan that nobody starts here; ``finished``: over sources as they are now."""
+        """The runtime for lowering a plan without starting a job; ``finished``: sources give the rows they have now."""
         spark = self.spark.get(workspace.settings)
         environment = replace(self._environment(spark, workspace.settings), finished=finished)
         sources = SessionSources(environment, workspace.catalog.copy())
@@ -284,12 +287,12 @@ class SessionJobs:
         return JobRuntime(spark, sources, control, key_groups)
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
-        """What Spark makes of a plan that nobody starts, as its own EXPLAIN says."""
+        """Spark's own EXPLAIN of the plan, which is lowered but not started."""
         runtime = self.runtime(workspace)
         return explain_spark(self.physical(plan, workspace, runtime.sources), runtime)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
-        """What runs of a plan that has no checkpoint yet."""
+        """The physical plan of a plan without a checkpoint."""
         return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:

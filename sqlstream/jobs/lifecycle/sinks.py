@@ -23,7 +23,8 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 
 class Turns:
-    """A lock for one writer of a job at a time: Spark may repeat a micro-batch while a stopped query still writes it.
+    """A lock that lets one writer of a job write at a time: Spark may repeat a micro-batch while a stopped query still
+    writes it.
 
     Through Spark Connect each start of a query writes in a process of its own, so a copy is a new lock.
     """
@@ -42,7 +43,7 @@ class Turns:
 
 
 class TableSink:
-    """Writes the rows of a job into a table. A second call, which flushes, continues the job."""
+    """Writes the rows of a job into a table. A second call, which flushes windows, continues the same job."""
 
     def __init__(self, environment: Environment, table: Table, plan: Node) -> None:
         self._environment = environment
@@ -63,7 +64,7 @@ class TableSink:
 
 
 class SetSink:
-    """Writes the rows of a statement set into its tables, one micro-batch after the other.
+    """Writes the rows of a statement set into its tables, for each micro-batch one table after another.
 
     A batch that failed between two tables runs again. Each table replaces the rows of the first attempt, so that all
     tables have the same epoch.
@@ -89,7 +90,7 @@ def sink_of(environment: Environment, plan: Insert | StatementSet) -> TableSink 
 
 
 class SideSinks:
-    """The tables of the side outputs of a plan. False if there are none."""
+    """Writes the side outputs of a plan to their tables; false as a condition if there are none."""
 
     def __init__(self, environment: Environment, plan: Node, turns: Turns | None = None) -> None:
         self._plan = plan
@@ -108,7 +109,7 @@ class SideSinks:
         return partial(_write_both, self._turns, self._plan, main, self._writers) if self else main
 
     def with_tables(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
-        """A writer of the micro-batches of a statement set. ``tables``: its tables with their writers."""
+        """The writer of the micro-batches of a statement set. ``tables``: its tables with their writers."""
         return partial(_write_both, self._turns, plan, partial(_write_tables, plan, tables), self._writers)
 
 
@@ -133,7 +134,7 @@ def _write_both(
 
 
 def checked_writer(environment: Environment, table: Table) -> BatchWriter:
-    """Writes micro-batches into a table, failing with SS403 at a NULL in a column that is NOT NULL."""
+    """A writer of micro-batches into a table that fails with SS403 at a NULL in a NOT NULL column."""
     return partial(_write_checked, table, sink_connector(table.connector).batch_writer(environment, table))
 
 
@@ -142,7 +143,7 @@ def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: i
 
 
 def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows, with their kinds where they have some, failing with SS403 at a NULL in a column that is NOT NULL."""
+    """The rows, and their kinds if they have some; evaluating them fails with SS403 at a NULL in a NOT NULL column."""
     kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
     whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '-D'")  # a deleted row may be its key alone
 

@@ -47,9 +47,9 @@ def no_check(batch: int) -> None:
 class Work:
     """What a job runs: a plan whose root is an Insert, or an Output, whose rows ``Job.results`` returns.
 
-    ``sink`` makes the writer of the rows; ``side`` takes the rows for other tables of a query without ``sink``.
-    ``require_sink`` raises an error where rows that a micro-batch has written are lost. ``description`` is that of the
-    record in the checkpoint, which is only written for jobs with one.
+    ``sink`` makes the writer of the rows; ``side`` writes the side outputs of a query without ``sink``.
+    ``require_sink`` raises an error where rows of an earlier micro-batch are lost. ``description`` is for the record in
+    the checkpoint, which only jobs with a description have.
     """
 
     plan: Node
@@ -62,11 +62,12 @@ class Work:
 
 @dataclass(frozen=True)
 class JobLocation:
-    """Where a job stores its state. ``checkpoint`` is the path of a directory, None for a temporary one.
+    """Where a job stores its state.
 
-    ``temporary``: the checkpoint is removed with its session. ``claim``: that of the folder, released when the job has
-    ended, but not where it cannot start. ``savepoints`` is the parent of savepoints without a path, None for the folder
-    beside the checkpoint. ``trusts_any_owner``: unpickle state of other users, too.
+    ``checkpoint`` is the path of a directory, None for a temporary one. ``temporary``: the checkpoint is removed with
+    its session. ``claim``: the claim of the folder, released when the job has ended, but not where it cannot start.
+    ``savepoints`` is the parent of savepoints without a path, None for the folder of the checkpoint.
+    ``trusts_any_owner``: state of other users is unpickled, too.
     """
 
     checkpoint: str | None = None
@@ -78,13 +79,13 @@ class JobLocation:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a job is executed. ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is
-    the time between ticks of processing time, for plans that need them.
+    """How a job is executed.
 
-    ``engine``, ``key_groups``, ``chaining``: see ``open_checkpoint``. ``restart`` says what happens when the job fails,
-    ``end_of_input`` what happens to pending windows and timers when bounded input has been read. ``secrets`` are those
-    of the settings, which no failure may show. ``rows_move_time``: see ``JobRuntime``.
-    ``idle_timeout_ms``: see ``idle_sources``.
+    ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
+    processing time, for plans that need them. ``engine``, ``key_groups``, ``chaining``: see ``open_checkpoint``.
+    ``restart`` says what happens when the job fails, ``end_of_input`` what happens to pending windows and timers when
+    bounded input has been read. ``secrets``: secrets of the settings, which error messages must mask.
+    ``rows_move_time``: see ``JobRuntime``. ``idle_timeout_ms``: see ``idle_sources``.
     """
 
     checkpointing: Checkpointing = AT_ONCE
@@ -101,7 +102,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class JobSpecification:
-    """All that starts a job. ``name`` None: that of its query."""
+    """All that is needed to start a job. ``name`` None: the name of Spark's query."""
 
     work: Work
     place: JobLocation = JobLocation()
@@ -121,7 +122,7 @@ _RETENTION = f"{_PREFIX}.externalized-checkpoint-retention"
 
 
 def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpointing:
-    """The settings ``execution.checkpointing.*``; ``poll_ms`` gives the interval where they say none."""
+    """The settings ``execution.checkpointing.*``; ``poll_ms`` is the interval where none is set."""
     interval_ms = settings[f"{_PREFIX}.interval"]
     retention = settings[_RETENTION]
     return Checkpointing(
@@ -167,7 +168,9 @@ def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) 
 
 
 def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool) -> Execution:
-    """How a job is executed. Arguments and errors as those of ``checkpointing_of`` and ``end_of_input_of``."""
+    """The execution of a job from its settings. Arguments and errors as those of ``checkpointing_of`` and
+    ``end_of_input_of``.
+    """
     return Execution(
         checkpointing=checkpointing_of(settings, poll_ms),
         clock_interval_ms=settings["sqlstream.clock-interval"],

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def declared_states(sources: Sources) -> Declared:
-    """The states by function, as in ``seen MapState of STRING, BIGINT with a time to live``, of any length."""
+    """The declared states of each process function, as ``seen MapState of STRING, BIGINT with a time to live``."""
 
     def text(name: str) -> str:
         function = sources.function(name)
@@ -73,8 +73,9 @@ _ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_m
 def waiting_in(
     checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
 ) -> tuple[Waiting, ...]:
-    """The rows and timers that wait in the last epoch, by operator. For each operator with state a job of Spark
-    reads the state."""
+    """The rows and timers that wait in the last epoch, by operator. A Spark job reads the state of each stateful
+    operator.
+    """
     if last_committed(checkpoint.storage) is None:
         return ()
     location = checkpoint.spark_location
@@ -89,7 +90,7 @@ def waiting_in(
 
 
 def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
-    """How many rows the topmost operator keeps as state in the last epoch (``Kernel.kept_rows``)."""
+    """How many rows the topmost operator stores as state in the last epoch (``Kernel.kept_rows``)."""
     if last_committed(checkpoint.storage) is None:
         return 0
     _, processor = _in_order(operators)[0]
@@ -148,8 +149,9 @@ _numbers = itertools.count(1)
 
 
 def start_job(spark: SparkSession, job: JobSpecification) -> Job:
-    """Run what is specified. Errors as those of ``recorder_of``, ``require_whole_checkpoint``, ``open_checkpoint``,
-    ``require_trusted`` and ``Launch.start``."""
+    """Start the specified job. Errors as those of ``recorder_of``, ``require_whole_checkpoint``, ``open_checkpoint``,
+    ``require_trusted`` and ``Launch.start``.
+    """
     number = next(_numbers)
     path = job.place.checkpoint or str(temporary_folder("sqlstream-checkpoint-"))
     retention = job.execution.checkpointing.retention

@@ -26,8 +26,9 @@ _STATE = re.compile(r"state/.*/(\d+)(?:_[^/.]+)*\.(?:changelog|delta|snapshot|zi
 
 @dataclass(frozen=True)
 class Epoch:
-    """A complete micro-batch as reported. ``time`` is that of its end in seconds since 1970, ``rows`` are those
-    read."""
+    """A complete micro-batch as reported. ``time`` is its end in seconds since 1970, ``rows`` the number of
+    rows read.
+    """
 
     epoch: int
     time: float
@@ -62,7 +63,7 @@ class History:
         self._lock = Lock()
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Add the epochs of reports; known ones do not change."""
+        """Add the epochs of new reports; known epochs do not change."""
         with self._lock:
             for report in reports:
                 number = int(report["batchId"])
@@ -90,7 +91,7 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    """The epochs by number; none if the file is damaged, because no job depends on it."""
+    """The epochs of a job's history by number; empty if the file is damaged, because no job depends on it."""
     try:
         epochs = [Epoch(**entry) for entry in json_of(storage.read(HISTORY_FILE) or "[]")]
     except (ValueError, TypeError):

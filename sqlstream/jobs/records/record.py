@@ -25,8 +25,9 @@ from sqlstream.udfs.texts import json_of
 
 @dataclass(frozen=True)
 class Process:
-    """A process of some machine. ``started`` distinguishes processes with the same number: the clock ticks from the
-    machine's start to its own, None where unknown."""
+    """A process on some machine. ``started`` distinguishes processes with the same number: the clock ticks between the
+    start of the machine and of the process, None where unknown.
+    """
 
     host: str
     pid: int
@@ -88,7 +89,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Description:
-    """What a job runs. ``plan`` is as EXPLAIN FORMAT JSON prints it, ``settings`` are those that were set."""
+    """What a job runs. ``plan`` is the JSON of EXPLAIN FORMAT JSON, ``settings`` those that were set explicitly."""
 
     sql: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
@@ -119,8 +120,11 @@ class Life:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """All that other processes know of a job. ``id`` is Spark's id of the query, the same for all runs; ``created`` is
-    the time of the first start, ``starts`` the number of starts."""
+    """The information that other processes have about a job.
+
+    ``id`` is Spark's id of the query, the same for all runs; ``created`` is the time of the first start, ``starts`` the
+    number of starts.
+    """
 
     id: str
     run_id: str
@@ -145,22 +149,22 @@ class JobRecord:
 
     @property
     def is_damaged(self) -> bool:
-        """True where the record cannot be read: only its folder and the reason are known."""
+        """True where the record cannot be read, so that only its folder and the reason are known."""
         return self.life.status == DAMAGED
 
     @property
     def is_running(self) -> bool:
-        """True where the record says that the job runs, and its process is there."""
+        """True where the record says that the job runs, and its process is alive."""
         return self.life.status in _LIVING and not self.is_lost
 
     @property
     def status(self) -> str:
-        """A ``JobState``, LOST or DAMAGED."""
+        """The status of the job: a ``JobState``, LOST or DAMAGED."""
         return LOST if self.is_lost else self.life.status
 
     @property
     def error(self) -> tuple[str, str] | None:
-        """Code and message of what ended the job."""
+        """Code and message of the error that ended the job; None without one."""
         if not self.is_lost:
             return self.life.error
         return GONE, self.gone
@@ -214,7 +218,7 @@ def to_text(record: JobRecord) -> str:
 
 
 def from_text(text: str, path: str) -> JobRecord:
-    """The record in a text; ExecutionError SS454 where it is none, or one of another version."""
+    """The record in a text; ExecutionError SS454 for an invalid record, or one of another version."""
     try:
         document = json_of(text)
         if document.pop("version") != VERSION:

@@ -39,8 +39,11 @@ _instances: set[str] = set()
 
 
 class Recorder:
-    """The recorder of one job. ``storage`` is that of the checkpoint. Only with a ``history`` is a record written, and
-    are requests answered. ``claim`` is that of the job's folder, released when the job has ended."""
+    """Writes the record of one job. ``storage`` is that of the checkpoint.
+
+    Only with a ``history`` is a record written, and are requests answered. ``claim`` is that of the job's folder,
+    released when the job has ended.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,8 @@ class Recorder:
 
     def require_free(self, path: str) -> None:
         """ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings delete
-        the checkpoint at the end and the storage cannot."""
+        the checkpoint at the end and the storage cannot.
+        """
         if self._retention is not Retention.ALWAYS and not self.storage.can_remove:
             message = f'the checkpoint "{path}" cannot be deleted when its job ends'
             hint = "RESET 'execution.checkpointing.externalized-checkpoint-retention': Spark deletes no files there."

@@ -51,8 +51,7 @@ def send(storage: Storage, request: Request) -> None:
 
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
-    """The requests to an instance. Invalid files and requests to other instances are removed if the storage allows
-    it."""
+    """The requests to an instance. Invalid files and requests to other instances are removed if the storage can."""
     requests = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in requests.items():
         if (request is None or request.instance != instance) and storage.can_remove:
@@ -171,7 +170,7 @@ WAIT_S = 600.0
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """A job of another process, known by its record, which is as old as this object. Requests go to that process."""
+    """A job of another process, known by its record as of the object's creation. Requests are sent to that process."""
 
     record: JobRecord
     storage: Storage
@@ -191,8 +190,11 @@ class RecordedJob:
         return read_record(self.storage) or self.record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
-        """Stop the job; the path of the savepoint, if one was requested. A job that has ended is left alone unless a
-        savepoint is requested. SS454 where its record is damaged, because it may be running."""
+        """Stop the job and return the path of the savepoint, if one was requested.
+
+        An ended job is not changed unless a savepoint is requested. SS454 where its record is damaged, because it may
+        be running.
+        """
         require_readable(self.record)
         if not self.record.is_running and not savepoint and not drain:
             return None
@@ -200,21 +202,21 @@ class RecordedJob:
         return None if answer is None else str(answer)
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
-        """Complete an epoch; its number, None where there were no rows yet."""
+        """Complete an epoch; returns its number, None where there were no rows yet."""
         answer = self._ask("checkpoint", timeout_s)
         return None if answer is None else int(answer)
 
     def savepoint(self, path: str | None = None, timeout_s: float = WAIT_S) -> str:
-        """Take a savepoint; its path."""
+        """Take a savepoint and return its path."""
         return str(self._ask("savepoint", timeout_s, savepoint=path))
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """Its epochs, newest first."""
+        """The epochs of the job, newest first."""
         return checkpoints(self.storage)
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Empty: everything about the job is in its record."""
+        """Remarks of DESCRIBE JOB besides the record: none."""
         return ()
 
     def _ask(self, kind: str, timeout_s: float, *, savepoint: str | bool | None = None, drain: bool = False) -> Answer:

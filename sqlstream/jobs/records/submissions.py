@@ -71,7 +71,7 @@ class Submission:
 
     @property
     def is_over(self) -> bool:
-        """True where the process of the job is gone."""
+        """True where the process of the job has ended."""
         return self.exit_status is not None or (self.process.is_here and not self.process.is_alive)
 
     def log_end(self, lines: int) -> str:
@@ -94,12 +94,12 @@ def script_of(folder: Path) -> Path:
 
 
 def exit_file(folder: Path) -> Path:
-    """The file of the exit status."""
+    """The file with the exit status, in the folder of a submission."""
     return folder / _EXIT
 
 
 def checkpoints_of_submitted() -> Path:
-    """The directory of the checkpoints of jobs that were submitted without ``execution.checkpointing.dir``."""
+    """The checkpoint directory of jobs that were submitted without ``execution.checkpointing.dir``."""
     return _state() / _JOBS
 
 
@@ -135,8 +135,11 @@ def submissions() -> tuple[Submission, ...]:
 
 
 def remove_submission(submission: Submission) -> None:
-    """Remove the folders of all submissions with its checkpoint, and the checkpoint where it is in the user's own
-    directory. OSError where they cannot be removed."""
+    """Remove the folders of all submissions with its checkpoint, and the checkpoint if it is in the user's own
+    directory.
+
+    OSError where they cannot be removed.
+    """
     checkpoints = checkpoints_of_submitted()
     if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():
         shutil.rmtree(submission.checkpoint)
@@ -187,8 +190,9 @@ Property = tuple[str, str]
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A submitted job, with the methods of ``RecordedJob``. Before its first record it is STARTING, and can only be
-    stopped."""
+    """A submitted job, with the methods of ``RecordedJob``. Until the first record is written it is STARTING, and can
+    only be stopped.
+    """
 
     submission: Submission
     record: JobRecord
@@ -206,13 +210,13 @@ class SubmittedJob:
 
     @property
     def notes(self) -> tuple[Property, ...]:
-        """The exit status, the log and the script."""
+        """Remarks of DESCRIBE JOB besides the record: the exit status, the log and the script."""
         status = self.submission.exit_status
         ended = () if status is None else (("exit status", str(status)),)
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
 
     def record_now(self) -> JobRecord:
-        """The record as it is now; made of the submission before the job has written one."""
+        """The current record; made from the submission before the job has written one."""
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
@@ -225,11 +229,11 @@ class SubmittedJob:
         return None
 
     def checkpoint(self, timeout_s: float = WAIT_S) -> int | None:
-        """Complete an epoch now; its number."""
+        """Complete an epoch now and return its number."""
         return self._recorded().checkpoint(timeout_s)
 
     def savepoint(self, path: str | None = None, timeout_s: float = WAIT_S) -> str:
-        """Take a savepoint; its path."""
+        """Take a savepoint and return its path."""
         return self._recorded().savepoint(path, timeout_s)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
@@ -249,7 +253,9 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """The job of a submission. A record from before the submission is that of an earlier start, and is ignored."""
+    """The job of a submission. A record that is older than the submission belongs to an earlier start and is
+    ignored.
+    """
     storage = local_storage_at(submission.checkpoint)
     record = None
     if storage is not None:
@@ -261,7 +267,7 @@ def submitted_job(submission: Submission) -> SubmittedJob:
 
 
 def failure_of(submission: Submission) -> tuple[str, str]:
-    """Code and message of the error that ended the process, from its log."""
+    """Code and message of the error that ended the submitted process, from its log."""
     failures = _FAILURE.findall(submission.log_end(_LOG_LINES))
     if failures:
         code, message = failures[-1]

@@ -31,7 +31,7 @@ def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
 
 
 def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The values of metrics with these names; Spark Connect reports them without names, in this order."""
+    """The values of the metrics with these names. Spark Connect reports values without names, in this order."""
     return list(metrics["values"]) if "values" in metrics else [metrics[name] for name in names]
 
 
@@ -48,7 +48,7 @@ SOURCE_METRIC, ROWS = "source", "rows"
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """The rows of a micro-batch for each table of a statement set; empty for other jobs."""
+    """The rows of a micro-batch by table of a statement set; empty for other jobs."""
     for names, metrics in observed(report, TABLES_METRIC):
         tables = names.split("/")
         counts = counts_of(metrics, [f"rows_{i}" for i in range(len(tables))])
@@ -57,7 +57,7 @@ def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    """The sums of two tables of counts."""
+    """The sums of two dictionaries of counts, by key."""
     return {name: left.get(name, 0) + right.get(name, 0) for name in dict.fromkeys([*left, *right])}
 
 
@@ -72,7 +72,7 @@ def rows_read(report: Mapping[str, Any]) -> int:
 
 
 def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """The rows of ``rows_read`` by table."""
+    """The counts of ``rows_read``, by table."""
     counts: dict[str, int] = {}
     for kind, rows in ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS)):
         for names, metrics in observed(report, kind):
@@ -85,11 +85,11 @@ def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
 class CountedSources:
     """The sources of a job, each with a metric that counts its rows.
 
-    Spark's own ``numInputRows`` are no such counts: a reader of files drops rows that a filter above does not want
-    before Spark counts them, and a source that several branches read has the rows of all branches. An observed metric
-    is exact, because Spark moves no filter below it. That is also what it costs: files are read whole where a filter
-    would have let the reader skip rows, which takes up to twice the time where few rows are wanted. The count itself
-    takes 0.05 to 0.2 microseconds of processor time a row (measured: Parquet and JSON files into ``blackhole``).
+    Spark's own ``numInputRows`` does not count them: file readers drop rows that a filter above rejects before Spark
+    counts, and a source that several branches read counts the rows of all branches. An observed metric is exact,
+    because Spark moves no filter below it. That is also its cost: files are read whole where a filter would have let
+    the reader skip rows, which takes up to twice the time where few rows pass. The count itself takes 0.05 to 0.2
+    microseconds of processor time a row (measured: Parquet and JSON files into ``blackhole``).
     """
 
     sources: Sources
@@ -101,23 +101,23 @@ class CountedSources:
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
-        """See ``planner.physical.Engine``."""
+        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Not counted here: the exchange that reads the files reports their rows."""
+        """The files of a scan. Their rows are counted by the exchange that reads the files, not here."""
         return self.sources.places(scan, in_order=in_order)
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """The source that a lookup asks."""
+        """The source that answers the requests of a lookup."""
         return self.sources.lookup(node)
 
     def function(self, name: str) -> Function | None:
-        """The function of this name; None where there is none."""
+        """The function with this name; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
-        """The Python object behind a function."""
+        """The Python object that implements a function."""
         return self.sources.implementation(function)
 
 
@@ -208,6 +208,6 @@ def _totals(observed_metrics: Mapping[str, Any]) -> LookupTotals:
 
 
 def added_lookups(left: Mapping[int, LookupTotals], right: Mapping[int, LookupTotals]) -> dict[int, LookupTotals]:
-    """The sums of two tables of totals by lookup."""
+    """The sums of two dictionaries of lookup totals, by lookup."""
     none = LookupTotals()
     return {number: left.get(number, none) + right.get(number, none) for number in sorted({*left, *right})}

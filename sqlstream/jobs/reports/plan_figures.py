@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a path has: ``kind`` is its media type."""
+    """The response of a page's server; ``kind`` is its media type."""
 
     text: str
     kind: str = "text/html"
@@ -43,9 +43,9 @@ Answers = Callable[[str], Answer | None]
 
 
 class LocalPage:
-    """Answers on a port of this machine until closed; 0 takes any port. ``paths`` names all that there is.
+    """Serves pages on a port of this machine until closed; port 0 takes any free one. ``paths`` has all pages.
 
-    ExecutionError SS483 where the port is taken.
+    ExecutionError SS483 where the port is in use.
     """
 
     def __init__(self, port: int, answers: Answers, paths: str) -> None:
@@ -118,7 +118,7 @@ _WRITTEN = "rows that the sink was given"
 
 
 class PlanFigures:
-    """The plan of one job, and its figures as of the records that ``take`` has got; from any thread.
+    """The plan of one job with the figures of the latest record passed to ``take``; for use from any thread.
 
     ExecutionError SS488 for a record without a plan, or with one of another version.
     """
@@ -130,7 +130,7 @@ class PlanFigures:
         self.take(record)
 
     def take(self, record: JobRecord) -> None:
-        """The present record of the job. Rates begin anew where the job has."""
+        """Show the figures of a newer record. Rates are reset where the job was restarted."""
         life = record.life
         if life.instance != self._record.life.instance:
             self._ends.clear()
@@ -146,16 +146,18 @@ class PlanFigures:
 
     @property
     def has_rates(self) -> bool:
-        """True where two micro-batches have been seen."""
+        """True where two micro-batches have been reported, between which rates are computed."""
         return len(self._ends) > 1
 
     def figures(self, source: str | None = None) -> Figures:
-        """The counts and rates of the job and its operators; ``source`` is where the page asks for newer ones."""
+        """The counts and rates of the job and its operators; ``source`` is the address where the page requests newer
+        ones.
+        """
         rates = _Rates(self._record, tuple(self._ends))
         return Figures((*_of_job(self._record, rates), *_of_nodes(self._plan, rates)), source)
 
     def page(self, source: str | None = None) -> str:
-        """The page; with a ``source`` it asks there for newer figures."""
+        """The page as HTML; with a ``source`` it requests newer figures there."""
         record = self._record
         return html_page(self._plan, record.description.sql, f"Job {record.name}", self.figures(source))
 
@@ -279,11 +281,11 @@ FIGURES = "figures.json"
 
 
 def page_of(figures: PlanFigures) -> Answer:
-    """The page as it is served."""
+    """The response with the page."""
     return Answer(figures.page(FIGURES))
 
 
 def figures_of(figures: PlanFigures) -> Answer:
-    """The figures that the page asks for, as they are served."""
+    """The response with the newer figures that the page requests."""
     text = json.dumps(figures.figures().as_json(), ensure_ascii=False, indent=1)
     return Answer(f"{text}\n", "application/json")

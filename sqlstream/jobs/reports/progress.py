@@ -49,9 +49,12 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """Rows, timers or windows that wait in an operator of a paused job. ``operator`` is numbered from the top, ``what``
-    is a value of ``Pending``. The first fires when the watermark (``by_clock``: processing time) reaches ``first_ms``,
-    the last at ``last_ms``, in milliseconds since 1970; None where time does not fire them."""
+    """Rows, timers or windows that wait in an operator of a paused job.
+
+    ``operator`` is numbered from the top, ``what`` is a value of ``Pending``. The first fires when the watermark
+    (``by_clock``: processing time) reaches ``first_ms``, the last at ``last_ms``, in milliseconds since 1970; None
+    where time does not fire them.
+    """
 
     operator: int
     what: str
@@ -72,13 +75,13 @@ class Waiting:
 
 
 def waiting_text(counts: Sequence[Waiting]) -> str:
-    """All that waits as text, by operator where there are several."""
+    """The waiting rows, timers and windows as text, by operator where there are several."""
     several = len({waiting.operator for waiting in counts}) > 1
     return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 
 
 def waiting_from_json(values: Iterable[Mapping[str, Any]]) -> tuple[Waiting, ...]:
-    """What waits, read from the JSON of a record."""
+    """The waiting rows, timers and windows, read from the JSON of a record."""
     return tuple(Waiting(**value) for value in values)
 
 
@@ -97,23 +100,23 @@ _COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
 
 @dataclass(frozen=True)
 class Progress:
-    """Totals since the job was started, control rows left out.
+    """Totals since the job was started, without control rows.
 
-    ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source
-    and for queries that need none. ``late_rows`` are those that windows dropped; on the native engine Spark adds rows
-    of equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
-    columnar engine, numbered from the top, ``taken_by_operator`` the rows that its exchange has brought to each, and
-    may have combined, ``given_by_operator`` the results of each. ``read_by_table`` are the rows that were read of each
-    table, those of all its scans together. ``lookups`` is what each lookup has asked, numbered as operators are.
-    ``pending`` are the rows that wait after the last batch for deferred lookups or barriers; None before the first
-    batch of a query with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has
-    failed and started again. ``bad_rows``: those of each table and function that tolerates them. ``missing_files``:
-    those of each table that were listed, and gone when they were to be read.
-    ``rows_by_table``: what of ``rows_out`` went to each table of a statement set; empty for other jobs.
-    ``waiting``: what stays in the checkpoint for the next run, once the job has paused at the end of its input.
-    ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row of state is an entry, which may
-    hold many rows of the query, and bytes are in memory and in files. ``state_by_operator`` has both for each operator
-    of the columnar engine that has an exchange: those that are chained to it above share its state.
+    ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source and
+    for queries that need none. ``late_rows`` are those that windows dropped; on the native engine Spark adds rows of
+    equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
+    columnar engine, numbered from the top, ``taken_by_operator`` the rows that each operator received from its
+    exchange, which may combine rows, ``given_by_operator`` the results of each. ``read_by_table`` are the rows read of
+    each table, by all its scans. ``lookups`` are the totals of each lookup, numbered as operators are. ``pending`` are
+    the rows that wait after the last batch for deferred lookups or barriers; None before the first batch of a query
+    with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has failed and
+    started again. ``bad_rows``: those of each table and function that tolerates them. ``missing_files``: for each table
+    the files that were listed, but deleted before they were read. ``rows_by_table``: ``rows_out`` by table of a
+    statement set; empty for other jobs. ``waiting``: what waits in the checkpoint for the next run, once the job has
+    paused at the end of its input. ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row
+    of state is an entry, which may hold many rows of the query, and bytes are in memory and in files.
+    ``state_by_operator`` has both for each operator of the columnar engine that has an exchange: those that are chained
+    to it above share its state.
     """
 
     rows_in: int = 0
@@ -142,7 +145,7 @@ class Progress:
 
     @property
     def rows_per_second(self) -> float:
-        """Input rows per second of work."""
+        """Input rows per second of time spent on micro-batches."""
         return self.rows_in * 1000 / self.busy_ms if self.busy_ms else 0.0
 
     @property
@@ -152,12 +155,12 @@ class Progress:
 
     @property
     def waiting_text(self) -> str:
-        """What stays in the checkpoint for the next run, as text; empty where nothing does."""
+        """The windows and timers that wait in the checkpoint for the next run, as text; empty without any."""
         return waiting_text(self.waiting)
 
 
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
-    """The progress of which ``dataclasses.asdict`` and JSON have made this; what newer versions add is left out."""
+    """The progress from the JSON of its ``dataclasses.asdict``; fields that newer versions added are ignored."""
     names = {f.name for f in fields(Progress)}
     decoded = {name: _from_json(value) for name, value in values.items() if name in names}
     return Progress(**{**decoded, "waiting": waiting_from_json(values.get("waiting", ()))})
@@ -172,13 +175,13 @@ def _from_json(value: Any) -> Any:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """The rows, counted on their way out; late rows, which are on their way to other tables, left out."""
+    """The output rows with a metric that counts them, except late rows for other tables."""
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
 
 def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]]) -> Progress:
-    """The progress after more reports; those counted before are skipped."""
+    """The progress after more reports; reports that were counted before are skipped."""
     for report in sorted(reports, key=lambda r: int(r["batchId"])):
         if int(report["batchId"]) > progress.last_batch:
             progress = _after(progress, report)
@@ -215,7 +218,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
 
 
 def state_bytes(report: Mapping[str, Any]) -> int:
-    """What the state stores of a micro-batch hold, in memory and in files of RocksDB."""
+    """The bytes that all state stores hold after a micro-batch, in memory and in files of RocksDB."""
     return sum(_bytes_of(operator) for operator in report["stateOperators"])
 
 
@@ -227,7 +230,7 @@ def _bytes_of(operator: Mapping[str, Any]) -> int:
 def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
     """Entries and bytes of the state of each operator of the columnar engine that has an exchange, by its number.
 
-    Empty where Spark tells of other operators than these. It numbers them by the topmost of each chain.
+    A chain has the number of its topmost operator. Empty where Spark's report does not match these operators.
     """
     tops: dict[int, int] = {}
     for number, lowest, _ in _operators(report):
@@ -242,7 +245,9 @@ def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
 
 
 def late_rows(report: Mapping[str, Any]) -> int:
-    """The rows that windows dropped in a micro-batch: exact on the columnar engine, on Spark's own as Spark counts."""
+    """The rows that windows dropped in a micro-batch as late: exact on the columnar engine, on Spark's own as Spark
+    counts.
+    """
     dropped = sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
     return int(dropped) + sum(late_by_operator(report).values())
 
@@ -253,18 +258,19 @@ def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
-    """The bad rows of a micro-batch by table or function, as far as they are tolerated."""
+    """The bad rows of a micro-batch by table or function, where the job tolerates them."""
     return _by_source(report, BAD_METRIC, BAD_ROWS)
 
 
 def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
-    """The files of a micro-batch that were gone, by table, as far as that is tolerated."""
+    """The listed files that a micro-batch found deleted, by table, where the job tolerates them."""
     return {table: files for table, files in _by_source(report, MISSING_METRIC, FILES).items() if files}
 
 
 def cut_in(report: Mapping[str, Any]) -> ExecutionError | None:
-    """SS531 for a file that was cut after the micro-batch had looked at it; None through Spark Connect, which does not
-    look."""
+    """The error SS531 for a file that was truncated after the micro-batch had started; None through Spark Connect,
+    which does not check.
+    """
     sizes = (values_of(metrics, (FILES, SIZES))[1] for _, metrics in observed_sets(report, MISSING_METRIC))
     return next((error for error in map(cut_file, sizes) if error is not None), None)
 
@@ -279,8 +285,9 @@ def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, 
 
 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
-    """The rows of each operator of the columnar engine that wait after a micro-batch for the answers to lookups, or for
-    barriers, by its number."""
+    """The rows of each operator of the columnar engine that wait after a micro-batch for lookups or barriers, by its
+    number.
+    """
     return _counted(report, PENDING)
 
 
@@ -305,7 +312,9 @@ def _rows_out(report: Mapping[str, Any]) -> int:
 
 
 def watermark_of(text: str | None) -> int | None:
-    """Milliseconds since 1970 of Spark's shifted watermark; None before it moves, at Spark's own 1970."""
+    """Milliseconds since 1970 of Spark's watermark in a report; None before it first advances, where Spark reports
+    1970.
+    """
     match = re.fullmatch(r"\+?(\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z", text or "")
     if match is None:
         return None
@@ -321,7 +330,7 @@ def watermark_of(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Share:
-    """``done`` of ``total``, and of what: rows, or the tasks of what Spark does now."""
+    """A finished share: ``done`` of ``total`` rows, or of the tasks that Spark runs now."""
 
     done: int
     total: int
@@ -336,8 +345,9 @@ class Share:
 def share_done(
     plan: Node, progress: Progress, row_limit: int | None, tasks: Callable[[], Share | None]
 ) -> Share | None:
-    """Of the rows that a query with LIMIT gives, ``row_limit``; of those that its tables have, where they tell it and a
-    micro-batch has counted some; else of the tasks."""
+    """The finished share of a job: of ``row_limit`` with LIMIT, else of the rows of its tables if these are known, else
+    of Spark's tasks.
+    """
     if row_limit:
         return Share(progress.rows_out, row_limit, "rows")
     total = rows_of_tables(node for node in plan.walk() if isinstance(node, Scan))
@@ -347,7 +357,7 @@ def share_done(
 
 
 def rows_of_tables(scans: Iterable[Scan]) -> int | None:
-    """How many rows there are to read; None where a table does not tell."""
+    """The number of rows to read; None where a table does not know it."""
     tables = [(connector(scan.table.connector), scan.table) for scan in scans]
     counts = [kind.row_count(table) if isinstance(kind, Source) else None for kind, table in tables]
     told = [count for count in counts if count is not None]
@@ -355,8 +365,9 @@ def rows_of_tables(scans: Iterable[Scan]) -> int | None:
 
 
 def tasks_done(spark: SparkSession, group: str) -> Share | None:
-    """The tasks of the stages that Spark works on now for a group of jobs; None where there are none, and through
-    Spark Connect, which does not tell."""
+    """The finished tasks of the stages that Spark runs now for a job group; None without any, and through Spark
+    Connect.
+    """
     if is_connect(spark):
         return None
     tracker = spark.sparkContext.statusTracker()
@@ -372,7 +383,7 @@ def tasks_done(spark: SparkSession, group: str) -> Share | None:
 
 
 def size_text(size: int) -> str:
-    """Bytes in their largest unit."""
+    """A number of bytes as text, in the largest unit that fits."""
     for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
         if size >= unit:
             return f"{size / unit:,.1f} {name}"

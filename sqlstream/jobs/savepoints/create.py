@@ -48,7 +48,9 @@ class CopiedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``created`` is a time in UTC, ``partitions`` those of the shuffles, ``drained``: the input was taken as ended."""
+    """The description of a savepoint. ``created`` is a time in UTC, ``partitions`` the number for shuffles;
+    ``drained``: the input was ended first.
+    """
 
     job: str
     checkpoint: str
@@ -82,7 +84,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def unreadable(path: Path, error: Exception) -> ExecutionError:
-    """The error that a file of a savepoint is not what was written."""
+    """The error SS428 of a file of a savepoint whose content differs from what was written."""
     message = f'file "{path}" of a savepoint cannot be read'
     return ExecutionError(INVALID, message, detail=f"{type(error).__name__}: {error}", hint=_HINT)
 
@@ -96,7 +98,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def require_whole(folder: Path, manifest: Manifest) -> None:
-    """ExecutionError SS428 that names the first file that is missing, or is not what was written."""
+    """ExecutionError SS428 that names the first file that is missing, or differs from what was written."""
     for path, file in manifest.files.items():
         copied = folder / path
         if not copied.is_file():
@@ -144,9 +146,9 @@ _SETTING = "'execution.checkpointing.savepoint-dir'"
 
 
 def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool = False) -> str:
-    """Copy the last epoch of a checkpoint, which nobody writes to meanwhile, to ``target``; its absolute path.
+    """Copy the last epoch of a checkpoint, whose query must be at rest, to ``target``; returns its absolute path.
 
-    ExecutionError SS426 where nothing can be copied, or not to there.
+    ExecutionError SS426 where it cannot be copied, or not to that place.
     """
     if not isinstance(storage, LocalStorage):
         raise _not_taken(
@@ -183,7 +185,7 @@ def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool =
 
 
 def default_savepoint(checkpoint: str, job: str, parent: str | None = None) -> str:
-    """The path of a savepoint that has been given none: below ``parent``, else beside the checkpoint."""
+    """The path of a savepoint that was requested without one: below ``parent``, else next to the checkpoint."""
     stamp = f"{job}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     above = parent or f"{checkpoint.rstrip('/')}/../savepoints"
     return f"{above.rstrip('/')}/{stamp}"
@@ -197,7 +199,7 @@ def epoch_of(root: Path, epoch: int) -> Iterator[str]:
 
 
 def partitions_of(spark: Path, epoch: int) -> int:
-    """The partitions of shuffles, which Spark keeps with the offsets."""
+    """The number of shuffle partitions, which Spark stores with the offsets of an epoch."""
     lines = (spark / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()
     return int(json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"])
 
@@ -218,7 +220,7 @@ def _target(target: str, job: str) -> Path:
 
 
 def require_sink(job: str, has_sink: bool) -> None:
-    """ExecutionError SS426 for queries on their own: nothing could go on where a caller has stopped to read."""
+    """ExecutionError SS426 for queries without a sink: no other job could continue where the caller stopped reading."""
     if not has_sink:
         raise _not_taken(job, "It is a query, whose rows go to its caller.", "Write INSERT INTO a table.")
 

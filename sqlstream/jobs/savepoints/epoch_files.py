@@ -38,18 +38,18 @@ _LOGGED = re.compile(r"(\d+)(\.compact)?")
 
 
 def last_epoch(spark: Path) -> int | None:
-    """The last micro-batch that is complete; None where none is. ``spark``: Spark's checkpoint."""
+    """The last complete micro-batch; None without any. ``spark``: the folder of Spark's checkpoint."""
     complete = set(_numbers(spark / "commits")) & set(_numbers(spark / "offsets"))
     return max(complete, default=None)
 
 
 def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
-    """The files that a query needs to go on after the micro-batch ``epoch``, sorted."""
+    """The files that a query needs to continue after the micro-batch ``epoch``, sorted."""
     return tuple(sorted({"metadata", *_logs(spark, epoch), *_sources(spark, epoch), *_state(spark, epoch)}))
 
 
 def newest(folder: Path) -> int:
-    """The highest number that a file of a log has for its name; -1 where there is none."""
+    """The highest number among the file names of a log; -1 where there is none."""
     return max(_numbers(folder), default=-1)
 
 
@@ -104,7 +104,7 @@ def _lines_of(folders: list[Path], histories: list[tuple[str, ...]]) -> list[int
 
 
 def newest_entry(folder: Path) -> int:
-    """The last one of the log of a source; -1 where there is none."""
+    """The last entry of the log of a source; -1 where there is none."""
     names = (_LOGGED.fullmatch(path.name) for path in folder.iterdir())
     return max((int(name[1]) for name in names if name is not None), default=-1)
 
@@ -213,9 +213,9 @@ _REPEAT = f"Remove it and its checksums: the micro-batch runs again. Or {START_A
 
 
 def require_whole_checkpoint(storage: Storage) -> None:
-    """ExecutionError SS459 that names the first file of a checkpoint that is missing or cut off.
+    """ExecutionError SS459 that names the first file of a checkpoint that is missing or truncated.
 
-    Only on this machine: elsewhere file systems have checksums and copies of their own.
+    Only on this machine: other file systems have checksums and copies of their own.
     """
     if isinstance(storage, LocalStorage) and newest(storage.root / "spark" / "offsets") >= 0:
         if not (storage.root / PLAN).is_file():
@@ -226,9 +226,9 @@ def require_whole_checkpoint(storage: Storage) -> None:
 
 
 def require_begun_files(storage: Storage) -> None:
-    """ExecutionError SS459 that names what is missing of a checkpoint of which the record says that a job has begun.
+    """ExecutionError SS459 that names the missing file of a checkpoint whose record says that a job has begun.
 
-    Without one of these files the job would begin anew, or count its micro-batches as those of another one.
+    Without one of these files the job would start from the beginning, or number its micro-batches like another job's.
     """
     record = read_record(storage)
     if record is None or not record.id or not record.life.kept:

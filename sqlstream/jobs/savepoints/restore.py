@@ -45,8 +45,9 @@ _HINT = "Do not use it: no savepoint that sqlstream has written is like that. St
 
 
 def require_confined(folder: Path, names: Iterable[str]) -> None:
-    """ExecutionError SS418 where a file is not inside the folder, be it by its name or by a link, is none of those that
-    a savepoint has, or is an archive with such names."""
+    """ExecutionError SS418 for a file outside of the folder, by name or by link, or one that no savepoint has, or an
+    archive with such names.
+    """
     root = folder.resolve()
     for name in names:
         first, *rest = PurePosixPath(name).parts or ("",)
@@ -58,7 +59,7 @@ def require_confined(folder: Path, names: Iterable[str]) -> None:
 
 
 def require_inside(file: Path, names: Iterable[str]) -> None:
-    """ExecutionError SS418 where a name that stands in a file leads out of the folder that the file is about."""
+    """ExecutionError SS418 where a name in the content of ``file`` leads out of the folder."""
     for name in names:
         if not _is_plain(name):
             raise _leads_out(file, name)
@@ -102,7 +103,7 @@ _REPARTITION_HINT = "RESET 'parallelism.default' to keep the partitions of the s
 
 
 def repartition(spark: SparkSession, storage: LocalStorage, partitions: int) -> None:
-    """Spread the state of a checkpoint over ``partitions``. ExecutionError SS457 where Spark cannot."""
+    """Redistribute the state of a checkpoint to ``partitions`` partitions. ExecutionError SS457 where Spark cannot."""
     message = f"the state of the savepoint cannot be spread over {partitions} partitions"
     if is_connect(spark):
         raise ExecutionError(
@@ -151,14 +152,15 @@ def restore(
     *,
     trusted: bool = True,
 ) -> int:
-    """Make ``source`` the new checkpoint ``target`` of a job; the last epoch that it holds.
+    """Make ``source`` the new checkpoint ``target`` of a job; returns the epoch that it holds.
 
-    ``parts_of`` tells the parts of the job's plan for a layout of its state (None: of a checkpoint older than those).
-    ``partitions``: how many the state shall have, None for as many as it has. ``trusted``: it may be of any user.
-    ExecutionError SS427 where the job has a checkpoint, SS428 and SS455 where the source is none, SS418 where its names
-    lead out of it, SS419 where it is somebody else's, SS429 where its time has ended, SS421, SS424, SS425 where its
-    state is not the plan's, SS456 where files are not on this machine, SS457 where the state cannot be spread anew,
-    SS458 for the checkpoint of a running job, SS416 and SS465 where it cannot be copied. Nothing is left at ``target``.
+    ``parts_of`` returns the parts of the job's plan for a layout of its state (None: that of a checkpoint older than
+    layouts). ``partitions``: the new number of state partitions, None for the present one. ``trusted``: files of any
+    owner are accepted. ExecutionError SS427 where the job has a checkpoint, SS428 and SS455 where the source is not a
+    savepoint or checkpoint, SS418 where its names lead out of it, SS419 where it has another owner, SS429 where its
+    input has ended, SS421, SS424, SS425 where its state is not the plan's, SS456 where files are not on this machine,
+    SS457 where the state cannot be redistributed, SS458 for the checkpoint of a running job, SS416 and SS465 where it
+    cannot be copied. After an error nothing is left at ``target``.
     """
     storage = storage_at(target, spark)
     if not isinstance(storage, LocalStorage):
@@ -187,8 +189,9 @@ def restore(
 
 
 def origin_at(source: str) -> RestoreOrigin:
-    """The savepoint or checkpoint to start from, whose files are there and whole. ExecutionError SS428, SS455,
-    SS456, SS459."""
+    """The savepoint or checkpoint to start from, whose files were checked. ExecutionError SS428, SS455,
+    SS456, SS459.
+    """
     storage = local_storage_at(source)
     if storage is None:
         raise _not_local(source)

@@ -37,8 +37,9 @@ _LOG = logging.getLogger("sqlstream.spark")
 
 
 def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
-    """The result of ``act``, or ``otherwise`` if it fails, which is logged. ``key`` is the setting that switches it
-    off."""
+    """The result of ``act``, or ``otherwise`` if it fails, which is logged. ``key`` is the setting that disables
+    the optimization.
+    """
     try:
         return act()
     except Exception as error:
@@ -72,13 +73,15 @@ _OFFERED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def malloc_settings() -> Mapping[str, str]:
-    """Spark's settings that keep memory in the processes of executors, and in the Python of tasks."""
+    """Spark's settings for the allocator's environment variables in executors and their Python processes, so that
+    they retain memory.
+    """
     return {f"spark.executorEnv.{name}": value for name, value in _unset().items()}
 
 
 @contextlib.contextmanager
 def malloc_of_processes() -> Iterator[None]:
-    """Environment variables for processes that start in the block, except those that are set already."""
+    """A context with the allocator's environment variables set for new processes, unless they are set already."""
     added = _unset()
     os.environ.update(added)
     try:
@@ -112,10 +115,10 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 class ReportedByUs(logging.Filter):
-    """A log filter that drops records of errors which we report. It can be removed."""
+    """A log filter that drops records of errors that sqlstream itself reports. It can be removed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """False for log records of errors that are raised below a call of ours."""
+        """False for log records of errors that are raised below a call of sqlstream."""
         frame: FrameType | None = sys._getframe()
         while frame is not None:
             name = frame.f_globals.get("__name__", "")
@@ -129,7 +132,7 @@ _FILTER = ReportedByUs()
 
 
 def quiet_reported_errors() -> None:
-    """Install the filter on PySpark's loggers. Without these loggers PySpark prints nothing, and nothing is done."""
+    """Install the filter on PySpark's loggers; no effect where PySpark lacks them, as it then prints nothing."""
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger  # PySpark, which some versions have no loggers in
 
@@ -322,6 +325,6 @@ def tune_running(spark: SparkSession, tuning: Tuning) -> None:
 
 
 def be_quiet(tuning: Tuning) -> None:
-    """Drop PySpark's own log lines of errors that we report, if the settings want it."""
+    """Drop PySpark's own log lines of errors that sqlstream reports, if the settings require it."""
     if tuning.quiet_errors:
         guarded("sqlstream.spark.quiet-errors", quiet_reported_errors, None)

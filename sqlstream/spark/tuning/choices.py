@@ -79,7 +79,7 @@ OPTIONS = (
 
 
 class Values(Protocol):
-    """Settings by key."""
+    """A mapping of settings by key."""
 
     def __getitem__(self, key: str) -> Any: ...
 

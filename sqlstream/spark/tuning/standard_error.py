@@ -10,8 +10,9 @@ from pathlib import Path
 
 
 def keep_stderr() -> None:
-    """Keep the messages of this process on the present standard error: starting Spark redirects descriptor 2 to its
-    log."""
+    """Keep the messages of this process on the current standard error: starting Spark redirects descriptor 2 to its
+    log.
+    """
     with contextlib.suppress(OSError):  # a captured stderr has no descriptor
         if sys.stderr.fileno() == 2:
             sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding)
@@ -19,8 +20,10 @@ def keep_stderr() -> None:
 
 @contextlib.contextmanager
 def messages_to(log: Path) -> Iterator[None]:
-    """Redirect descriptor 2 to ``log`` in the block; a JVM started there keeps writing to it. OSError where this
-    process has no standard error."""
+    """Redirect descriptor 2 to ``log`` in the block; a JVM started there continues to write to it.
+
+    OSError where this process has no standard error.
+    """
     sys.stderr.flush()
     before = os.dup(2)
     try:

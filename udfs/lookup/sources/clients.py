@@ -33,10 +33,10 @@ class _Asked(Generic[Answer]):
 
 
 class SharedRoundTrips(Generic[Answer]):
-    """At most ``at_once`` round trips are in flight, each of about ``most`` keys.
+    """Combines requests to round trips: at most ``at_once`` are in flight, each of about ``most`` keys.
 
-    ``fetch`` answers keys in their order. If it fails for several requests, each is sent again alone, so that only
-    those fail that are to blame; except for errors that are ``of_all``, such as those of the connection.
+    ``fetch`` answers keys in their order. If it fails for several requests, each is sent again alone, so that only the
+    causes fail; except for errors that are ``of_all``, such as those of the connection.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorErr
 
 
 def no_equality(table: str, column: str, what: str) -> ConnectorError:
-    """The error for a lookup without equality on the columns that the request is made of."""
+    """The error for a lookup without equality on the columns from which the request is made."""
     message = f'lookup of table "{table}" has no equality on column "{column}", which its {what} is made of'
     return ConnectorError(NO_EQUALITY, message, hint=f'Add "{column}" = … to ON.')
 

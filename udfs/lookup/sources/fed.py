@@ -32,9 +32,12 @@ Asked = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How answers arrive. For each key, the first ``fails`` requests fail (None: all of them), then the first
-    ``misses`` find nothing. Answers take a random time within ``delay_ms`` plus the value of ``delay_column`` in the
-    rows found. ``waits``: a key without rows is answered when the test has fed some."""
+    """How a test's lookup table answers.
+
+    For each key, the first ``fails`` requests fail (None: all of them), then the first ``misses`` return no rows.
+    Answers take a random time within ``delay_ms`` plus the value of ``delay_column`` in the rows found. ``waits``: a
+    key without rows is answered when the test has written some.
+    """
 
     delay_ms: tuple[int, int] = (0, 0)
     delay_column: str | None = None
@@ -45,7 +48,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class FedSource:
-    """``folder`` has the rows, in Parquet files in the order of their names."""
+    """The lookup table of a test. ``folder`` has the rows, in Parquet files in the order of their names."""
 
     name: str
     request: Request
@@ -58,7 +61,7 @@ class FedSource:
 
 @dataclass
 class FedClient:
-    """``requests`` counts those of each key."""
+    """The client of a test's lookup table. ``requests`` counts the requests of each key."""
 
     source: FedSource
     requests: Counter[Asked]

@@ -28,7 +28,7 @@ _KEYS_OF_A_STATEMENT = 1000
 
 
 class DatabaseError(Exception):
-    """The database's own message, in one line."""
+    """An error of the database, with its own message in one line."""
 
 
 class Connection(Protocol):
@@ -104,7 +104,8 @@ class FileClient:
 class FileDatabase:
     """Base of the sources that read a database file. ``path`` must exist on every worker.
 
-    ``as_of`` identifies the version of the file when the query started; a file that replaces it is another source.
+    ``as_of`` identifies the version of the file when the query started; with another file at the path the sources
+    differ.
     """
 
     name: str

@@ -32,10 +32,11 @@ _STANDARDS = {"SQL": re.compile(r"\d+-\d+-\d+ "), "ISO-8601": re.compile(r"\d+-\
 
 @dataclass(frozen=True)
 class FileFormat:
-    """``columns`` are those that the files hold, in their order; ``quote`` and ``escape`` None: there is none.
+    """The format of a table's files, with its options.
 
-    ``timestamps``: "SQL" or "ISO-8601" where JSON must spell them so. ``drop``: unreadable rows are left out.
-    ``nulls``: columns that Parquet and ORC files lack are NULL. ``line_feeds``: quoted fields of CSV may have some.
+    ``columns`` are those of the files, in order; ``quote`` and ``escape`` None: the format has none. ``timestamps``:
+    "SQL" or "ISO-8601" where JSON must use that spelling. ``drop``: unreadable rows are skipped. ``nulls``: columns
+    that Parquet and ORC files lack are NULL. ``line_feeds``: quoted fields of CSV may contain line feeds.
     """
 
     name: str
@@ -53,7 +54,7 @@ class FileFormat:
     line_feeds: bool = False
 
     def reads(self, kind: DataType) -> bool:
-        """Whether columns of the type are read out of files of this format."""
+        """Whether columns of the type can be read from files of this format."""
         if self.name in ("parquet", "orc"):
             return all(member.name not in ("VARIANT", "INTERVAL") for member in kind.parts())
         if self.name != "json":
@@ -61,7 +62,9 @@ class FileFormat:
         return kind.name in _TEXTS or all(member.name in _IN_JSON for member in kind.parts())
 
     def read(self, path: str, wanted: Sequence[str]) -> pa.Table:
-        """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where it cannot be read."""
+        """The wanted columns of a file. ValueError, its subclass ArrowInvalid or OSError where the file
+        cannot be read.
+        """
         kinds = {name: kind for name, kind in self.columns if name in wanted}
         if self.name in ("parquet", "orc"):
             return _columnar(path, self, kinds)
@@ -247,7 +250,7 @@ def _one_by_one(column: pa.ChunkedArray, name: str, kind: DataType, form: FileFo
 
 
 def with_constants(table: pa.Table, values: dict[str, str | None], kinds: dict[str, DataType], zone: str) -> pa.Table:
-    """The table and columns that have one value in all of its rows, which a text spells."""
+    """The table with additional columns that are constant in all of its rows; ``values`` are their texts."""
     for name, text in values.items():
         value = None if text is None else from_text(text, kinds[name], ZoneInfo(zone))
         constant = pa.array([value], kinds[name].to_arrow()).take(pa.array(np.zeros(table.num_rows, np.int64)))
@@ -256,5 +259,5 @@ def with_constants(table: pa.Table, values: dict[str, str | None], kinds: dict[s
 
 
 def without(form: FileFormat, names: Sequence[str]) -> FileFormat:
-    """The format of files that lack the columns."""
+    """The format of files without the named columns."""
     return replace(form, columns=tuple(c for c in form.columns if c[0] not in names))

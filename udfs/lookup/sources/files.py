@@ -67,7 +67,7 @@ class FileSource:
 
 
 class FileClient:
-    """The client of files: holds the table and its index in memory."""
+    """The client of a table of files, which holds the table and its index in memory."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -82,7 +82,7 @@ class FileClient:
             self._reloading = asyncio.create_task(self._reload_for_ever(self._source.reload_ms / 1000))
 
     async def reload(self) -> bool:
-        """Loads the table again if its files have changed; False if they have not."""
+        """Load the table again if its files have changed; False if they have not."""
         signature = await asyncio.to_thread(signature_of, self._source.path)
         if signature == self._signature:
             return False
@@ -189,9 +189,9 @@ def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | Non
 
 
 def signature_of(path: str) -> Signature:
-    """The files of a path by time of change and name; hidden ones (``_SUCCESS``, ``.crc``) are none.
+    """The files of a path by time of change and name, without hidden ones (``_SUCCESS``, ``.crc``).
 
-    ConnectorError SS583 where there is nothing at the path, or the file system does not take it.
+    ConnectorError SS583 where nothing exists at the path, or the file system refuses it.
     """
     try:
         return _signature_of(path)
@@ -201,8 +201,7 @@ def signature_of(path: str) -> Signature:
 
 
 def as_of(path: str) -> str:
-    """A text that identifies the current state of the files of a path. For files that are not on this machine it is
-    different each time."""
+    """A text that identifies the current state of the files of a path; for remote files a new one each time."""
     try:
         return sha256(repr(_signature_of(path)).encode(errors="surrogateescape")).hexdigest()
     except (OSError, ValueError, ConnectorError):

@@ -52,7 +52,7 @@ def function_source(
     request: Request,
     dumps: Callable[[object], bytes] = pickle.dumps,
 ) -> FunctionSource:
-    """The source that asks ``implementation``, which travels as what ``dumps`` makes of it."""
+    """The source that calls ``implementation``, which ``dumps`` pickles for the workers."""
     row = tuple(name for name, _ in _fields(function.returns))
     batched = options_of(implementation).batch
     return FunctionSource(function.name, function.target, request, row, batched, dumps(implementation))
@@ -64,7 +64,9 @@ def _fields(struct: DataType) -> list[tuple[str, DataType]]:
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """``row`` names the members of the function's row, in order; ``request.columns`` are some of them."""
+    """A source that calls a user's function. ``row`` names the members of its result row, in order; ``request.columns``
+    are some of them.
+    """
 
     name: str
     target: str

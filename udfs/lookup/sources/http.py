@@ -40,7 +40,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class HttpCall:
-    """A kind of request. Secrets are already inserted into its templates."""
+    """The template of an HTTP request, with its secrets inserted."""
 
     method: str
     url: Template = field(repr=False)
@@ -48,16 +48,16 @@ class HttpCall:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns in it."""
+        """The columns that the templates of the request contain."""
         return (*self.url.names, *(self.body.names if self.body is not None else ()))
 
 
 @dataclass(frozen=True)
 class HttpServer:
-    """How to reach a server. ``address`` is its name in messages, ``secrets`` are the texts that messages must not
-    show.
+    """The options to reach a server. ``address`` is its name in messages, which mask ``secrets``.
 
-    ``headers`` contain no secrets; ``private`` headers are only sent to the host of the URL, not to where it redirects.
+    ``headers`` contain no secrets; ``private`` headers are only sent to the host of the URL, not to hosts it redirects
+    to.
     """
 
     address: str
@@ -75,8 +75,9 @@ class HttpServer:
 
 @dataclass(frozen=True)
 class HttpSource:
-    """A table of an HTTP server. ``call`` is the request for one key, ``batch`` for several; ``miss``: statuses that
-    mean that there is no row."""
+    """A table of an HTTP server. ``call`` is the request for one key, ``batch`` for several; ``miss``: the statuses for
+    a key without rows.
+    """
 
     name: str
     request: Request
@@ -111,15 +112,18 @@ def _plain(source: HttpSource) -> PlainConnections | None:
 
 
 class HttpClient:
-    """The client of an HTTP server. ``plain`` is used once a response to the session has shown that it can be."""
+    """The client of an HTTP server. ``plain`` is a faster one, used once a response has shown that it can read the
+    answers.
+    """
 
     def __init__(self, source: HttpSource, session: ClientSession, plain: PlainConnections | None) -> None:
         self._source, self._session, self._plain = source, session, plain
         self._answers_plainly = False
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
-        """The rows of keys. Without a batch request, keys are requested concurrently; if one request fails, all
-        fail."""
+        """The rows of each key. Without a batch request, keys are requested concurrently; if one request fails, all
+        fail.
+        """
         require_texts(self._source.name, self._source.request, keys)
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
@@ -228,7 +232,7 @@ def _origin(url: URL) -> tuple[str, str | None, int | None]:
 
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
-    """The body as text. SS576 where it is too large or not text."""
+    """The body of a response as text. SS576 where it is too large or not text."""
     body = bytearray()
     has_length = answer.content_length is not None and "Content-Encoding" not in answer.headers
     if has_length and (answer.content_length or 0) <= server.max_bytes:
@@ -255,7 +259,7 @@ async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: 
 def filled(
     call: HttpCall, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
 ) -> tuple[str, str | None]:
-    """The URL and the body for the keys: percent-encoded and JSON, respectively.
+    """The URL, percent-encoded, and the body, as JSON, for the keys.
 
     ``many``: a placeholder stands for all values of its column, with commas in a URL and as an array in a body;
     ``{keys}`` for those of the only key column, or in a body for objects of several.
@@ -278,7 +282,7 @@ def filled(
 
 
 def url_text(text: str) -> str:
-    """A value as a part of a path or a query; a lone dot or two would mean another folder."""
+    """A value as a part of a path or a query; dots in "." and ".." are escaped, as they would name another folder."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
@@ -348,7 +352,7 @@ class AnswerReader:
     def of_key(self, key: Key, document: object) -> list[Row]:
         """The rows of the key. Key columns that the response lacks have the requested values.
 
-        Rows with other values there belong to other keys. SS573, SS576 for what cannot be read.
+        Rows with other values in these columns belong to other keys. SS573, SS576 for values that cannot be read.
         """
         return [self._row(key, row) for row in self._objects(document) if self._is_of(key, row)]
 

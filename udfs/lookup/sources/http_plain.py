@@ -40,7 +40,7 @@ _Answer: TypeAlias = tuple[int, bytes, bytes]
 
 
 class Unusual(Exception):
-    """An answer that is not plain."""
+    """Raised for a response that the plain client cannot read."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class ServerOrigin:
 
 
 def can_read() -> bool:
-    """True where there is what reads the answers."""
+    """Whether the package that parses responses is installed."""
     return find_spec("httptools") is not None
 
 
 def origin_of(url: Template) -> ServerOrigin | None:
-    """The origin of a URL template; None if what is sent may differ from the template: international names, users, or
-    placeholders in the host."""
+    """The origin of a URL template.
+
+    None if the sent URL may differ from the template: international names, users, or placeholders in the host.
+    """
     match = _ORIGIN.match(url.start)
     texts = [text for text in url.parts if isinstance(text, str)]
     if match is None or not all(map(_TARGET.fullmatch, texts)):
@@ -76,7 +78,7 @@ def are_plain(headers: Sequence[tuple[str, str]]) -> bool:
 
 
 def is_plain(answer: ClientResponse) -> bool:
-    """Will the server answer the next request so that it can be read here?"""
+    """Whether the next response of this server can be read by the plain client, given this one."""
     version = answer.version
     if version is None or tuple(version) != (1, 1) or answer.history or answer.cookies:
         return False
@@ -103,7 +105,9 @@ class PlainConnections:
         self._rest = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in sent) + "\r\n"
 
     async def get(self, url: str) -> tuple[int, str]:
-        """The status and the body. TimeoutError where it takes ``timeout_s`` to connect, or to answer."""
+        """The status and the body of a response. TimeoutError where connecting or the response takes longer than
+        ``timeout_s``.
+        """
         connection = self._reused()
         if connection is None:
             async with asyncio.timeout(self._timeout_s):

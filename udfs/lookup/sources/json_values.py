@@ -19,7 +19,10 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def parse_json(text: str) -> object:
-    """The document; numbers with a point or an exponent are Decimal, so no digit is lost. ValueError if it is none."""
+    """The document of a JSON text; ValueError if it is not JSON.
+
+    Numbers with a point or an exponent are Decimal, so that no digit is lost.
+    """
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -39,10 +42,10 @@ def has_json(kind: DataType) -> bool:
 
 
 def from_json(value: object, kind: DataType, zone: tzinfo) -> object:
-    """The value of a column, as ``pyarrow.array`` takes it, for a part of a document.
+    """The value of a column for a part of a JSON document, in the form that ``pyarrow.array`` accepts.
 
-    Fields that are missing are None. A STRING takes any JSON as its text, other types a text that spells them.
-    ValueError says what does not fit.
+    Missing fields are None. A STRING is the text of any JSON, other types are parsed from texts. ValueError says what
+    does not fit.
     """
     if value is None:
         return None
@@ -67,7 +70,7 @@ def from_json(value: object, kind: DataType, zone: tzinfo) -> object:
 
 
 def from_field(text: str, kind: DataType, zone: tzinfo) -> object:
-    """The value that a field of text holds: a scalar, or JSON where the type has parts. ValueError as above."""
+    """The value of a text field: a scalar, or JSON for nested types. ValueError says what does not fit."""
     if kind.name in SCALARS:
         return from_text(text, kind, zone)
     try:
@@ -104,7 +107,7 @@ def to_field(value: object, kind: DataType) -> str:
 
 
 def json_object(values: Mapping[str, object], kinds: Mapping[str, DataType]) -> str:
-    """A row as a JSON object, its fields in the order of ``kinds``."""
+    """A row as a JSON object, with its fields in the order of ``kinds``."""
     return _object({name: to_json(values[name], kind) for name, kind in kinds.items()})
 
 
@@ -146,18 +149,19 @@ _ALL = None
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A path. ``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all
-    elements."""
+    """A JSON path. ``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all
+    elements.
+    """
 
     steps: tuple[str | int | None, ...] = ()
 
     @property
     def many(self) -> bool:
-        """True where the path may select several values."""
+        """Whether the path may select several values."""
         return _ALL in self.steps
 
     def found(self, document: object) -> list[object]:
-        """The selected values, in document order; empty where there are none."""
+        """The selected values, in document order."""
         places = [document]
         for step in self.steps:
             places = [inner for value in places for inner in _inner(value, step)]
@@ -170,7 +174,7 @@ class JsonPath:
 
 
 def parse_path(text: str) -> JsonPath:
-    """The path of a text. ValueError where it is not one."""
+    """The path that a text spells. ValueError where it is not a path."""
     if not text.startswith("$"):
         raise ValueError(text)
     steps: list[str | int | None] = []

@@ -34,11 +34,11 @@ class PostgresError(Exception):
 
 
 class NoConnection(PostgresError):
-    """It did not answer."""
+    """The server did not answer, or the connection broke."""
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
-    """ValueError where PostgreSQL has no such value."""
+    """The value as a parameter for PostgreSQL. ValueError where it has no such value."""
     if isinstance(value, str) and "\0" in value:
         raise ValueError("a text of PostgreSQL holds no zero byte")
     if stored == "uuid" and type_.name == "STRING":
@@ -56,7 +56,7 @@ def in_utc(value: datetime, type_: DataType) -> datetime:
 
 
 def finite(value: object, _: DataType) -> object:
-    """PostgreSQL's numeric has NaN and infinities, DECIMAL has none."""
+    """The value of a ``numeric``; PostgreSQL's NaN and infinities, which DECIMAL lacks, are refused."""
     if isinstance(value, Decimal) and not value.is_finite():
         raise PostgresError(f"a numeric is {value}, which no DECIMAL can be: declare the column as STRING")
     return value
@@ -123,8 +123,10 @@ class PostgresSource:
 
 
 class PostgresClient:
-    """The client of a PostgreSQL server. It connects with the first request. A request is one round trip, or shares one
-    with other waiting requests."""
+    """The client of a PostgreSQL server, which connects with the first request.
+
+    A request is one round trip, or shares one with other waiting requests.
+    """
 
     def __init__(self, source: PostgresSource) -> None:
         self._name = source.name
@@ -159,10 +161,10 @@ def _of_all(error: Exception) -> bool:
 
 
 class Connections:
-    """A pool of at most ``size`` connections, opened on demand; idle ones are kept.
+    """A pool of at most ``size`` connections, opened on demand; idle ones remain open.
 
-    psycopg's own pool hides why it cannot connect until its timeout has passed; here each request reports it at once,
-    as RETRY requires.
+    psycopg's own pool hides why it cannot connect until its timeout has passed; here each request reports the error at
+    once, as RETRY requires.
     """
 
     def __init__(self, connection: Mapping[str, str], size: int, statement_timeout_ms: int) -> None:
@@ -222,7 +224,7 @@ class Connections:
 
 
 def session_settings(statement_timeout_ms: int) -> str:
-    """The startup options of a connection."""
+    """The SQL settings of a new connection."""
     return f"SET TIME ZONE 'UTC'; SET statement_timeout = {statement_timeout_ms}"
 
 

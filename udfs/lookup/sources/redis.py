@@ -185,7 +185,7 @@ def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
 
 
 def failure(error: Exception, table: str, server: RedisServer, what: str) -> ConnectorError:
-    """The error of redis-py as one that names the table, the server, the key and what to do."""
+    """The error of redis-py in the words of a lookup: with the table, the server, the key and a hint."""
     from redis import exceptions  # an optional package
 
     if isinstance(error, exceptions.TimeoutError | asyncio.TimeoutError):

@@ -29,7 +29,7 @@ _UNLIKE_NUMBERS = {"nan": math.nan, "infinity": math.inf, "inf": math.inf, "-inf
 def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
     """The value of a scalar type that the text spells, as Spark casts it; timestamps also in milliseconds since 1970.
 
-    A TIMESTAMP without an offset is one of ``zone``. BINARY is Base64. ValueError where the text spells no value.
+    A TIMESTAMP without an offset is in ``zone``. BINARY is Base64. ValueError where the text is no such value.
     """
     if kind.name == "STRING":
         return text
@@ -40,7 +40,7 @@ def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
 
 
 def from_number(number: int | float | Decimal, kind: DataType) -> object:
-    """The value of a type that a number is: exact, decimals rounded as Spark casts them, timestamps in milliseconds.
+    """A number as a value of the type: exact, decimals rounded as Spark casts them, timestamps from milliseconds.
 
     ValueError where it does not fit.
     """
@@ -80,7 +80,7 @@ def to_text(value: object, kind: DataType) -> str:
 
 
 def shown(text: str, limit: int = 60) -> str:
-    """A text of outside for a message: one line, quoted, its beginning where it is long."""
+    """A text from an external system for a message: on one line, quoted, truncated to ``limit``."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= limit else f'"{line[:limit]}…"'
 
@@ -200,7 +200,7 @@ _IN_JSON = re.compile(r"(?P<secret>\$\{[^{}]*\})|(?P<string>\\.|\")|" + _PLACE, 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """The place of a column's value in a template. ``quoted``: within a JSON string."""
+    """A placeholder for a column's value in a template. ``quoted``: within a JSON string."""
 
     name: str
     quoted: bool = False
@@ -225,15 +225,17 @@ class Template:
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def resolved(self, secrets: Callable[[str], str]) -> Template:
-        """The template with its fixed texts replaced."""
+        """The template with secrets inserted into its fixed texts."""
         return replace(self, parts=tuple(secrets(piece) if isinstance(piece, str) else piece for piece in self.parts))
 
     def filled(self, texts: Mapping[str, str]) -> str:
-        """The text for values by name, which are already encoded."""
+        """The text with the placeholders replaced by values, which are already encoded."""
         return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:
-        """The text for values by name, which are JSON; within quotes a value is inserted without its own quotes."""
+        """The JSON text with the placeholders replaced by JSON values; within quotes a value has no quotes of
+        its own.
+        """
         return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 
 
@@ -244,7 +246,7 @@ def _json(placeholder: Placeholder, text: str) -> str:
 
 
 def parse_template(text: str) -> Template:
-    """The template of a text. Never fails: what is not a placeholder is text. The caller checks the names."""
+    """The template of a text. It never fails: all but placeholders is text. The caller checks the names."""
     parts: list[str | Placeholder] = []
     end = 0
     for match in _IN_TEXT.finditer(text):
@@ -255,7 +257,7 @@ def parse_template(text: str) -> Template:
 
 
 def parse_json_template(text: str) -> Template:
-    """As ``parse_template``, for a JSON text, whose own braces are not placeholders."""
+    """The template of a JSON text, whose own braces are not placeholders."""
     parts: list[str | Placeholder] = []
     end, quoted = 0, False
     for match in _IN_JSON.finditer(text):

@@ -21,8 +21,9 @@ from sqlstream.udfs.texts import is_text
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column as the table declares it and as the database has it: its name there and its type, in lower case and
-    without lengths; "" where columns have no types."""
+    """A column of the table and of the database: its name there and its type, in lower case without lengths; "" for no
+    type.
+    """
 
     declared: DataType
     name: str
@@ -35,15 +36,14 @@ Templates = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a database is asked.
+    """The dialect of a database for lookups.
 
-    ``arrays``: keys come as one array per key column, so that one statement serves any number of them; else as a list
-    of VALUES. ``sent``: the SQL types of parameters by declared type, "" for a bare one; what is not there is no key.
-    ``read`` turns the column ``{c}`` into its declared type. ``equal`` compares it with a key ``{k}``, by default
-    plainly, so that an index serves; ``{v}`` is the column as read. ``binary`` follows a text whose order must be that
-    of its bytes.
-    ``encode`` makes a value of a declared type a parameter, ValueError for one that no row can equal; ``decode`` makes
-    what was read a value as Arrow takes it.
+    ``arrays``: keys are sent as one array per key column, so that one statement serves any number of them; else as a
+    list of VALUES. ``sent``: the SQL types of parameters by declared type, "" for a bare one; other types cannot be
+    keys. ``read`` converts the column ``{c}`` to its declared type. ``equal`` compares it with a key ``{k}``, by
+    default with ``=``, so that an index serves; ``{v}`` is the column as read. ``binary`` follows a text that must be
+    ordered by its bytes. ``encode`` makes a parameter of a declared type's value, ValueError for one that no row can
+    equal; ``decode`` converts a value that was read to Arrow's form.
     """
 
     placeholder: str
@@ -68,7 +68,9 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Question:
-    """``table``: the parts of its name. ``stored``: the columns that the request names, by name."""
+    """The statement for a lookup. ``table``: the parts of its name. ``stored``: the columns that the request names, by
+    name.
+    """
 
     dialect: Dialect
     table: tuple[str, ...]
@@ -76,14 +78,16 @@ class Question:
     stored: Mapping[str, StoredColumn]
 
     def text(self, keys: int) -> str:
-        """The statement for a number of keys. With arrays of keys it is the same for any number but one; without key
-        columns it selects all rows."""
+        """The text of the statement for a number of keys; without key columns it selects all rows.
+
+        With arrays of keys it is the same for all numbers but one.
+        """
         if not self.request.keys:
             return self._whole
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
-        """The values of the placeholders, in their order. The keys are encoded ones."""
+        """The values of the placeholders, in their order; ``keys`` are encoded."""
         if not self.request.keys:
             return list(self._filter_values)
         if self.dialect.arrays and len(keys) == 1:
@@ -101,7 +105,7 @@ class Question:
             return None
 
     def rows(self, answer: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
-        """The rows of each key, out of the rows (number, columns…) of the answer."""
+        """The rows of each key, from the rows (number, columns…) of the result."""
         answers: list[list[Row]] = [[] for _ in range(keys)]
         decoders = self._decoders
         if not any(decoder for decoder, _ in decoders):
@@ -206,8 +210,10 @@ _LARGEST = 2**63
 
 
 def comparable(type_: DataType, comparison: Comparison) -> bool:
-    """True where a database compares a column of the type as Spark does. Times are left to Spark: of a literal only
-    Spark knows the time zone."""
+    """True where a database compares a column of the type as Spark does.
+
+    Times are compared in Spark: only Spark knows the time zone of a literal.
+    """
     if comparison.operator in ("IS NULL", "IS NOT NULL"):
         return True
     return all(_literal(value, type_) for value in _values(comparison))

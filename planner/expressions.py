@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -32,12 +33,53 @@ def columns_of(expression: exp.Expr) -> set[str]:
     return {c.name for c in expression.find_all(exp.Column)}
 
 
-def own_expressions(select: exp.Select) -> Iterator[exp.Expr]:
+def own_expressions(select: exp.Expr) -> Iterator[exp.Expr]:
     """The nodes of the SELECT without those of queries inside it, which are bound separately.
 
     Walking them with every outer query would take time quadratic in the depth of nesting.
     """
     return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a query and the queries inside it name.
+
+    ``qualified``: the columns that name their table, with the first part of that name in lower case. ``tables``: what
+    their FROM clauses call tables, in lower case.
+    """
+
+    qualified: tuple[tuple[str, exp.Column], ...]
+    tables: frozenset[str]
+
+    @property
+    def outer(self) -> list[exp.Column]:
+        """The columns that name a table which none of the queries reads."""
+        return [column for table, column in self.qualified if table not in self.tables]
+
+
+_NAMES = "_names"
+_SOURCES = (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral)
+
+
+def names_in(query: exp.Expr) -> Names:
+    """The names in a query, found once for each node: every query around it asks, at each level of nesting."""
+    known: Names | None = query.__dict__.get(_NAMES)
+    if known is not None:
+        return known
+    qualified, tables = list[tuple[str, exp.Column]](), set[str]()
+    for node in own_expressions(query):
+        if isinstance(node, _SOURCES):
+            tables.add(node.alias_or_name.casefold())
+        if isinstance(node, exp.Query) and node is not query:
+            inner = names_in(node)
+            qualified += inner.qualified
+            tables |= inner.tables
+        elif isinstance(node, exp.Column) and node.table:
+            qualified.append((node.parts[0].name.casefold(), node))
+    known = Names(tuple(qualified), frozenset(tables))
+    query.__dict__[_NAMES] = known  # copies of a node do not have it
+    return known
 
 
 def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -6,7 +6,7 @@ joins them below the operator that has them, and not every operator of it can ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -16,7 +16,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.expressions import rewritten
+from sqlstream.planner.expressions import own_expressions, rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 
@@ -53,6 +53,7 @@ class _Gaps(Scopes):
         self._own_catalog = catalog
         self._scopes: dict[int, Scope] = {}
         self._given: dict[int, Queries] = {}
+        self._outer: dict[int, Sequence[tuple[exp.Column, Scope | None]]] = {}
 
     def of_select(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
         """What Spark does not analyze of a SELECT, without its subqueries."""
@@ -122,7 +123,7 @@ class _Gaps(Scopes):
         in_window = query.find_ancestor(exp.Window, exp.Select) is not select
         if place == "order" and not is_scalar:
             return True
-        columns = [column for column in query.find_all(exp.Column) if self._reads(column, select)]
+        columns = self._outer_reads(query, select)
         if not columns:
             return False
         if place in ("order", "laterals", "group"):
@@ -140,7 +141,7 @@ class _Gaps(Scopes):
             return False
         if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
             return False
-        return any(self._reads(column, select) for column in query.find_all(exp.Column))
+        return bool(self._outer_reads(query, select))
 
     def _is_in_aggregate(self, node: exp.Expr, select: exp.Select) -> bool:
         around = node.parent
@@ -150,18 +151,35 @@ class _Gaps(Scopes):
             around = around.parent
         return False
 
-    def _reads(self, column: exp.Column, select: exp.Select) -> bool:
-        """Whether a column in a subquery of the SELECT is one of the SELECT, or of a query around that."""
-        inside = column.find_ancestor(exp.Select)
-        if not isinstance(inside, exp.Select):
-            return False
-        scope: Scope | None = self._scope(inside)
-        outer = self._scope(select)
-        while scope is not None and scope is not outer:
-            if scope.owner(column) is not None:
-                return False
-            scope = scope.around
-        return scope is not None and scope.level(column) is not None
+    def _outer_reads(self, query: exp.Expr, select: exp.Select) -> list[exp.Column]:
+        """The columns in a subquery of the SELECT that are those of the SELECT, or of a query around that."""
+        outer, found = self._scope(select), list[exp.Column]()
+        for column, scope in self._unresolved(query):
+            while scope is not None and scope is not outer and scope.owner(column) is None:
+                scope = scope.around
+            if scope is outer and outer.level(column) is not None:
+                found.append(column)
+        return found
+
+    def _unresolved(self, query: exp.Expr) -> Sequence[tuple[exp.Column, Scope | None]]:
+        """The columns in a query that its own tables and those of queries inside it do not have, and the scope to look
+        for them next. Kept for each query, since every query around it asks."""
+        if id(query) not in self._outer:
+            columns = list[tuple[exp.Column, Scope | None]]()
+            own = self._scope(query) if isinstance(query, exp.Select) else None
+            for node in own_expressions(query):
+                if isinstance(node, exp.Query) and node is not query:
+                    columns += self._unresolved(node)
+                elif isinstance(node, exp.Column) and isinstance(around := node.find_ancestor(exp.Select), exp.Select):
+                    columns.append((node, self._scope(around)))
+            if own is not None:
+                columns = [
+                    (column, own.around if scope is own else scope)
+                    for column, scope in columns
+                    if scope is not own or own.owner(column) is None
+                ]
+            self._outer[id(query)] = columns
+        return self._outer[id(query)]
 
     def _reads_both_sides(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
         """Whether a subquery of ON reads what is joined and what is before it."""

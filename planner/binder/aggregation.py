@@ -327,8 +327,10 @@ def _with_proctime(
 ) -> tuple[tuple[str, str] | None, list[Selected]]:
     """The field and the table of PROCTIME(), where the select list has it and there is one table; the select list that
     reads the field."""
+    if not any(map(is_proctime, selected)):
+        return None, selected
     tables = {node.table.name for node in below.walk() if isinstance(node, Scan)}
-    if not any(map(is_proctime, selected)) or len(tables) != 1:
+    if len(tables) != 1:
         return None, selected
     name, (table,) = names.unique("proctime"), tables
     return (name, table), [replace(c, bound=field_of(name)) if is_proctime(c) else c for c in selected]

@@ -29,6 +29,7 @@ from sqlstream.planner.expressions import (
     conjunction,
     conjuncts,
     has_subquery,
+    names_in,
     rewritten,
     with_args,
     with_children_changed,
@@ -297,9 +298,7 @@ class Correlation:
         for part in parts:
             yield from (column for column in _columns(part) if self._is_around(column, inside))
             for query in _queries(part):
-                own = {source.alias_or_name.casefold() for source in query.find_all(*_SOURCES)}
-                named = (c for c in query.find_all(exp.Column) if c.table and c.parts[0].name.casefold() not in own)
-                yield from (column for column in named if self._is_around(column, inside))
+                yield from (column for column in names_in(query).outer if self._is_around(column, inside))
 
     # --- the distinct values that the subquery reads ------------------------------------------------------------
 
@@ -349,8 +348,6 @@ NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 
 _GENERATED = ("col", "key", "value", "pos", "ordinality")
 """Names of columns that generators without an alias give."""
-
-_SOURCES = (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral)
 
 
 def _queries(expression: exp.Expr) -> list[exp.Expr]:

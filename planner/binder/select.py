@@ -41,7 +41,14 @@ from sqlstream.planner.binder.sources import bind_from
 from sqlstream.planner.binder.subqueries import Subqueries, limited_select, without_subqueries
 from sqlstream.planner.binder.windows import attribute_kept_hint, watermarked_columns
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, has_subquery, with_children_changed
+from sqlstream.planner.expressions import (
+    as_expression,
+    conjunction,
+    conjuncts,
+    has_subquery,
+    names_in,
+    with_children_changed,
+)
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import Filter, Project
@@ -317,7 +324,7 @@ class _GroupReader:
 
     def _reading_keys(self, query: exp.Query) -> exp.Query:
         """A subquery, of which the keys that it names with their tables are read."""
-        names = {c.name.casefold() for c in query.find_all(exp.Column) if c.table and self._scope.knows(c)}
+        names = {column.name.casefold() for _, column in names_in(query).qualified if self._scope.knows(column)}
         for key in self._columns:
             if key.name.casefold() in names:
                 self._column(key)

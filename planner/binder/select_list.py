@@ -117,15 +117,16 @@ def with_lateral_aliases(select: exp.Select, scope: Scope, context: Context) -> 
 def with_computed_aliases(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
     """The scope in which columns that later ones read by alias are computed once, so that all read the same value."""
     names = UniqueNames(f.name for f in scope.node.schema)
-    computed = list(columns)
+    computed, last_reader = list(columns), dict[str, int]()
+    for i, column in enumerate(columns):
+        for node in _outside(column.expression):
+            if isinstance(node, exp.Column) and not scope.knows(node):
+                last_reader[node.parts[0].name.casefold()] = i
     for i, column in enumerate(columns):
         own = {name.casefold() for name in column.aliases}
         if column.bound is not None or not own or is_generator(column.expression, context):
             continue
-        read = (named for later in columns[i + 1 :] for named in _outside(later.expression))
-        if not any(
-            isinstance(n, exp.Column) and n.parts[0].name.casefold() in own and not scope.knows(n) for n in read
-        ):
+        if not any(last_reader.pop(name, i) > i for name in own):
             continue
         if not is_computed_once(column.expression):
             raise unsupported.refusal("alias of a random value", span_of(column.expression))

@@ -29,6 +29,8 @@ from sqlstream.planner.expressions import (
     conjunction,
     conjuncts,
     has_subquery,
+    names_in,
+    own_expressions,
     rewritten,
     subquery_of_in,
     with_args,
@@ -443,11 +445,10 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
     """The side that a condition reads, left if it reads none; None if it reads both."""
     outside = condition.walk(prune=lambda node: isinstance(node, exp.Query))
     columns = [node for node in outside if isinstance(node, exp.Column)]
-    own = {table.alias_or_name.casefold() for table in condition.find_all(exp.Table)}
-    around = {name.casefold() for side in (left, right) for name in side.tables} - own
-    columns += [
-        c for q in condition.find_all(exp.Query) for c in q.find_all(exp.Column) if c.table.casefold() in around
-    ]
+    around = {name.casefold() for side in (left, right) for name in side.tables}
+    for node in own_expressions(condition):
+        if isinstance(node, exp.Query):
+            columns += [column for column in names_in(node).outer if column.table.casefold() in around]
     return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)
 
 

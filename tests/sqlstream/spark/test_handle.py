@@ -44,6 +44,8 @@ def test_a_missing_package_of_spark_is_named(monkeypatch) -> None:
 
     spark = SimpleNamespace(builder=SimpleNamespace(remote=missing))
     monkeypatch.setattr("sqlstream.spark.session.SparkSession", spark)
+    for module in ("handle", "session"):  # where tests before this one have started Spark
+        monkeypatch.setattr(f"sqlstream.spark.{module}.running_session", lambda: None)
     with Session("sc://localhost:1") as session, pytest.raises(ExecutionError) as error:
         session.sql("CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1'); SELECT a FROM t")
     assert error.value.code == "SS482"

@@ -42,7 +42,7 @@ END
 
 KILLED = """
 import os, signal, sys
-from sqlstream import sinks
+from sqlstream.jobs.lifecycle import sinks
 from sqlstream.testing.spark import LocalSession
 
 checked_writer = sinks.checked_writer

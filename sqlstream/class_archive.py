@@ -15,7 +15,8 @@ from sqlstream import connect
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.paths import made
 from sqlstream.query import Query
-from sqlstream.spark.java import QUIET, archive_file, require_java
+from sqlstream.spark.archived_classes import QUIET, archive_file
+from sqlstream.spark.java import require_java
 from sqlstream.spark.session import spark_session, stop_jvm
 
 NO_CACHE = "SS438"

@@ -1,11 +1,10 @@
-"""The Java that Spark runs on, and its class archive. ``python -m sqlstream.spark.java`` reports whether there is one.
+"""The Java that Spark runs on. ``python -m sqlstream.spark.java`` reports whether there is one.
 
 The check needs nothing that has to be installed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,10 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
-
 from sqlstream.errors import ExecutionError, SqlStreamError
-from sqlstream.paths import cache_folder, is_there
 
 OLDEST_JAVA = 17
 _INSTALL = (
@@ -67,53 +63,6 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-# --- The class archive -------------------------------------------------------------------------------------------
-# The classes of the JVM, loaded and verified once and stored in a file, with which Spark starts faster. The module
-# ``sqlstream.class_archive`` makes the file, and every local session uses it from then on. The JVM checks that Java and
-# all jars are the same, and ignores the archive if not.
-
-
-COMMAND = "python -m sqlstream.class_archive"
-QUIET = "-Xlog:cds=off -Xlog:class+path=off"
-"""An archive that does not fit is no news."""
-
-_SLOW_SECONDS = 3.0
-
-
-def archive_file() -> Path | None:
-    """The archive for this Spark and this Java, if there is one; None where the user has no cache."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    installation = f"{Path(find_java() or '').resolve()} {Path(pyspark.__file__).parent}"
-    return folder / f"spark-{pyspark.__version__}-{hashlib.sha256(installation.encode()).hexdigest()[:12]}.jsa"
-
-
-def jvm_options() -> str:
-    """The options with which a JVM uses the archive; empty where there is none."""
-    archive = archive_file()
-    return f"-XX:SharedArchiveFile={archive} {QUIET}" if archive is not None and is_there(archive) else ""
-
-
-def advice(seconds: float) -> str | None:
-    """The advice, given once for a Spark and a Java, that an archive would shorten a start of so many seconds.
-
-    None where there is an archive, where the start was fast, and where it cannot be recorded that the advice was given.
-    """
-    archive = archive_file()
-    if archive is None:
-        return None
-    said = archive.with_suffix(".advised")
-    if seconds < _SLOW_SECONDS or is_there(archive) or is_there(said):
-        return None
-    try:
-        said.parent.mkdir(parents=True, exist_ok=True)
-        said.touch()
-    except OSError:
-        return None
-    return f'Spark took {seconds:.0f} s to start; "{COMMAND}", run once, about halves that. (This is said once.)'
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import sqlstream.spark.session  # noqa: F401 - PySpark, imported with this module
-from sqlstream.spark.java import advice
+from sqlstream.spark.archived_classes import advice
 from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.standard_error import keep_stderr
 

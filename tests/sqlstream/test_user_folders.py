@@ -15,7 +15,7 @@ from sqlstream.jobs.checkpoints.own_files import claim_at
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.paths import cache_folder, made, state_folder, temporary_folder
 from sqlstream.shell.line_editor import HistoryWithoutSecrets, history_file
-from sqlstream.spark import java, worker_package
+from sqlstream.spark import archived_classes, worker_package
 from sqlstream.spark import log as spark_log
 
 
@@ -54,8 +54,8 @@ def test_without_a_home_logs_and_packages_are_temporary_and_there_is_no_history(
     assert spark_log.new_log().parent == home / "tmp"
     assert worker_package._folder().parent == home / "tmp"
     assert history_file() is None
-    assert java.jvm_options() == ""
-    assert java.advice(100) is None
+    assert archived_classes.jvm_options() == ""
+    assert archived_classes.advice(100) is None
     with pytest.raises(ExecutionError, match="SS438: no archive of classes can be kept"):
         class_archive.build()
 
@@ -91,6 +91,6 @@ def test_folders_without_permission_are_none(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv(variable, str(closed))
     assert made(state_folder()) is None
     assert history_file() is None
-    assert java.jvm_options() == ""
+    assert archived_classes.jvm_options() == ""
     with pytest.raises(ExecutionError, match="SS416"):
         claim_at(LocalStorage(closed / "job"), "job")

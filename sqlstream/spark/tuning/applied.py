@@ -19,8 +19,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.paths import temporary_folder
+from sqlstream.spark.archived_classes import jvm_options
 from sqlstream.spark.internals import hadoop_configuration, java_of
-from sqlstream.spark.java import jvm_options
 from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.choices import Tuning
 from sqlstream.spark.tuning.standard_error import messages_to

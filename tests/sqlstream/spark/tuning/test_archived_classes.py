@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.spark.java import advice, archive_file, jvm_options
+from sqlstream.spark.archived_classes import advice, archive_file, jvm_options
 from sqlstream.spark.session import _STACK, _jvm_options
 from sqlstream.spark.tuning import applied
 from sqlstream.spark.tuning.applied import COMPILER

@@ -3,6 +3,7 @@ raise on overflow."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -31,8 +32,8 @@ _LEAST = -(2**63)
 
 
 @dataclass(frozen=True)
-class IntegerSum(Accumulator):
-    """The sum as a BIGINT or a day-time interval, according to ``type``; NULL for a group without values."""
+class _Sum(Accumulator):
+    """A sum of ``type`` in one column; NULL for a group without values."""
 
     type: pa.DataType
 
@@ -46,6 +47,15 @@ class IntegerSum(Accumulator):
 
     def merge(self, columns: Columns, groups: Groups) -> Columns:
         return (self._sum(*without_nulls(columns[0], groups)),)
+
+    @abstractmethod
+    def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
+        """The sum of the values of each group."""
+
+
+@dataclass(frozen=True)
+class IntegerSum(_Sum):
+    """The sum as a BIGINT or a day-time interval, according to ``type``; NULL for a group without values."""
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
         numbers = numbers_of(column).astype(np.int64, copy=False)
@@ -306,21 +316,8 @@ _LARGEST_PRECISION = 38
 
 
 @dataclass(frozen=True)
-class DecimalSum(Accumulator):
+class DecimalSum(_Sum):
     """The sum as a decimal of ``type``; NULL for a group without values."""
-
-    type: pa.DataType
-
-    @property
-    def types(self) -> tuple[pa.DataType, ...]:
-        return (self.type,)
-
-    def lift(self, batch: Batch) -> Columns:
-        selection = batch.select(self.source)
-        return (self._sum(selection.columns[0], selection.groups),)
-
-    def merge(self, columns: Columns, groups: Groups) -> Columns:
-        return (self._sum(*without_nulls(columns[0], groups)),)
 
     def _sum(self, column: pa.Array, groups: Groups) -> pa.Array:
         return _decimals(_totals(column, groups), self.type, groups.empty, "SUM")

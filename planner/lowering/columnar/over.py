@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -29,7 +29,7 @@ from sqlstream.planner.lowering.columnar.ranked import closing_micros
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.match_recognize import MatchRecognize
-from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverCall, UpdatingOver, WindowOver
+from sqlstream.planner.operators.over import NTH, NUMBERS, PLACES, Over, OverAllRows, OverCall, UpdatingOver, WindowOver
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.planner.physical.steps import Operator as Step
 from sqlstream.types import DataType
@@ -153,40 +153,66 @@ def result_name(index: int) -> str:
 
 def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
     """Run OVER in any other order."""
-    rows = context.lower(step.input)
-    inputs = Inputs(context, node.input.schema, rows)
-    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
-    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
-    by_key, key_names = keys_among(rows, node.keys, own)
-    keys = tuple(key_names.values())
-    clock = [F.expr(came_at(rows, context)).alias(CLOCK)] if node.ttl_ms else []
-    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), *kinds_of(node), *clock, *passed_on(rows)), keys)
-    schema = kernel_schema(projected)
-    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
-    kernel = UpdatingOverKernel(schema, keys, order, tuple(own.values()), functions, node.ttl_ms * 1000)
-    fields_of = {**inputs.fields_of, **{to: InputField(name) for name, to in key_names.items()}}
-    emitted = run_by_keys(kernel, projected, keys, fields_of, inputs, step, context)
-    fields = [column(to).alias(name) for name, to in own.items()]
-    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
-    return emitted.select(*fields, *results, *hidden(emitted))
+    over = _AllRows.of(node, step, context)
+    clock = [F.expr(came_at(over.rows, context)).alias(CLOCK)] if node.ttl_ms else []
+    projected = over.projected([*kinds_of(node), *clock])
+    kernel = UpdatingOverKernel(
+        kernel_schema(projected), over.keys, over.order, over.passed, over.functions, node.ttl_ms * 1000
+    )
+    fields_of = {**over.inputs.fields_of, **{to: InputField(name) for name, to in over.key_names.items()}}
+    return over.results(run_by_keys(kernel, projected, over.keys, fields_of, over.inputs, step, context))
 
 
 def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataFrame:
     """Run OVER in windows."""
-    rows = context.lower(step.input)
-    inputs = Inputs(context, node.input.schema, rows)
-    own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
-    functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
-    by_key, key_names = keys_among(rows, node.keys, own)
-    keys = tuple(key_names.values())
-    closes = F.expr(closing_micros(node.closes)).alias(_CLOSES)
-    projected = with_key_hash(rows.select(*by_key, *inputs.columns(), closes, *passed_on(rows)), keys)
-    order = tuple(Order(own[sort.name], sort.descending, sort.nulls_first) for sort in node.order)
-    kernel = WindowOverKernel(kernel_schema(projected), keys, order, tuple(own.values()), functions, _CLOSES)
-    emitted = run_by_keys(kernel, projected, keys, inputs.fields_of, inputs, step, context)
-    fields = [column(to).alias(name) for name, to in own.items()]
-    results = [column(result_name(i)).alias(field.name) for i, field in enumerate(node.results)]
-    return emitted.select(*fields, *results, *hidden(emitted))
+    over = _AllRows.of(node, step, context)
+    projected = over.projected([F.expr(closing_micros(node.closes)).alias(_CLOSES)])
+    kernel = WindowOverKernel(kernel_schema(projected), over.keys, over.order, over.passed, over.functions, _CLOSES)
+    return over.results(run_by_keys(kernel, projected, over.keys, over.inputs.fields_of, over.inputs, step, context))
+
+
+@dataclass(frozen=True)
+class _AllRows:
+    """What kernels over all rows of a key read. ``own``: the kernel's column of each field of the input."""
+
+    node: OverAllRows
+    rows: DataFrame
+    inputs: Inputs
+    own: Mapping[str, str]
+    functions: tuple[OverFunction, ...]
+    by_key: list[Column]
+    key_names: dict[str, str]
+
+    @classmethod
+    def of(cls, node: OverAllRows, step: Operator, context: Context) -> _AllRows:
+        rows = context.lower(step.input)
+        inputs = Inputs(context, node.input.schema, rows)
+        own = {field.name: inputs.field(field.name, field_name(i)) for i, field in enumerate(node.input.schema)}
+        functions = tuple(functions_of(node.calls, inputs, in_time=node.in_time))
+        return cls(node, rows, inputs, own, functions, *keys_among(rows, node.keys, own))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.key_names.values())
+
+    @property
+    def order(self) -> tuple[Order, ...]:
+        return tuple(Order(self.own[sort.name], sort.descending, sort.nulls_first) for sort in self.node.order)
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        return tuple(self.own.values())
+
+    def projected(self, others: Sequence[Column]) -> DataFrame:
+        """The kernel's input, with ``others`` of its columns."""
+        columns = (*self.by_key, *self.inputs.columns(), *others, *passed_on(self.rows))
+        return with_key_hash(self.rows.select(*columns), self.keys)
+
+    def results(self, emitted: DataFrame) -> DataFrame:
+        """What the kernel emits, as fields of the node."""
+        fields = [column(to).alias(name) for name, to in self.own.items()]
+        results = [column(result_name(i)).alias(field.name) for i, field in enumerate(self.node.results)]
+        return emitted.select(*fields, *results, *hidden(emitted))
 
 
 # --- MATCH_RECOGNIZE ------------------------------------------------------------------------------------------

@@ -22,8 +22,9 @@ MAY_IMPORT = {
     "types": {"errors"},
     "functions": {"functions", "types"},
     "grammar": {"grammar", *FOUNDATION},
-    "udfs": {"udfs", *FOUNDATION},
-    "planner": {"planner", "grammar", "udfs", *FOUNDATION},
+    "formats": {"formats", *FOUNDATION},
+    "udfs": {"udfs", "formats", *FOUNDATION},
+    "planner": {"planner", "grammar", "udfs", "formats", *FOUNDATION},
 }
 SPARK_ALLOWED = ("planner/lowering/", "udfs/spark/", "sqlstream/")
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}

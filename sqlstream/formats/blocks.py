@@ -261,4 +261,4 @@ class LineNumbers:
 
 
 def _feeds(data: pa.Buffer) -> int:
-    return data.to_pybytes().count(b"\n")
+    return bytes(data).count(b"\n")

@@ -63,9 +63,12 @@ class Decoder(ABC):
         """The first byte of each record of a block, good and bad: of each line with more than white space."""
         bytes_ = np.frombuffer(data, np.uint8)
         feeds = np.flatnonzero(bytes_ == ord("\n"))
-        starts = np.concatenate(([0], feeds + 1))
+        starts: np.ndarray = np.concatenate(([0], feeds + 1))
         starts = starts[starts < data.size]
-        return starts[np.add.reduceat(bytes_ > ord(" "), starts) > 0] if len(starts) else starts
+        if not len(starts):
+            return starts
+        filled: np.ndarray = np.add.reduceat(bytes_ > ord(" "), starts) > 0
+        return np.asarray(starts[filled])
 
     @abstractmethod
     def block(self, data: pa.Buffer) -> Decoded:

@@ -179,7 +179,8 @@ class Batch:
 
     @cached_property
     def by_kind(self) -> tuple[Batch, Batch | None]:
-        """Splits the batch by ROW_KIND into insertions and retractions; the second is None if there are no retractions.
+        """Splits the batch by ROW_KIND into insertions and retractions; the second is None if there are no
+        retractions.
         """
         gone = retracted_rows(self._rows)
         return (self, None) if gone is None else (self._where(~gone), self._where(gone))

@@ -137,7 +137,8 @@ class Aggregates:
 
     @property
     def may_survive(self) -> bool:
-        """True if all calls are MIN or MAX: a retraction then often leaves their result unchanged (see ``survives``).
+        """True if all calls are MIN or MAX: a retraction then often leaves their result unchanged (see
+        ``survives``).
         """
         return all(isinstance(accumulator, Extreme) for accumulator in self._distinct)
 

@@ -182,7 +182,8 @@ class BarrierCall:
         self._done()
 
     def expire(self) -> None:
-        """Cancels the barriers that have been pending longer than the timeout, and emits the rows that this releases.
+        """Cancels the barriers that have been pending longer than the timeout, and emits the rows that this
+        releases.
         """
         now, timeout = self._context.processing_time, self._kernel.timeout
         assert timeout is not None, "there is a timer of processing time"

@@ -41,7 +41,8 @@ Columns = Mapping[Column, pa.Array]
 
 
 def value(expression: Expression, columns: Columns) -> pa.Array:
-    """The value of the expression in each row, as an Arrow array; BOOLEAN for conditions, NULL where they are unknown.
+    """The value of the expression in each row, as an Arrow array; BOOLEAN for conditions, NULL where they are
+    unknown.
     """
     evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
     return evaluate(expression, columns)

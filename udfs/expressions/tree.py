@@ -206,7 +206,8 @@ class Coalesced(Expression):
 
 @dataclass(frozen=True)
 class Chosen(Expression):
-    """CASE: the value that belongs to the first condition that is true, or the ELSE value, which is the last operand.
+    """CASE: the value that belongs to the first condition that is true, or the ELSE value, which is the last
+    operand.
     """
 
     conditions: tuple[Expression, ...]

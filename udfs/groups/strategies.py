@@ -74,7 +74,8 @@ class AggregateStrategy(ABC):
 
     @abstractmethod
     def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
-        """The new values of ``columns`` for all groups of ``changed``, in their order; ``stored`` has the old values.
+        """The new values of ``columns`` for all groups of ``changed``, in their order; ``stored`` has the old
+        values.
         """
         ...
 
@@ -113,7 +114,8 @@ class Totals(AggregateStrategy):
         )
 
     def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
-        """The accumulators of rows: one row per group, out of ``count``. ``gone`` flags the rows that are retractions.
+        """The accumulators of rows: one row per group, out of ``count``. ``gone`` flags the rows that are
+        retractions.
         """
         if gone is None:
             return self._named(self.aggregates.lift(rows, groups, count))
@@ -169,7 +171,8 @@ _SPARE = 64
 
 @dataclass(frozen=True)
 class StoredRows(AggregateStrategy):
-    """Computes ``aggregates`` over all current rows of a group, which it stores. ``name`` names this part of the state.
+    """Computes ``aggregates`` over all current rows of a group, which it stores. ``name`` names this part of the
+    state.
     """
 
     name: str

@@ -28,7 +28,7 @@ NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class Line:
+class RowsByKey:
     """The rows of a call, ordered by key.
 
     ``table``: the rows by key, in order. Of each key, rows ``[begin, next)`` were mapped in earlier calls, ``[next,
@@ -88,7 +88,7 @@ class Line:
 ROOT = -1
 
 
-class Trail:
+class PathTree:
     """A tree of mappings: paths of rows to places, whose common beginnings are shared.
 
     A node is the place that a row was mapped to, and the node of the previous row; ROOT before the first.
@@ -144,15 +144,15 @@ class Definitions:
     operands: tuple[Operand, ...]
     input: pa.Schema
 
-    def of_rows(self, line: Line) -> Flags:
+    def of_rows(self, ordered: RowsByKey) -> Flags:
         """For each variable and row, whether the row may be mapped to it, by the conditions that read only the row and
         its neighbours.
         """
-        fits = np.ones((len(self.automaton.names), len(line)), np.bool_)
-        rows = np.arange(len(line))
+        fits = np.ones((len(self.automaton.names), len(ordered)), np.bool_)
+        rows = np.arange(len(ordered))
         read = {column.name for conditions in self._of_rows.values() for c in conditions for column in c.columns}
         columns = {
-            Column(operand.name): line.values(operand.column, line.shifted(rows, operand.shift), operand.absent)
+            Column(operand.name): ordered.values(operand.column, ordered.shifted(rows, operand.shift), operand.absent)
             for operand in self.operands
             if isinstance(operand, Current) and operand.name in read
         }
@@ -446,6 +446,6 @@ def _mixed(of_set: Indices, row: Indices) -> Indices:
 def register_numbers(values: Indices) -> Indices:
     """A number for each column of registers; equal columns have equal numbers."""
     numbers = np.zeros(values.shape[1], np.int64)
-    for line in values:
-        numbers = _mixed(numbers, line)
+    for ordered in values:
+        numbers = _mixed(numbers, ordered)
     return numbers

@@ -24,8 +24,8 @@ from sqlstream.udfs.match.definitions import (
     Definitions,
     Flags,
     Indices,
-    Line,
-    Trail,
+    PathTree,
+    RowsByKey,
     register_numbers,
 )
 
@@ -37,7 +37,7 @@ class Threads:
     """The threads of a search: partial matches that may continue.
 
     ``start``: the first row of the match; threads of one match are adjacent. ``place``: the place of the last row.
-    ``node``: the mapping of all rows, in the trail. ``registers`` and ``accumulators``: the values that conditions read
+    ``node``: the mapping of all rows, in the tree. ``registers`` and ``accumulators``: the values that conditions read
     of these rows.
     """
 
@@ -100,11 +100,11 @@ class Search:
     skips_matched: bool
     within: int | None
 
-    def run(self, line: Line, threads: Threads, ends: Ends, trail: Trail) -> Threads:
+    def run(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree) -> Threads:
         """Maps all rows that are ready. Writes the results to ``ends`` and returns the remaining threads."""
-        if not (line.ready > line.next).any():
+        if not (ordered.ready > ordered.next).any():
             return threads
-        return _Run(self, line, ends, trail, self.definitions.of_rows(line)).threads(threads)
+        return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).threads(threads)
 
     def begun(self, rows: Indices) -> Threads:
         """A thread for each row at which a match may begin, before that row is mapped."""
@@ -135,35 +135,35 @@ class Search:
 
 
 class _Run:
-    def __init__(self, search: Search, line: Line, ends: Ends, trail: Trail, fits: Flags) -> None:
+    def __init__(self, search: Search, ordered: RowsByKey, ends: Ends, tree: PathTree, fits: Flags) -> None:
         self._search = search
         self._definitions = search.definitions
         self._automaton = search.automaton
-        self._line = line
+        self._line = ordered
         self._ends = ends
-        self._trail = trail
+        self._trail = tree
         self._fits = fits
         first = np.unique(self._automaton.variable_of[list(self._automaton.first)])
         self._may_begin: Flags = np.logical_or.reduce(fits[first])
-        self._row = line.next.copy()  # of each key: the one that is mapped
+        self._row = ordered.next.copy()  # of each key: the one that is mapped
         self._parts = {
-            variable: aggregates.lift(line.table, np.arange(len(line)), len(line))
+            variable: aggregates.lift(ordered.table, np.arange(len(ordered)), len(ordered))
             for variable, aggregates in self._definitions.aggregates.items()
         }
 
     def threads(self, threads: Threads) -> Threads:
-        line = self._line
-        counts = line.ready - line.next
+        ordered = self._line
+        counts = ordered.ready - ordered.next
         keys = np.argsort(-counts, kind="stable")
         left = len(keys) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), side="right")
         waiting: list[Threads] = []
         busy = len(keys)
         for step, now_busy in enumerate(left.tolist()):
             if now_busy < busy:
-                has_row = counts[line.key[threads.start]] > step
+                has_row = counts[ordered.key[threads.start]] > step
                 waiting.append(threads.where(~has_row))
                 threads, busy = threads.where(has_row), now_busy
-            rows = line.next[keys[:busy]] + step
+            rows = ordered.next[keys[:busy]] + step
             self._row[keys[:busy]] = rows
             begun = rows[self._may_begin[rows]]
             if len(begun):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the planner knows frames, and does without numpy
-    from sqlstream.udfs.over.line import Bounds, Indices, Line
+    from sqlstream.udfs.over.line import Bounds, Indices, SortedRows
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,20 @@ class Frame:
         """The time after a row that the frame may contain, in microseconds; 0 for frames of ROWS."""
         return max(0, self._last) if not self.rows else 0
 
-    def bounds(self, line: Line) -> Bounds:
+    def bounds(self, ordered: SortedRows) -> Bounds:
         """The frame of each row as a range of rows of the line, within the rows of its key."""
-        return line.bounds(self._start(line), self._stop(line))
+        return ordered.bounds(self._start(ordered), self._stop(ordered))
 
-    def _start(self, line: Line) -> Indices:
+    def _start(self, ordered: SortedRows) -> Indices:
         if self.start is None:
-            return line.first
+            return ordered.first
         if self.rows:
-            return line.moved(self.start)
-        return line.first_peer if self.start == 0 else line.at(self.start, "left")
+            return ordered.moved(self.start)
+        return ordered.first_peer if self.start == 0 else ordered.at(self.start, "left")
 
-    def _stop(self, line: Line) -> Indices:
+    def _stop(self, ordered: SortedRows) -> Indices:
         if self.end is None:
-            return line.end
+            return ordered.end
         if self.rows:
-            return line.moved(self.end + 1)
-        return line.after_peers if self.end == 0 else line.at(self.end, "right")
+            return ordered.moved(self.end + 1)
+        return ordered.after_peers if self.end == 0 else ordered.at(self.end, "right")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.aggregates.ordered import NTH_VALUE
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.line import Bounds, Flags, Indices, Line
+from sqlstream.udfs.over.line import Bounds, Flags, Indices, SortedRows
 
 
 class Number(Enum):
@@ -49,18 +49,18 @@ class Numbered:
         """The result column."""
         return pa.field(self.name, self.type)
 
-    def values(self, line: Line, counted: Indices, groups: Indices) -> pa.Array:
+    def values(self, ordered: SortedRows, counted: Indices, groups: Indices) -> pa.Array:
         """The numbers of the line's rows. ``counted`` and ``groups``: the number of earlier rows, and groups of peers,
         of their keys.
         """
         match self.number:
             case Number.ROW_NUMBER:
-                numbers = np.arange(len(line)) - line.first + counted
+                numbers = np.arange(len(ordered)) - ordered.first + counted
             case Number.RANK:
-                numbers = line.first_peer - line.first + counted
+                numbers = ordered.first_peer - ordered.first + counted
             case Number.DENSE_RANK:
-                group = np.cumsum(line.begins_peers)
-                numbers = group - group[line.first] + groups
+                group = np.cumsum(ordered.begins_peers)
+                numbers = group - group[ordered.first] + groups
         return pa.array(numbers + 1).cast(self.type)
 
 
@@ -89,20 +89,20 @@ class Placed:
         """The result column."""
         return pa.field(self.name, pa.int32() if self.place is Place.NTILE else pa.float64())
 
-    def values(self, line: Line) -> pa.Array:
+    def values(self, ordered: SortedRows) -> pa.Array:
         """The results for all rows of the line, which has all rows of its keys."""
-        count = line.end - line.first
+        count = ordered.end - ordered.first
         match self.place:
             case Place.NTILE:
                 size, longer = np.divmod(count, self.buckets)  # the first buckets have one row more
-                row = np.arange(len(line)) - line.first
+                row = np.arange(len(ordered)) - ordered.first
                 in_longer = longer * (size + 1)
                 in_shorter = longer + (row - in_longer) // np.maximum(size, 1)
                 return pa.array(np.where(row < in_longer, row // (size + 1), in_shorter) + 1).cast(pa.int32())
             case Place.PERCENT_RANK:
-                return pa.array((line.first_peer - line.first) / np.maximum(count - 1, 1))
+                return pa.array((ordered.first_peer - ordered.first) / np.maximum(count - 1, 1))
             case Place.CUME_DIST:
-                return pa.array((line.after_peers - line.first) / count)
+                return pa.array((ordered.after_peers - ordered.first) / count)
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ class Shifted:
         assert self.ignore_nulls and self.offset < 0, "other rows are individually there"
         return _nth_call(self.name, self.column, -self.offset, self.type, last=True, ignore_nulls=True)
 
-    def found(self, line: Line, rows: pa.Table) -> tuple[Indices, Flags]:
+    def found(self, ordered: SortedRows, rows: pa.Table) -> tuple[Indices, Flags]:
         """The index of the row whose value is returned for each row of the line, and whether that row exists."""
         if self.ignore_nulls:
             # The number, among the values, of the first one after the row, less 1; or of the first one from the row on.
             present, ahead = _present(rows, self.column), self.offset > 0
-            number = np.searchsorted(present, np.arange(len(line)), side="right" if ahead else "left") - ahead
+            number = np.searchsorted(present, np.arange(len(ordered)), side="right" if ahead else "left") - ahead
             row_indices, inside = _nth_present(present, number + self.offset)
         else:
-            row_indices, inside = np.arange(len(line)) + self.offset, np.ones(len(line), np.bool_)
-        return row_indices, inside & (row_indices >= line.first) & (row_indices < line.end)
+            row_indices, inside = np.arange(len(ordered)) + self.offset, np.ones(len(ordered), np.bool_)
+        return row_indices, inside & (row_indices >= ordered.first) & (row_indices < ordered.end)
 
-    def values(self, line: Line, rows: pa.Table) -> pa.Array:
+    def values(self, ordered: SortedRows, rows: pa.Table) -> pa.Array:
         """The results for all rows of the line."""
-        row_indices, inside = self.found(line, rows)
+        row_indices, inside = self.found(ordered, rows)
         return self.defaulted(_at(rows, self.column, row_indices, inside), pa.array(inside), rows)
 
     def defaulted(self, values: pa.Array, found: pa.Array, rows: pa.Table) -> pa.Array:

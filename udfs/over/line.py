@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
     stop: Indices
 
 
-class Line:
+class SortedRows:
     """The rows of a call in order: ``key`` counts from 0, ascending; ``time`` ascends within each key, in microseconds.
 
     ``peers``: rows of one key, time and, if given, ``tie`` are peers. In processing time they are not: a row does not

@@ -13,19 +13,19 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Placed, Shifted
-from sqlstream.udfs.over.line import Indices, Line
+from sqlstream.udfs.over.line import Indices, SortedRows
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
-def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, Line, Indices]:
+def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, SortedRows, Indices]:
     """The rows by key, in the order of their appearance, and in the order within each; and the original index
     of each.
     """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)
     rows = rows.take(pa.array(sorted_rows)).combine_chunks()
-    return rows, RankedLine.of(rows, ids[sorted_rows], [key[sorted_rows] for key in ranked], order), sorted_rows
+    return rows, RankedRows.of(rows, ids[sorted_rows], [key[sorted_rows] for key in ranked], order), sorted_rows
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class WholeKeys:
     input: pa.Schema
     functions: tuple[OverFunction, ...]
 
-    def results(self, rows: pa.Table, line: Line) -> pa.Table:
+    def results(self, rows: pa.Table, ordered: SortedRows) -> pa.Table:
         """A column per function, for all rows of the line."""
         if not rows.num_rows:
             return self._schema.empty_table()
         aggregated: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
-            of_frame = _of_frame(rows, line, frame, aggregates)
+            of_frame = _of_frame(rows, ordered, frame, aggregates)
             aggregated.update((name, of_frame.column(name).combine_chunks()) for name in of_frame.column_names)
         columns = [
-            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, line) for f in self.functions
+            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, ordered) for f in self.functions
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
@@ -62,30 +62,30 @@ class WholeKeys:
         return {frame: Aggregates(of_frame, self.input) for frame, of_frame in calls.items()}
 
 
-def _of_frame(rows: pa.Table, line: Line, frame: Frame, aggregates: Aggregates) -> pa.Table:
+def _of_frame(rows: pa.Table, ordered: SortedRows, frame: Frame, aggregates: Aggregates) -> pa.Table:
     """The aggregates of the frame of each row."""
-    count = len(line)
+    count = len(ordered)
     partial = aggregates.lift(rows, np.arange(count), count)
-    start, stop = frame.bounds(line)
+    start, stop = frame.bounds(ordered)
     filled = np.flatnonzero(stop > start)
-    merged = merge_ranges(aggregates, partial, line.key, Ranges(start[filled], stop[filled]))
+    merged = merge_ranges(aggregates, partial, ordered.key, Ranges(start[filled], stop[filled]))
     if len(filled) < count:
         merged = aggregates.merge(merged, filled, count)
     return aggregates.finish(merged)
 
 
-def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: Line) -> pa.Array:
+def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, ordered: SortedRows) -> pa.Array:
     """The results of a function that is no aggregate."""
     match function:
         case Numbered():
-            nothing = np.zeros(len(line), np.int64)
-            return function.values(line, nothing, nothing)
+            nothing = np.zeros(len(ordered), np.int64)
+            return function.values(ordered, nothing, nothing)
         case Placed():
-            return function.values(line)
+            return function.values(ordered)
         case Shifted():
-            return function.values(line, rows)
+            return function.values(ordered, rows)
         case Nth():
-            return function.values(function.frame.bounds(line), rows)
+            return function.values(function.frame.bounds(ordered), rows)
 
 
 # --- rows ordered by anything but time: the rank of a row takes the place of its time -------------------------
@@ -94,7 +94,7 @@ def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: 
 _DAY_MICROS = 86_400_000_000
 
 
-class RankedLine(Line):
+class RankedRows(SortedRows):
     """A line of rows that are ordered by any columns. ``time`` is the rank of each row, equal for peers.
 
     ``values``: the values of the only ORDER BY column, for distances: numbers, or times in microseconds; None if there
@@ -107,7 +107,7 @@ class RankedLine(Line):
         self._descending = descending
 
     @classmethod
-    def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedLine:
+    def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedRows:
         """The line of rows that are sorted by id, then by ``keys``, the ``order`` as numbers."""
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in (ids, *keys)])

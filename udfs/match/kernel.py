@@ -50,8 +50,9 @@ MAPPED = "__mapped"
 class MatchKernel(WaitingRows):
     """The kernel of MATCH_RECOGNIZE. ``passed``: the columns of ``input`` that are emitted before the ``measures``:
     keys, or any columns with ``all_rows``, which emits each row of a match. ``within`` is in microseconds. ``time``:
-    the column with the rows' times; None means processing time. ``holds``: operators above do not see a watermark that
-    has passed the last row of an undecided match."""
+    the column with the rows' times; None means processing time. ``holds``: the watermark of downstream operators is
+    held back while a match is undecided.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]

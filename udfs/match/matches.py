@@ -36,7 +36,9 @@ ENDLESS = repeating("SS449")
 
 @dataclass(frozen=True)
 class Mapping:
-    """Matches: each from row ``start`` to row ``last``. ``places``: the places of their rows, concatenated."""
+    """Complete matches: each has the rows of a key from index ``start`` to ``last``. ``places``: the places (see
+    ``Automaton``) to which their rows were mapped, concatenated.
+    """
 
     start: Indices
     last: Indices
@@ -49,7 +51,7 @@ class Mapping:
 
     @property
     def begin(self) -> Indices:
-        """The position of the first row of each match in the concatenation of all matches."""
+        """For each match the position of its first row in ``places``."""
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
@@ -61,9 +63,10 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Decided ``matches`` in order, by key; ``number``: the number of each among those of its key in this call.
+    """The ``matches`` that are final, by key, in order. ``number``: the index of each among the final matches of its
+    key in this call.
 
-    ``kept``: for each row, whether a match that begins there is still needed.
+    ``kept``: for each row, whether a match that begins there is still possible.
     """
 
     matches: Mapping
@@ -74,8 +77,8 @@ class Resolved:
 def resolve(
     ordered: RowsByKey, ends: Ends, is_open: Flags, tree: PathTree, skip: Skip, automaton: Automaton
 ) -> Resolved:
-    """Decide which matches are final. ``is_open``: for each row, whether a match that begins there may still have a
-    longer or better end.
+    """Decides which matches are final, applying AFTER MATCH SKIP. ``ends`` has the best match that begins at each row;
+    ``is_open`` is true for rows at which a match begins that may still get a longer or better end.
     """
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
     if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
@@ -139,10 +142,10 @@ def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measures at some rows of matches.
+    """Evaluates MEASURES at some rows of matches.
 
-    ``match``: the match of each of them; ``row``: its position among the rows of all matches. ``number``: the
-    MATCH_NUMBER of each match.
+    ``match``: for each of these rows the index of its match; ``row``: its position among the rows of all matches.
+    ``number``: the MATCH_NUMBER of each match.
     """
 
     ordered: RowsByKey
@@ -153,11 +156,11 @@ class Measured:
     number: Indices
 
     def columns(self, measures: Sequence[Measure]) -> list[pa.Array]:
-        """The values of the measures."""
+        """The values of the measures, one array each."""
         return [self._column(measure) for measure in measures]
 
     def rows(self) -> Indices:
-        """The rows of the ordered at which the measures are evaluated."""
+        """The indices, in ``RowsByKey``, of the rows at which the measures are evaluated."""
         return self._all_rows[self.row]
 
     def _column(self, measure: Measure) -> pa.Array:
@@ -231,10 +234,12 @@ _PLACE = np.uint16
 
 @dataclass(frozen=True)
 class OpenMatches:
-    """The stored open matches: one row per thread, and one per match with an end, which is in LAST.
+    """The stored state of matches that are not final: one row for each partial match that may continue, and one for
+    each complete match that may still be replaced by a better one. In the latter LAST is its last row.
 
-    Rows are numbered from the first stored row of the key; PATH has the places of the mapped rows, two bytes each.
-    EVENT_TIMER is the time of the end's row, so that the earliest end is known without reading all rows.
+    Rows of the input are given by their position after the first stored row of the key; PATH has the places of the
+    mapped rows, two bytes each. EVENT_TIMER is the time of the last row of a complete match, so that the earliest one
+    is found without reading all rows.
     """
 
     input: pa.Schema
@@ -254,11 +259,14 @@ class OpenMatches:
         return pa.schema([*(self.input.field(name) for name in self._names), *own, *registers, *accumulators])
 
     def state(self, store: Store) -> KeyedState:
-        """The open matches of a key group."""
+        """The stored open matches of the key group of ``store``."""
         return KeyedState(store, "matches", self.schema)
 
     def load(self, state: KeyedState, ordered: RowsByKey, ends: Ends, tree: PathTree) -> tuple[Threads, pa.Table]:
-        """The threads of the keys of a ordered, and the rows of other keys that were loaded with them."""
+        """Loads the open matches of the keys of ``ordered``: returns the partial matches, writes the complete ones to
+        ``ends``, and adds the paths of both to ``tree``. Also returns the stored rows of other keys that were loaded
+        with them.
+        """
         first = ordered.table.take(pa.array(ordered.begin))
         stored = state.load(np.unique(first.column(KEY_HASH).to_numpy()))
         if not stored.num_rows:
@@ -283,7 +291,9 @@ class OpenMatches:
         return threads.take(is_thread), others
 
     def rows(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree, kept_from: Indices) -> pa.Table:
-        """The rows to store for the keys of a ordered, whose rows before ``kept_from`` are dropped."""
+        """The table of rows to store for the open matches of the keys of ``ordered``. For each key, input rows before
+        the index ``kept_from`` will be dropped.
+        """
         ended = np.flatnonzero(ends.last != NO_ROW)
         start = np.concatenate((threads.start, ended))
         last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[ended]))
@@ -355,7 +365,7 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Numbers:
-    """Stores the number of matches of each key so far. ``input`` has the ``keys``."""
+    """Stores how many matches each key has had, for MATCH_NUMBER. ``input`` has the ``keys``."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -366,7 +376,9 @@ class Numbers:
         return pa.schema([*(self.input.field(name) for name in self._names), (COUNT, pa.int64())])
 
     def next(self, ordered: RowsByKey, key: Indices, number: Indices, store: Store) -> Indices:
-        """The MATCH_NUMBERs of matches, given their keys and their numbers in this call, from 0."""
+        """The MATCH_NUMBERs of new matches, and stores them. ``key`` has the key index of each match, ``number`` its
+        index among the new matches of its key, from 0.
+        """
         state = KeyedState(store, "numbers", self.schema)
         keys, counts = np.unique(key, return_counts=True)
         named = ordered.table.select(self._names).take(pa.array(ordered.begin[keys]))

@@ -34,11 +34,12 @@ Accumulators = dict[str | None, pa.Table]
 
 @dataclass(frozen=True)
 class Threads:
-    """The threads of a search: partial matches that may continue.
+    """The partial matches that may continue. Several of them may begin at the same row, if rows can be mapped to
+    variables in several ways.
 
-    ``start``: the first row of the match; threads of one match are adjacent. ``place``: the place of the last row.
-    ``node``: the mapping of all rows, in the tree. ``registers`` and ``accumulators``: the values that conditions read
-    of these rows.
+    ``start``: the index of the first row of each; those with the same start are adjacent. ``place``: the place of the
+    last mapped row in the ``Automaton``. ``node``: the path of all rows, as a node of the ``PathTree``. ``registers``
+    and ``accumulators``: the values that conditions read.
     """
 
     start: Indices
@@ -51,19 +52,19 @@ class Threads:
         return len(self.start)
 
     def take(self, chosen: Indices) -> Threads:
-        """Some of the threads, by index."""
+        """The partial matches with these indices."""
         accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
         return Threads(
             self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
         )
 
     def where(self, flags: Flags) -> Threads:
-        """The threads with the flag set."""
+        """The partial matches whose flag is set."""
         return self if flags.all() else self.take(np.flatnonzero(flags))
 
 
 def together(parts: list[Threads]) -> Threads:
-    """The threads of several parts, concatenated."""
+    """Concatenates several ``Threads``."""
     if len(parts) == 1:
         return parts[0]
     return Threads(
@@ -77,20 +78,22 @@ def together(parts: list[Threads]) -> Threads:
 
 @dataclass
 class Ends:
-    """The best match so far that begins at each row: its last row, and the node of its mapping."""
+    """For each row the best complete match so far that begins there: the index of its last row (NO_ROW for none), and
+    the node of its path.
+    """
 
     last: Indices
     node: Indices
 
     @staticmethod
     def none(count: int) -> Ends:
-        """No ends for ``count`` rows."""
+        """The ``Ends`` of ``count`` rows at which no match begins."""
         return Ends(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search for matches.
+    """The search for matches of a pattern, as a breadth-first simulation of its automaton.
 
     ``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit in
     microseconds from the first to the last row of a match; None for none.
@@ -101,13 +104,15 @@ class Search:
     within: int | None
 
     def run(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree) -> Threads:
-        """Maps all rows that are ready. Writes the results to ``ends`` and returns the remaining threads."""
+        """Maps the rows ``[next, ready)`` of each key. Writes complete matches to ``ends`` and returns the partial
+        matches that remain.
+        """
         if not (ordered.ready > ordered.next).any():
             return threads
         return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).threads(threads)
 
     def begun(self, rows: Indices) -> Threads:
-        """A thread for each row at which a match may begin, before that row is mapped."""
+        """A partial match without rows for each of the row indices ``rows``, at which a match may begin."""
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
@@ -127,9 +132,9 @@ class Search:
 
     @cached_property
     def joins_starts(self) -> bool:
-        """True where the earliest of equal threads of a key represents all of them.
+        """True if, of partial matches of a key that are equal except for their start, the earliest can represent all.
 
-        Equal threads continue alike, and the match of the earliest begins before theirs and ends after their beginning.
+        They continue alike, and the match of the earliest begins before the others and ends after their beginning.
         """
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:  # the planner knows frames, and does without numpy
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of OVER: ``start`` and ``end`` are offsets from the current row, both inclusive: negative for PRECEDING,
-    0 for CURRENT ROW.
+    """A window frame of OVER: ``start`` and ``end`` are offsets from the current row, both inclusive: negative for
+    PRECEDING, positive for FOLLOWING, 0 for CURRENT ROW.
 
-    They are numbers of rows if ``rows``, otherwise microseconds, or in units of the ORDER BY value. ``start`` None is
-    UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
+    They count rows if ``rows``; otherwise they are microseconds or, without a time attribute, in units of the ORDER BY
+    value. ``start`` None is UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
     """
 
     rows: bool
@@ -31,17 +31,21 @@ class Frame:
 
     @property
     def unbounded(self) -> bool:
-        """True for UNBOUNDED PRECEDING."""
+        """True for frames that begin with UNBOUNDED PRECEDING."""
         return self.start is None
 
     @property
     def rows_before(self) -> int:
-        """The number of rows before a row that are read individually; totals may represent all earlier rows."""
+        """How many rows before the current row must be stored individually. Earlier rows may be replaced by their
+        totals.
+        """
         return self._before if self.rows else 0
 
     @property
     def time_before(self) -> int:
-        """The time before a row that is read row by row, in microseconds; 0 for frames of ROWS."""
+        """For how long before the current row rows must be stored individually, in microseconds; 0 for frames of
+        ROWS.
+        """
         return 0 if self.rows else self._before
 
     @property
@@ -55,16 +59,16 @@ class Frame:
 
     @property
     def rows_after(self) -> int:
-        """The number of rows after a row that the frame may contain."""
+        """How many rows after the current row the frame may contain."""
         return max(0, self._last) if self.rows else 0
 
     @property
     def time_after(self) -> int:
-        """The time after a row that the frame may contain, in microseconds; 0 for frames of ROWS."""
+        """How long after the current row the frame may reach, in microseconds; 0 for frames of ROWS."""
         return max(0, self._last) if not self.rows else 0
 
     def bounds(self, ordered: SortedRows) -> Bounds:
-        """The frame of each row as a range of rows of the line, within the rows of its key."""
+        """For each row its frame, as a range of row indices of ``ordered`` within the rows of its key."""
         return ordered.bounds(self._start(ordered), self._stop(ordered))
 
     def _start(self, ordered: SortedRows) -> Indices:

@@ -372,20 +372,24 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The stored totals of the keys of a line. ``row_of_key``: the row of each key in ``rows``, -1 for none."""
+    """The loaded totals of the keys of a call. ``row_of_key``: for each key the index of its row in ``rows``, -1 for
+    none.
+    """
 
     rows: pa.Table
     row_of_key: Indices
 
     def counted(self, column: str, key: Indices) -> Indices:
-        """The stored count in ``column`` for each row, by its key's number."""
+        """For each entry of ``key`` (a key index) the count stored in ``column``; 0 for keys without totals."""
         counts = np.append(self.rows.column(column).to_numpy(), 0)
         return np.asarray(counts[self.row_of_key][key], np.int64)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The totals of dropped rows per key. ``aggregates`` are those over unbounded frames. ``input`` has the keys."""
+    """Stores for each key the totals of the rows that were dropped from the state: the accumulators of ``aggregates``,
+    whose frames are unbounded. ``input`` has the keys.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -399,11 +403,11 @@ class Totals:
         return pa.schema([*own, *counts, *self.aggregates.accumulators])
 
     def state(self, store: Store) -> KeyedState:
-        """The stored totals of a key group."""
+        """The stored totals of the key group of ``store``."""
         return KeyedState(store, "totals", self.schema)
 
     def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
-        """The totals of some keys; ``first`` has one row of each key."""
+        """The totals of some keys; ``first`` has one row for each key."""
         stored = state.load(first.column(KEY_HASH).to_numpy())
         candidates = pa.concat_tables([rows.select(self._names) for rows in (first, stored)])
         ids = dense_ids(candidates, self.keys).ids
@@ -412,7 +416,7 @@ class Totals:
         return StoredTotals(stored, stored_rows[: first.num_rows])
 
     def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, ordered: SortedRows, dropped: Flags) -> None:
-        """Adds the ``dropped`` rows of a line to the totals, after those that were dropped before."""
+        """Adds the rows for which ``dropped`` is true to the totals of their keys, and stores these."""
         gone = np.flatnonzero(dropped)
         keys, ids = np.unique(ordered.key[gone], return_inverse=True)
         dropped_rows = rows.take(pa.array(gone))

@@ -19,8 +19,8 @@ from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
 def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, SortedRows, Indices]:
-    """The rows by key, in the order of their appearance, and in the order within each; and the original index
-    of each.
+    """Sorts rows by key, in the order of the keys' first appearance, then by ``order``. Returns the sorted table, the
+    same rows as ``RankedRows``, and the original index of each row.
     """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)
@@ -30,13 +30,15 @@ def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tup
 
 @dataclass(frozen=True)
 class WholeKeys:
-    """Computes ``functions`` over rows with the columns of ``input``, which must include all rows of each key."""
+    """Computes OVER ``functions`` over rows with the columns of ``input``. The rows given must include all rows of each
+    key.
+    """
 
     input: pa.Schema
     functions: tuple[OverFunction, ...]
 
     def results(self, rows: pa.Table, ordered: SortedRows) -> pa.Table:
-        """A column per function, for all rows of the line."""
+        """One column of results per function, for all rows. ``ordered`` has the same rows as ``rows``."""
         if not rows.num_rows:
             return self._schema.empty_table()
         aggregated: dict[str, pa.Array] = {}
@@ -95,10 +97,11 @@ _DAY_MICROS = 86_400_000_000
 
 
 class RankedRows(SortedRows):
-    """A line of rows that are ordered by any columns. ``time`` is the rank of each row, equal for peers.
+    """Rows sorted by key and by any ORDER BY columns. ``time`` has the rank of each row instead of a time, equal for
+    peers.
 
-    ``values``: the values of the only ORDER BY column, for distances: numbers, or times in microseconds; None if there
-    is not exactly one column.
+    ``values``: the values of the only ORDER BY column, for RANGE distances: numbers, or times in microseconds; None if
+    there is not exactly one column.
     """
 
     def __init__(self, key: Indices, rank: Indices, values: pa.Array | None, descending: bool) -> None:
@@ -108,15 +111,17 @@ class RankedRows(SortedRows):
 
     @classmethod
     def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedRows:
-        """The line of rows that are sorted by id, then by ``keys``, the ``order`` as numbers."""
+        """The ``RankedRows`` of rows that are already sorted by the key index ``ids``, then by ``keys``, which are the
+        ``order`` columns as integers.
+        """
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in (ids, *keys)])
         values = rows.column(order[0].column).combine_chunks() if len(order) == 1 else None
         return cls(ids, np.cumsum(begins), values, len(order) == 1 and order[0].descending)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the value ``offset`` after its own in the direction
-        of the order.
+        """For each row the index, among the rows of its key, at which a row with a value ``offset`` further in the
+        direction of the order would be inserted; ``side`` as in NumPy's ``searchsorted``.
 
         NULLs are at distance 0 from each other, and never within a distance of values.
         """

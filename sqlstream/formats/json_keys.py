@@ -14,8 +14,6 @@ from sqlstream.formats.json_structure import Level, Text
 _FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """The first bytes of a word, by their number."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_KNOWN = 16
-"""Bytes of a key that its first and last eight bytes say."""
 _LENGTH = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
@@ -42,6 +40,13 @@ class Keys:
     def members(self, text: Text, level: Level, containers: np.ndarray) -> np.ndarray:
         """By name and container: the member with that name, -1 where there is none, the last one of several."""
         table = np.full((len(self.names), len(containers)), -1, np.intp)
+        if level.columns:
+            starts = level.key_starts[:: len(level.objects)]
+            lengths = level.key_ends[:: len(level.objects)] - starts
+            for names, at in self._matches(text, starts, lengths):
+                for name, column in zip(names.tolist(), at.tolist(), strict=True):
+                    table[name] = column * len(level.objects) + containers
+            return table
         whole = len(containers) == len(level.objects) and bool((np.diff(containers) == 1).all())
         if whole:
             members, owners = np.arange(len(level.owners)), level.owners
@@ -51,37 +56,15 @@ class Keys:
             firsts = level.firsts[containers] - (np.cumsum(counts) - counts)
             members = np.arange(len(owners)) + np.repeat(firsts, counts)
         starts, lengths = level.key_starts[members], (level.key_ends - level.key_starts)[members]
-        width, rest = divmod(len(members), len(containers))
-        head = text.words[starts] & _FIRST[np.clip(lengths, 0, 8)]
-        tail = text.words[np.maximum(starts + lengths - 8, starts)] & _FIRST[np.clip(lengths, 0, 8)]
-        if self._are_regular(owners, len(containers), width, rest, (head, tail, lengths)):
-            for names, at in self._matches(text, starts[:width], lengths[:width], head[:width], tail[:width]):
-                for name, slot in zip(names.tolist(), at.tolist(), strict=True):
-                    table[name] = np.maximum(table[name], members[slot::width])
-            return table
-        for names, at in self._matches(text, starts, lengths, head, tail):
+        for names, at in self._matches(text, starts, lengths):
             table[names, owners[at]] = members[at]
         return table
 
-    @staticmethod
-    def _are_regular(
-        owners: np.ndarray, containers: int, width: int, rest: int, columns: tuple[np.ndarray, ...]
-    ) -> bool:
-        """True where all objects have the keys of the first one, in its order, as is most often so."""
-        if not width or rest:
-            return False
-        numbers = np.arange(containers)
-        if not ((owners[::width] == numbers).all() and (owners[width - 1 :: width] == numbers).all()):
-            return False
-        by_object = [column.reshape(-1, width) for column in columns]
-        alike = all((column == column[0]).all() for column in by_object)
-        return alike and int(by_object[-1][0].max()) <= _KNOWN
-
-    def _matches(
-        self, text: Text, starts: np.ndarray, lengths: np.ndarray, head: np.ndarray, tail: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _matches(self, text: Text, starts: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Numbers of names, and which of the keys they are, in order."""
-        hashes = _hash(head, tail, lengths)
+        kept = _FIRST[np.clip(lengths, 0, 8)]
+        heads, tails = text.words[starts] & kept, text.words[np.maximum(starts + lengths - 8, starts)] & kept
+        hashes = _hash(heads, tails, lengths)
         for table in self._tables:
             at = np.minimum(np.searchsorted(table.hashes, hashes), len(table.hashes) - 1)
             hits = np.flatnonzero(table.hashes[at] == hashes)
@@ -101,7 +84,10 @@ class Keys:
         for spelled in self._spelled:
             places = range(0, max(len(spelled), 1), 8)
             split.append(
-                [(p, np.uint64(int.from_bytes(spelled[p : p + 8], "little")), _FIRST[min(len(spelled) - p, 8)]) for p in places]
+                [
+                    (p, np.uint64(int.from_bytes(spelled[p : p + 8], "little")), _FIRST[min(len(spelled) - p, 8)])
+                    for p in places
+                ]
             )
         return split
 

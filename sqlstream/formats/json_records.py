@@ -17,8 +17,6 @@ NO_OBJECT = "the record is no JSON object"
 NO_UTF8 = "it is no UTF-8"
 GOES_ON = "something follows the JSON object"
 
-_DEEPEST = 1000
-"""Levels of nesting, as in Jackson; deeper records are faults."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
@@ -103,47 +101,56 @@ def _after_space(text: str, at: int) -> int:
 
 def _value(text: str, at: int) -> tuple[Value, int]:
     """The value at a position, and where it ends; without recursion, because records may be nested deeply."""
-    containers: list[tuple[int, dict[str, Value] | list[Value]]] = []
+    containers: list[tuple[int, str, dict[str, Value] | list[Value]]] = []  # where each begins, and its key around it
     key = ""
-    keys: list[str] = []
     while True:
         kind, token, at = _token(text, at)
         if token in ("{", "["):
-            if len(containers) == _DEEPEST:
-                raise NoRecord(NO_OBJECT)
-            containers.append((at - 1, {} if token == "{" else []))
-            keys.append(key)
+            begin = at - 1
+            content: dict[str, Value] | list[Value] = {} if token == "{" else []
             closing = _closes(text, at, token)
             if not closing:
+                containers.append((begin, key, content))
                 key, at = _key(text, at) if token == "{" else ("", at)
                 continue
-            value, at = None, closing
-        elif kind == "text":
-            value = Value(token, _unescaped(token))
-        elif kind in ("number", "word"):
-            value = Value(token)
-        elif kind == "odd":
-            value = Value(_INFINITE.get(token, token), infinite=True)
+            at = closing
+            value = Value(text[begin:at], content)
         else:
-            raise NoRecord(NO_OBJECT)
-        while True:  # a value is complete: what it is in goes on, or is complete, too
-            if value is None:
-                start, content = containers.pop()
-                value, key = Value(text[start:at], content), keys.pop()
-            if not containers:
-                return value, at
-            content = containers[-1][1]
-            if isinstance(content, dict):
-                content[key] = value
-            else:
-                content.append(value)
-            _, token, at = _token(text, at)
-            if token == ",":
+            value = _scalar(kind, token)
+        while containers:  # a value is complete: what it is in goes on, or is complete, too
+            begin, outer, content = containers[-1]
+            goes_on, at = _added(text, at, content, key, value)
+            if goes_on:
                 key, at = _key(text, at) if isinstance(content, dict) else ("", at)
                 break
-            if token != ("}" if isinstance(content, dict) else "]"):
-                raise NoRecord(NO_OBJECT)
-            value = None
+            containers.pop()
+            value, key = Value(text[begin:at], content), outer
+        else:
+            return value, at
+
+
+def _scalar(kind: str | None, token: str) -> Value:
+    match kind:
+        case "text":
+            return Value(token, _unescaped(token))
+        case "number" | "word":
+            return Value(token)
+        case "odd":
+            return Value(_INFINITE.get(token, token), infinite=True)
+    raise NoRecord(NO_OBJECT)
+
+
+def _added(text: str, at: int, content: dict[str, Value] | list[Value], key: str, value: Value) -> tuple[bool, int]:
+    """Adds a member to a container. Whether another one follows, and where the text goes on."""
+    if isinstance(content, dict):
+        content.pop(key, None)  # the last one counts, at its place
+        content[key] = value
+    else:
+        content.append(value)
+    _, token, at = _token(text, at)
+    if token not in (",", "}" if isinstance(content, dict) else "]"):
+        raise NoRecord(NO_OBJECT)
+    return token == ",", at
 
 
 def _token(text: str, at: int) -> tuple[str | None, str, int]:

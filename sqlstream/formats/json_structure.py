@@ -37,13 +37,20 @@ def _table(characters: bytes) -> np.ndarray:
 
 
 _BLANK = _table(b" \t\r\n")
-_DELIMITER = _table(b"{}[],")
-_OPENING = _table(b"{[")
-_CLOSING = _table(b"}]")
 _ESCAPED = _table(b'"\\/bfnrtu')
 _HEX = _table(b"0123456789abcdefABCDEF")
 IS_NUMBER = _table(b"-0123456789")
 """Whether a kind is a number."""
+
+
+def _opens(characters: np.ndarray) -> np.ndarray:
+    opening: np.ndarray = (characters | 0x20) == ord("{")
+    return opening
+
+
+def _closes(characters: np.ndarray) -> np.ndarray:
+    closing: np.ndarray = (characters | 0x20) == ord("}")
+    return closing
 
 
 class Text:
@@ -62,6 +69,7 @@ class Text:
         if not closed:
             data[_MARGIN + len(given)] = end
         self.data = data
+        # Eight bytes at any position, as one number.
         self.words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
     def position(self, index: int) -> int:
@@ -88,7 +96,9 @@ class Text:
 
 def _is_utf8(data: np.ndarray) -> bool:
     offsets = np.array([0, len(data)], np.int32)
-    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))])
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    )
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
@@ -117,6 +127,10 @@ class Level:
     children: np.ndarray
     plain: np.ndarray
     numbers: np.ndarray
+    columns: int = 0
+    """Where all containers have members of the same keys in the same order: how many; members are in order of these
+    keys first, and then of the containers.
+    """
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -126,7 +140,8 @@ class Level:
     @cached_property
     def firsts(self) -> np.ndarray:
         """The first member of each container."""
-        return np.cumsum(self.counts) - self.counts
+        ends: np.ndarray = np.cumsum(self.counts)
+        return ends - self.counts
 
 
 @dataclass
@@ -148,7 +163,8 @@ class Structure:
 
     def has_escape(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Whether there is a backslash between the positions."""
-        return np.searchsorted(self.escapes, starts) != np.searchsorted(self.escapes, ends)
+        found: np.ndarray = np.searchsorted(self.escapes, starts) != np.searchsorted(self.escapes, ends)
+        return found
 
 
 def structure(text: Text, *, ordinary: bool = False) -> Structure:
@@ -159,17 +175,14 @@ def structure(text: Text, *, ordinary: bool = False) -> Structure:
     return _Scan(text, ordinary).result()
 
 
-class _Scan:
-    """The first stage: tokens, which are structural characters outside strings, both quotes of each string, and ends
-    of records. ``p`` are their positions, ``c`` the characters.
+class Tokens:
+    """Some characters of all records, without quotes that are escaped: ``p`` are their positions, ``c`` they.
+
+    Records with escapes that JSON does not have, and those that are no UTF-8, are ``odd``.
     """
 
-    def __init__(self, text: Text, ordinary: bool) -> None:
-        self.text, self.data, self.ordinary = text, text.data, ordinary
-        folded = (self.data | 0x20) - np.uint8(0x7B)
-        found = folded <= 2  # { [ } ] and also \ and |, which is odd outside strings
-        for character in (QUOTE, COLON, COMMA, text.end):
-            found |= self.data == character
+    def __init__(self, text: Text, found: np.ndarray) -> None:
+        self.text, self.data = text, text.data
         self.p = np.flatnonzero(found)
         self.c = self.data[self.p]
         breaks = self.p[self.c == text.end]
@@ -211,6 +224,19 @@ class _Scan:
         keep[behind[(self.p[behind] == active + 1) & (self.c[behind] == QUOTE)]] = False
         self.p, self.c, self.escapes = self.p[keep], self.c[keep], at
 
+
+class _Scan(Tokens):
+    """The first stage: tokens, which are structural characters outside strings, both quotes of each string, and ends
+    of records.
+    """
+
+    def __init__(self, text: Text, ordinary: bool) -> None:
+        self.ordinary = ordinary
+        found = ((text.data | 0x20) - np.uint8(0x7B)) <= 2  # { [ } ] and also \ and |, which is odd outside strings
+        for character in (QUOTE, COLON, COMMA, text.end):
+            found |= text.data == character
+        super().__init__(text, found)
+
     def _without_odd(self) -> None:
         """Drops the tokens of odd records, except their ends."""
         last = np.flatnonzero(self.c == self.text.end)
@@ -224,7 +250,7 @@ class _Scan:
         self._drop_strings()
         levels = self._depths()
         is_token = (levels == 0) & (self.c != self.text.end)
-        openings = np.flatnonzero((levels == 1) & _OPENING[self.c])
+        openings = np.flatnonzero((levels == 1) & _opens(self.c))
         records = self.records_of(self.p[openings])
         found = np.bincount(records, minlength=len(self.odd))
         wrong = found > 1
@@ -239,9 +265,9 @@ class _Scan:
         if wrong.any():
             self._without_odd()
             levels = self._depths()
-            openings = np.flatnonzero((levels == 1) & _OPENING[self.c])
+            openings = np.flatnonzero((levels == 1) & _opens(self.c))
             records = self.records_of(self.p[openings])
-        closings = self.p[(levels == 1) & _CLOSING[self.c]]
+        closings = self.p[(levels == 1) & _closes(self.c)]
         ends_well = self.blank(self.starts[records] - 1, self.p[openings]) & self.blank(closings, self.ends[records])
         self.odd[records[~ends_well]] = True
         cut = list(_levels(self, levels, records))
@@ -275,8 +301,8 @@ class _Scan:
         return levels
 
     def _depths_of_all(self) -> tuple[np.ndarray, np.ndarray]:
-        closes = _CLOSING[self.c]
-        depths = np.cumsum(_OPENING[self.c].view(np.int8) - closes.view(np.int8), dtype=np.int32)
+        closes = _closes(self.c)
+        depths = np.cumsum(_opens(self.c).view(np.int8) - closes.view(np.int8), dtype=np.int32)
         return depths + closes, depths
 
     def blank(self, before: np.ndarray, behind: np.ndarray) -> np.ndarray:
@@ -299,10 +325,10 @@ def _levels(scan: _Scan, depths: np.ndarray, records: np.ndarray) -> Iterator[Le
     for depth in range(1, int(depths.max(initial=0)) + 1):
         p, c = scan.p, scan.c
         if depth > 1 or depths.max() > 1:
-            inner = (depths == depth + 1) & (_OPENING[c] | _CLOSING[c])
+            inner = (depths == depth + 1) & (_opens(c) | _closes(c))
             here = np.flatnonzero((depths == depth) | inner)
             p, c, inner = p[here], c[here], inner[here]
-            c = np.where(inner, np.where(_OPENING[c], _INNER_OPEN, _INNER_CLOSE), c).astype(np.uint8)
+            c = np.where(inner, np.where(_opens(c), _INNER_OPEN, _INNER_CLOSE), c).astype(np.uint8)
         level, nested = _level(scan, p, c, parents)
         yield level
         parents = nested
@@ -310,9 +336,9 @@ def _levels(scan: _Scan, depths: np.ndarray, records: np.ndarray) -> Iterator[Le
 
 def _level(scan: _Scan, p: np.ndarray, c: np.ndarray, parents: np.ndarray) -> tuple[Level, np.ndarray]:
     """The containers whose tokens these are, and the members that are the containers of the next level."""
-    delimiters = np.flatnonzero(_DELIMITER[c])
+    delimiters = np.flatnonzero(_opens(c) | _closes(c) | (c == COMMA))
     kinds = c[delimiters]
-    opens, closes = _OPENING[kinds], _CLOSING[kinds]
+    opens, closes = _opens(kinds), _closes(kinds)
     objects = kinds[opens]
     scan.mark(p[delimiters[closes]][kinds[closes] != objects + 2])
     begins = np.flatnonzero(~closes)
@@ -353,7 +379,7 @@ def _level(scan: _Scan, p: np.ndarray, c: np.ndarray, parents: np.ndarray) -> tu
     _trim(scan.data, starts, ends, scalars)
     kinds = np.where(is_text, QUOTE, scan.data[starts]).astype(np.uint8)
     plain, numbers = np.zeros(len(a), bool), np.zeros(len(a), np.int64)
-    wrong[scalars] |= ~_check_scalars(scan.text, kinds, starts, ends, scalars, plain, numbers)
+    wrong[scalars] |= ~check_scalars(scan.text, kinds, starts, ends, scalars, plain, numbers)
     if wrong.any():
         scan.mark(p[a[wrong]])
         kinds[wrong], plain[wrong] = MISSING, False
@@ -377,7 +403,7 @@ def _trim(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndar
             edges[rest] += step
 
 
-def _check_scalars(
+def check_scalars(
     text: Text,
     kinds: np.ndarray,
     starts: np.ndarray,

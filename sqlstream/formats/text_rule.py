@@ -18,6 +18,7 @@ from sqlstream.types import DataType
 BLANKS = "".join(map(chr, range(0x21)))
 """White space around a text, as ``String.trim`` of Java sees it."""
 
+
 @dataclass(frozen=True)
 class TextRule(ABC):
     """Reads texts as values of a scalar type; it can be pickled.

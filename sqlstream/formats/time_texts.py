@@ -85,7 +85,7 @@ class TimestampRule(TextRule):
     """TIMESTAMP_NTZ: a date, and a time that is left out at midnight. An offset is a misfit."""
 
     _places = ""
-    _plain_places: ClassVar = ("",)
+    _plain_places: ClassVar[tuple[str, ...]] = ("",)
 
     def whole(self, texts: pa.Array) -> pa.Array:
         if self.standard is not None:
@@ -124,7 +124,7 @@ class InstantRule(TimestampRule):
     """
 
     _places = _ZONE
-    _plain_places: ClassVar = ("", _PLAIN_OFFSET)
+    _plain_places: ClassVar[tuple[str, ...]] = ("", _PLAIN_OFFSET)
 
     def cast(self, texts: pa.Array) -> pa.Array:
         """The first text says whether they have offsets: a cast that fails for each takes twenty times as long."""

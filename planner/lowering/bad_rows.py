@@ -104,8 +104,9 @@ def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame
     unused counter keeps other conditions above this one.
     """
     from_files = READ_FROM in rows.columns
-    if rows.isStreaming and not from_files:
-        return rows.where(kept(_of_file(F.input_file_name())))
+    if rows.isStreaming:
+        always = F.spark_partition_id() >= 0  # Spark does not move this function either
+        return rows.where(kept(_of_file(F.when(always, column(READ_FROM)) if from_files else F.input_file_name())))
     checked = rows.where(kept(_of_file(column(READ_FROM)) if from_files else F.lit("")))
     return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
 

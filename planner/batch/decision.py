@@ -30,8 +30,8 @@ _SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.SQL, FunctionKind.AGG
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause that only streams support. ``name`` is its name in messages, ``view`` the view whose query
-    contains it.
+    """A clause that only streams support. ``name`` is its name in messages; ``view`` the name of the view whose query
+    contains it, None for the query itself.
     """
 
     name: str

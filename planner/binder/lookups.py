@@ -49,7 +49,9 @@ def is_time_travel(right: exp.Expr) -> bool:
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259."""
+    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259 for joins that
+    cannot be lookups.
+    """
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
@@ -84,7 +86,9 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 
 
 def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
-    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251."""
+    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251 if it names something
+    else.
+    """
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
     if version is None or not named or version.text("kind").upper() != "AS OF":
@@ -194,8 +198,9 @@ def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> S
 
 @dataclass
 class LookupConditions:
-    """The conditions of a lookup's ON: ``keys`` in their order; ``left`` reads the left side alone; ``above`` calls
-    Python functions; ``rest`` is evaluated on the answers.
+    """The conjuncts in ON of a lookup join, by where they are evaluated. ``keys``: equalities with key columns, in the
+    order of the keys; ``left``: read the left side alone; ``above``: call Python functions, and become a filter after
+    the join; ``rest``: evaluated on the answers.
     """
 
     keys: tuple[Item, ...] = ()
@@ -205,7 +210,9 @@ class LookupConditions:
 
 
 def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
-    """The conjuncts of a lookup's ON, which are over the fields of ``node``, sorted by kind. SS206, SS258."""
+    """Sorts the conjuncts in ON of a lookup join, which are over the fields of ``node``, by kind. BindError SS206,
+    SS258 for conditions that do not fit a lookup.
+    """
     parts = LookupConditions()
     columns = _key_columns(node)
     outputs = {o.name for o in node.outputs}
@@ -317,7 +324,9 @@ def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
 def lookup_call(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
 ) -> Scope:
-    """The scope with the rows that the coroutine returns. It is asynchronous also without LOOKUP ASYNC."""
+    """The scope of a lateral join with a user's coroutine: each row with the rows that the coroutine returns. The
+    lookup is asynchronous also without LOOKUP ASYNC.
+    """
     function = lookup_function_of(call, context)
     assert function is not None, "the caller has looked"
     check_arity(call, function, context)
@@ -409,7 +418,9 @@ def chosen_options(
 
 
 def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
-    """The options of LOOKUP ASYNC over the session's defaults; ``scope`` has the rows that may fail. SS212, SS255."""
+    """The options in LOOKUP ASYNC; the session's defaults for those that it does not set. ``scope`` has the rows that
+    may fail. BindError SS212, SS255 for wrong values.
+    """
     default = context.settings.lookup
     timeout = _clause_ms(clause.timeout, "TIMEOUT", context, 1)
     options = replace(
@@ -465,8 +476,8 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
 
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
-    """The side output for failed rows, whose columns are the left side's and ``error``, matched by name. SS202, SS206,
-    SS216.
+    """The side output for rows whose lookup fails. Its columns are those of the left side and ``error``, matched by
+    name with those of the table. BindError SS202, SS206, SS216 if the table does not fit.
     """
     table_of_failed = side_table(table, context)
     fields: dict[str, Field] = {}
@@ -494,7 +505,7 @@ _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
 
 
 def with_options_of(table: Table, chosen: Chosen) -> Chosen:
-    """The options of a lookup; those that clause and hint leave open are the table's."""
+    """The options of a lookup; those that neither clause nor hint sets are taken from the table's declaration."""
     options = chosen.options
     if options.cache is None:
         options = replace(options, cache=cache_of(table))

@@ -72,7 +72,9 @@ class Misused:
 
 
 def misused_escape(like: exp.Expr) -> Misused | None:
-    """The first pattern of LIKE that Spark refuses, but only when the query runs."""
+    """The first pattern of LIKE in an expression with a misused escape character, which Spark refuses only when the
+    query runs; None if all are right.
+    """
     escape = _escape(like)
     if escape is None:
         return None

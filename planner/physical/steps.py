@@ -158,7 +158,9 @@ class FilesToRead:
 
 
 def file_scan_below(below: Node) -> Scan | None:
-    """The scan of files at or below ``below``, if only projections and times are between; else None."""
+    """The scan of files at or below ``below`` that an exchange can read, if only projections and time attributes are
+    between; else None.
+    """
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None

@@ -390,7 +390,7 @@ def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenOptions:
     """The options of a lookup, with the side output for rows whose lookup fails."""
 
     options: LookupOptions
@@ -399,7 +399,7 @@ class Chosen:
 
 def chosen_options(
     right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
-) -> Chosen:
+) -> ChosenOptions:
     """The options of the lookup of ``right`` from LOOKUP ASYNC or a LOOKUP hint, else from the session's settings.
 
     ``asynchronous`` selects the session's defaults. SS257 where both clause and hint are written.
@@ -411,13 +411,13 @@ def chosen_options(
     if clause is not None:
         return bind_options(clause, scope, context)
     if hint is not None:
-        return Chosen(hinted_options(HintOptions(pairs_of(hint, context), hint, context)))
+        return ChosenOptions(hinted_options(HintOptions(pairs_of(hint, context), hint, context)))
     if asynchronous:
-        return Chosen(context.settings.lookup)
-    return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
+        return ChosenOptions(context.settings.lookup)
+    return ChosenOptions(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
 
 
-def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
+def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> ChosenOptions:
     """The options in LOOKUP ASYNC; the session's defaults for those that it does not set. ``scope`` has the rows that
     may fail. BindError SS212, SS255 for wrong values.
     """
@@ -440,7 +440,7 @@ def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> 
         message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
         context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")
     failed = failed_rows(clause.error_table, clause, scope, context) if clause.error_table is not None else None
-    return Chosen(options, failed)
+    return ChosenOptions(options, failed)
 
 
 def _clause_ms(interval: exp.Expression | None, what: str, context: Context, least: int = 0) -> int | None:
@@ -504,7 +504,7 @@ _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
 """Units of durations in options that INTERVAL does not have."""
 
 
-def with_options_of(table: Table, chosen: Chosen) -> Chosen:
+def with_options_of(table: Table, chosen: ChosenOptions) -> ChosenOptions:
     """The options of a lookup; those that neither clause nor hint sets are taken from the table's declaration."""
     options = chosen.options
     if options.cache is None:

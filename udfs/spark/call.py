@@ -64,8 +64,8 @@ class Arrived:
 
     @property
     def only_calls(self) -> bool:
-        """True where the input has only ticks."""
-        return all(blob.content is Content.TICK for blob in self.blobs)
+        """True where the input has only ticks. A timer calls without any input."""
+        return bool(self.blobs) and all(blob.content is Content.TICK for blob in self.blobs)
 
     @property
     def clock_of_rows(self) -> int:
@@ -240,6 +240,10 @@ class GroupEntry:
         """True where the kernel must be called even without input: it holds a watermark, or has a timer of processing
         time."""
         return self.holds or self.processing_timer != END_OF_TIME
+
+    def is_due(self, watermark_ms: int) -> bool:
+        """True where the timer that was registered with Spark has passed at this watermark of it."""
+        return 0 < self.spark_timer <= watermark_ms
 
     def to_bytes(self) -> bytes:
         """The entry as bytes."""

@@ -37,7 +37,8 @@ class Results:
 
 @dataclass
 class OneKeyGroup:
-    """``processor`` makes one; times in milliseconds are Spark's. ``forgets``: timers may be missing, as an earlier build left them."""
+    """``processor`` makes one; times in milliseconds are Spark's. ``forgets``: timers may be missing, as an
+    earlier build left them."""
 
     processor: Callable[[], KernelProcessor]
     entries: dict[StateKey, bytes] = field(default_factory=dict)

@@ -359,9 +359,10 @@ def _queries(expression: exp.Expr) -> list[exp.Expr]:
 
 def _with_keys(group: exp.Expr | None, keys: Sequence[exp.Expr]) -> exp.Group:
     """GROUP BY with further keys, which are part of all of its grouping sets."""
-    terms = list(group.expressions) if group is not None else []
-    for name in ("grouping_sets", "cube", "rollup") if group is not None else ():
-        for term in group.args.get(name) or ():  # one WITH all keys before it; the further ones are not among these
+    written = group or exp.Group()
+    terms = list(written.expressions)
+    for name in ("grouping_sets", "cube", "rollup"):
+        for term in written.args.get(name) or ():  # WITH CUBE and WITH ROLLUP are of the keys before, not of these
             terms = [*terms, term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
     return exp.Group(expressions=[*terms, *(key.copy() for key in keys)])
 

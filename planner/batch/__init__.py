@@ -8,10 +8,10 @@ from sqlstream.planner.batch.spark_text import Input, Resolved, SparkText, condi
 from sqlstream.planner.batch.stream_gaps import refused_by_streams_alone, stream_gaps
 
 __all__ = [
+    "BatchDecision",
     "Input",
     "Resolved",
     "SparkText",
-    "Way",
     "chosen_way",
     "conditions_of",
     "refused_by_streams_alone",

@@ -23,6 +23,7 @@ from sqlstream.formats.csv_records import (
     Dialect,
     Lines,
     are_regular,
+    bytes_at,
     escaped,
     irregular_lines,
     is_blank,
@@ -85,7 +86,7 @@ class CsvDecoder(Decoder):
             return None
         literal = escaped(view, dialect)
         positions = quotes(view, dialect, literal)
-        if len(literal) and np.isin(np.append(view, 10)[literal], (10, 13)).any():
+        if np.isin(bytes_at(view, literal), (10, 13)).any():
             return None
         if not are_regular(view, dialect, positions, literal):
             return None
@@ -345,7 +346,7 @@ def _join(lines: Lines, inside: np.ndarray) -> None:
 def _lines(view: np.ndarray) -> int:
     """How many lines a block has; -1 where carriage returns alone end some."""
     returns = np.flatnonzero(view == 13)
-    if (np.append(view, 0)[returns + 1] != 10).any():
+    if (bytes_at(view, returns + 1) != 10).any():
         return -1
     return int(np.count_nonzero(view == 10)) + int(view[-1] != 10)
 

@@ -85,14 +85,13 @@ class Lines:
         breaks = data == _LF
         returns = np.flatnonzero(data == _CR)
         if len(returns):
-            following = np.append(data, 0)[returns + 1]
-            breaks[returns[following != _LF]] = True
+            breaks[returns[bytes_at(data, returns + 1) != _LF]] = True
         ends = np.flatnonzero(breaks)
         starts = np.concatenate([[0], ends + 1])
         ends = np.append(ends, len(data))
         if len(returns):
             before = data[np.maximum(ends - 1, 0)]
-            ends = ends - ((before == _CR) & (ends > starts) & (np.append(data, 0)[ends] == _LF))
+            ends = ends - ((before == _CR) & (ends > starts) & (bytes_at(data, ends) == _LF))
         last = len(starts) - (starts[-1] == len(data))
         return cls(data, starts[:last], ends[:last])
 
@@ -114,6 +113,15 @@ class Lines:
         for line in np.flatnonzero(self.are_records & may_be_blank).tolist():
             content = self.data[self.starts[line] : self.ends[line]].tobytes()
             self.are_records[line] = not is_blank(content, dialect)
+
+
+def bytes_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The bytes at positions of a block; before its start and behind its end there is a line feed."""
+    if not len(data):
+        return np.full(len(positions), _LF, np.uint8)
+    inside = (positions >= 0) & (positions < len(data))
+    found: np.ndarray = np.where(inside, data[np.clip(positions, 0, len(data) - 1)], np.uint8(_LF))
+    return found
 
 
 def is_blank(content: bytes, dialect: Dialect) -> bool:
@@ -257,11 +265,10 @@ def _misplaced(
     """
     is_end = np.zeros(256, bool)
     is_end[[_LF, _CR, ord(dialect.delimiter)]] = True
-    padded = np.concatenate([[_LF], data, [_LF]])
     touches = np.diff(positions) == 1
-    before = is_end[padded[positions]] & ~np.isin(positions - 1, literal)
+    before = is_end[bytes_at(data, positions - 1)] & ~np.isin(positions - 1, literal)
     before[1:] |= touches
-    behind = is_end[padded[positions + 2]]
+    behind = is_end[bytes_at(data, positions + 1)]
     behind[:-1] |= touches
     misplaced: np.ndarray = ~np.where(opens, before, behind)
     return misplaced

@@ -141,7 +141,8 @@ class Level:
     def firsts(self) -> np.ndarray:
         """The first member of each container."""
         ends: np.ndarray = np.cumsum(self.counts)
-        return ends - self.counts
+        firsts: np.ndarray = ends - self.counts
+        return firsts
 
 
 @dataclass

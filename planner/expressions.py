@@ -169,6 +169,15 @@ def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
 
 
+def has_grouping_sets(select: exp.Expr) -> bool:
+    """Whether GROUP BY of a SELECT has grouping sets: GROUPING SETS, CUBE or ROLLUP, among its keys or WITH them."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    among = any(isinstance(key.unnest(), exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
+    return among or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+
+
 def has_subquery(expression: exp.Expr) -> bool:
     """True for expressions that contain a query or VALUES, which IN parses as a subquery, and for queries
     themselves.

@@ -12,7 +12,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from sqlstream.planner.expressions import conjuncts
+from sqlstream.planner.expressions import conjuncts, has_grouping_sets
 from sqlstream.planner.fields import Field
 from sqlstream.planner.memberships import UnknownCase, unknown_cases
 from sqlstream.planner.row_values import row_values
@@ -90,14 +90,12 @@ class Memberships:
         return not Types(tuple(Field(name, UNKNOWN, n) for name, n in nullable.items())).nullable(value)
 
     def _has_value(self, column: exp.Column, select: exp.Expr | None) -> bool:
-        if not isinstance(select, exp.Select) or len(column.parts) > 2:
+        if not isinstance(select, exp.Select) or len(column.parts) > 2 or has_grouping_sets(select):
             return False
         if any(_says_filled(condition, column) for condition in _where(select)):
             return True
         joins = select.args.get("joins") or []
-        group = select.args.get("group")
-        sets = group is not None and group.find(exp.GroupingSets, exp.Cube, exp.Rollup) is not None
-        if sets or select.args.get("laterals") or any(join.side or join.text("method") for join in joins):
+        if select.args.get("laterals") or any(join.side or join.text("method") for join in joins):
             return False
         return any(self._of_source(source, column) for source in _sources(select))
 

@@ -16,7 +16,7 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.expressions import own_expressions, rewritten
+from sqlstream.planner.expressions import has_grouping_sets, own_expressions, rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 
@@ -105,7 +105,7 @@ class _Gaps(Scopes):
             is_alias = not column.table and column.name.casefold() in aliases
             of_source = place == "from_" and (select.args.get("group") is not None or not self.is_aggregation(select))
             refused = place in ("group", "order", "laterals") or of_source or of_group or of_window
-            refused = refused or _has_sets(select) or self._is_in_aggregate(column, select)
+            refused = refused or has_grouping_sets(select) or self._is_in_aggregate(column, select)
             refused = refused or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
@@ -142,7 +142,9 @@ class _Gaps(Scopes):
             return False
         if place in ("order", "laterals", "group", "joins"):
             return True
-        return _has_sets(select) or (in_window and is_scalar) or self._reads_computed_keys(columns, query, select)
+        return (
+            has_grouping_sets(select) or (in_window and is_scalar) or self._reads_computed_keys(columns, query, select)
+        )
 
     def _reads_computed_keys(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
         """Whether a subquery above the groups reads columns that are no keys themselves, but parts of such."""
@@ -160,7 +162,7 @@ class _Gaps(Scopes):
             return False
         if isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All | exp.From | exp.Join | exp.Lateral):
             return False
-        if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
+        if not self.is_aggregation(select) or has_grouping_sets(select) or self._is_in_aggregate(query, select):
             return False
         return bool(self._outer_reads(query, select))
 
@@ -235,15 +237,6 @@ class _Gaps(Scopes):
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
     """The nodes of a SELECT down to its subqueries, which are the last ones."""
     return select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
-
-
-def _has_sets(select: exp.Select) -> bool:
-    """Whether GROUP BY has more than one set of keys."""
-    group = select.args.get("group")
-    if group is None:
-        return False
-    written = any(isinstance(key, exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
-    return written or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
 
 
 def _keys(select: exp.Select) -> Iterator[exp.Expr]:

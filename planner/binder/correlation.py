@@ -28,6 +28,7 @@ from sqlstream.planner.expressions import (
     as_expression,
     conjunction,
     conjuncts,
+    has_grouping_sets,
     has_subquery,
     names_in,
     rewritten,
@@ -358,11 +359,12 @@ def _queries(expression: exp.Expr) -> list[exp.Expr]:
 
 def _with_keys(group: exp.Expr | None, keys: Sequence[exp.Expr]) -> exp.Group:
     """GROUP BY with further keys, which are part of all of its grouping sets."""
-    written = group.args if group is not None else {}
-    changed = exp.Group(expressions=[*(written.get("expressions") or ()), *(key.copy() for key in keys)])
-    for key in ("grouping_sets", "cube", "rollup"):
-        changed.set(key, written.get(key))
-    return changed
+    written = group or exp.Group()
+    terms = list(written.expressions)
+    for name in ("grouping_sets", "cube", "rollup"):
+        for term in written.args.get(name) or ():  # WITH CUBE and WITH ROLLUP are of the keys before, not of these
+            terms = [*terms, term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
+    return exp.Group(expressions=[*terms, *(key.copy() for key in keys)])
 
 
 def _divided_over(select: exp.Select, keys: Sequence[exp.Expr]) -> exp.Select:
@@ -398,13 +400,11 @@ def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
 
 
 def _may_read(select: exp.Select, aggregates: bool) -> bool:
-    group = select.args.get("group")
     if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
         return False
-    if select.args.get("having") and not group:
+    if select.args.get("having") and not select.args.get("group"):
         return False
-    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
-    return not (aggregates and sets)
+    return not (aggregates and has_grouping_sets(select))
 
 
 def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:

@@ -399,10 +399,12 @@ def _null_is_false(node: exp.Expr) -> bool:
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """The join with the subqueries of ON removed, its sides, and further conditions that its rows must fulfil.
+    """Removes the subqueries from ON: returns the join without them, its two sides, and further conditions that the
+    joined rows must fulfil.
 
-    Conditions of an inner join hold for its rows; those of other joins read one side and are evaluated below the join.
-    UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
+    Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
+    evaluated before the join. UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti
+    join.
     """
     on = join.args.get("on")
     if on is None or not has_subquery(on):

@@ -132,6 +132,14 @@ def test_what_is_no_object_is_a_fault_and_harms_no_other_record(record: bytes, r
     assert [(f.record, f.text, f.reason) for f in read.faults] == [(1, record, reason), (4, record, reason)]
 
 
+def test_large_blocks_are_read_in_pieces() -> None:
+    lines = [f'{{"a":{i},"s":"{"x" * 500}"}}' if i % 777 else "?" for i in range(8000)]
+    read = of_block(decoder("a INT; s STRING"), "\n".join(lines).encode())
+    assert read.rows["a"].to_pylist() == [i for i in range(8000) if i % 777]
+    assert (read.records, [f.record for f in read.faults]) == (8000, list(range(0, 8000, 777)))
+    assert read.faults[7].start == len("\n".join(lines[: 7 * 777])) + 1
+
+
 # --- values ---------------------------------------------------------------------------------------------------
 
 EXAMPLES: list[tuple[str, str, Any]] = [

@@ -24,6 +24,8 @@ from sqlstream.types import DataType
 
 _PIECE = 1 << 20
 """Bytes."""
+_FEW = 16
+"""Records that are read one by one at less cost than together."""
 _MESSAGE_END = 0xFF
 """What stands between messages, which may have line breaks: no UTF-8 has it."""
 
@@ -97,17 +99,19 @@ class JsonDecoder(Decoder):
         if alike is not None:
             parts.append(self._part(alike, alike.roots, faults))
         blank = np.zeros(len(starts), bool)
-        if len(rest):
+        if alike is not None and len(rest) <= _FEW:
+            odd = rest
+        else:
             others = text if alike is None else _some_of(text, starts, ends, rest)
             found = structure(others)
-            if self.exactly or not lines:
-                found.odd |= self.exactly | (found.blank & (not lines))
-            blank[rest] = found.blank & lines
+            found.odd |= found.blank | self.exactly
             parts.append(self._part(found, rest, faults))
-            odd = np.flatnonzero(found.odd & ~(found.blank & lines))
-            if len(odd):
-                records = [others.data[found.starts[at] : found.ends[at]].tobytes() for at in odd.tolist()]
-                parts.append(self._odd(records, rest[odd], faults))
+            odd = rest[found.odd]
+        records = [text.data[starts[at] : ends[at]].tobytes() for at in odd.tolist()]
+        if lines:
+            blank[odd] = [not record.strip(b" \t\r\n") for record in records]
+        given = [(record, at) for record, at in zip(records, odd.tolist(), strict=True) if not blank[at]]
+        parts.append(self._odd(given, faults))
         numbers = np.cumsum(~blank) - 1
         listed = []
         for at in sorted(faults):
@@ -130,18 +134,18 @@ class JsonDecoder(Decoder):
             return rows.batch, places
         return rows.batch.filter(pa.array(good)), places[good]
 
-    def _odd(
-        self, records: list[bytes], numbers: np.ndarray, faults: dict[int, str]
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
+    def _odd(self, records: list[tuple[bytes, int]], faults: dict[int, str]) -> tuple[pa.RecordBatch, np.ndarray]:
         """The good rows of records that are read one by one, and their numbers; adds the faults."""
         names = [(f.name, f.type) for f in self.fields]
         spelled, origins = [], []
-        for record, number in zip(records, numbers.tolist(), strict=True):
+        for record, number in records:
             try:
                 spelled.append(regular(parse(record), names))
                 origins.append(number)
             except NoRecord as wrong:
                 faults[number] = str(wrong)
+        if not spelled:
+            return pa.RecordBatch.from_pylist([], self.schema), np.empty(0, np.intp)
         ordinary = structure(Text("\n".join(spelled).encode(), ord("\n")), ordinary=True)
         assert not ordinary.odd.any(), "an ordinary spelling is odd"
         return self._part(ordinary, np.array(origins, np.intp), faults)

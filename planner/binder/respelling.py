@@ -546,11 +546,21 @@ def may_lack_rows(node: exp.Expr) -> bool:
     in Flink and in SQL: FILTER and IGNORE NULLS may leave none, and a frame may end before the row or begin after it.
     """
     while isinstance(node, _AROUND):
-        frame = node.args.get("spec") if isinstance(node, exp.Window) else None
+        frame = _frame_of(node) if isinstance(node, exp.Window) else None
         if isinstance(node, exp.Filter | exp.IgnoreNulls) or (frame is not None and leaves_out_the_row(frame)):
             return True
         node = node.this
     return isinstance(node, exp.Func) and isinstance(node.args.get("this"), exp.IgnoreNulls)
+
+
+def _frame_of(window: exp.Window) -> exp.Expr | None:
+    """The frame of OVER, which may stand in WINDOW w AS (…)."""
+    name, select = window.args.get("alias"), window.find_ancestor(exp.Select)
+    if name is None or select is None:
+        return window.args.get("spec")
+    named = (w for w in select.args.get("windows") or () if w.name.casefold() == name.name.casefold())
+    definition = next(named, None)
+    return definition.args.get("spec") if definition is not None else None
 
 
 def leaves_out_the_row(frame: exp.Expr) -> bool:

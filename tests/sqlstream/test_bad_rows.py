@@ -103,3 +103,22 @@ def test_bad_rows_of_a_table_that_is_read_twice_count_once(session: Session, tmp
         ),
     ]
     assert job.progress().bad_rows == {"t": 3}
+
+
+def test_a_query_that_only_looks_writes_no_dead_letters(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text(CSV)
+    session.sql(f"""
+        CREATE TABLE t (id INT, s STRING, at STRING, ts AS TRY_CAST(at AS TIMESTAMP), WATERMARK FOR ts AS ts) WITH (
+            'connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/in', 'on-error' = 'dead-letter:dead');
+        CREATE TABLE counts (since TIMESTAMP, n BIGINT) WITH ('connector' = 'blackhole')""")
+    before = session.sql(COUNTS).fetchall()
+    assert not (tmp_path / "dead").exists()
+    run(session, f"INSERT INTO counts {COUNTS}")
+    letters = written(tmp_path / "dead")
+    assert letters
+    assert session.sql(COUNTS).fetchall() == before
+    assert session.dataframe(COUNTS).isStreaming
+    session.sql("SET 'execution.runtime-mode' = 'batch'")
+    session.sql("SELECT id FROM t").fetchall()
+    assert written(tmp_path / "dead") == letters

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy
 from sqlalchemy import schema
@@ -56,7 +59,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
 
 
 _IN_MEMORY = {"connector": "memory"}
-_GONE = ("SS464", "SS481", "SS471")
+_GONE = ("SS464", "SS474", "SS481", "SS471")
 
 
 class SqlStreamDialect(Reflection):
@@ -114,6 +117,7 @@ class SqlStreamDialect(Reflection):
         self._lock = Lock()
         self._session: Session | None = None
         self._connections = 0
+        self._created: WeakKeyDictionary[Connection, list[str]] = WeakKeyDictionary()
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
@@ -164,12 +168,37 @@ class SqlStreamDialect(Reflection):
         """No effect, as there are no transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """No effect, as there are no transactions."""
+        """No effect on rows, as there are no transactions; tables that have been created stay."""
+        self._created.pop(_raw(dbapi_connection), None)
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """No effect: SQLAlchemy rolls back connections that return to the pool, but each statement has taken effect
-        by then.
+        """Drop the tables of the transaction where an error has ended it. Otherwise no effect: SQLAlchemy rolls back
+        connections that return to the pool, but each statement has taken effect by then.
         """
+        created = self._created.pop(_raw(dbapi_connection), [])
+        if sys.exc_info()[0] is not None and not dbapi_connection.closed:
+            for table in reversed(created):
+                with suppress(dbapi_connection.Error), closing(dbapi_connection.cursor()) as cursor:
+                    cursor.execute(f"DROP TABLE IF EXISTS {table}")
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Execute a statement; none for what sqlstream lacks, such as an index."""
+        if statement:
+            cursor.execute(statement, parameters)
+            self._note_created(cursor, context)
+
+    def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
+        """Execute a statement without parameters."""
+        if statement:
+            cursor.execute(statement)
+            self._note_created(cursor, context)
+
+    def _note_created(self, cursor: Any, context: Any) -> None:
+        """Remember a table that has been created, until the end of the transaction."""
+        made = None if context is None else getattr(context.compiled, "statement", None)
+        if isinstance(made, schema.CreateTable) and not made.if_not_exists:
+            name = context.compiled.preparer.format_table(made.element)
+            self._created.setdefault(cursor.connection, []).append(name)
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
         """The isolation levels: only AUTOCOMMIT, as there are no transactions."""
@@ -188,6 +217,12 @@ class SqlStreamDialect(Reflection):
 
     def _get_server_version_info(self, connection: Any) -> tuple[int, ...]:
         return tuple(int(number) for number in __version__.split(".")[:3] if number.isdigit())
+
+
+def _raw(connection: Any) -> Connection:
+    """The connection itself; SQLAlchemy has one of its own around it when it first looks at the database."""
+    raw: Connection = getattr(connection, "dbapi_connection", connection)
+    return raw
 
 
 def _opened(catalog: str | None = None, database: str | None = None, **arguments: Any) -> Session:

@@ -16,13 +16,7 @@ from sqlstream.types import STRING, TIMESTAMP, DataType
 
 ON_ERROR = "on-error"
 
-BAD = "__bad"
-"""The hidden column in which a source that parses records tells of each its bytes, what is wrong with it (NULL:
-nothing) and where it came from: ``STRUCT<record: BINARY, error: STRING, place: STRING>``."""
-
-BAD_ROW = repeating("SS402")
 NULL_IN_COLUMN = repeating("SS403")
-BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 
 _DEAD_LETTER = "dead-letter"
 
@@ -61,7 +55,9 @@ hold."""
 
 
 def parse_on_error(text: str) -> tuple[BadAction, str | None]:
-    """The action of a text for ``on-error``, and the name of the table; ValueError for an invalid text."""
+    """Parses a value of the option ``on-error``: the action, and the name of the dead letter table if there is one.
+    ValueError for an invalid text.
+    """
     action, colon, table = text.strip().partition(":")
     bad_action = BadAction(action.strip().lower())
     if (bad_action is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
@@ -90,7 +86,9 @@ def required_columns(table: Table) -> tuple[Column, ...]:
 
 
 def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
-    """The ``columns`` of the table, and those that decide whether a row is bad, or that a dead letter contains."""
+    """The columns that must be read: those of ``columns``, those that decide whether a row is bad, and those that a
+    dead letter contains.
+    """
     required = required_columns(table) if on_error.tolerates else ()
     if required and on_error.table is not None:
         required = table.physical_columns

@@ -20,7 +20,7 @@ from sqlstream.planner.intervals import ordinal, readable
 
 @dataclass(frozen=True)
 class BaseTrigger:
-    """Base of all triggers."""
+    """The base of all triggers, which decide when a window emits a result."""
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class BaseTrigger:
 
 @dataclass(frozen=True)
 class SimpleTrigger(BaseTrigger):
-    """Base of triggers that are not combinations of others."""
+    """The base of triggers that contain no other triggers."""
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
@@ -65,7 +65,7 @@ class EveryRows(SimpleTrigger):
 
 @dataclass(frozen=True)
 class EveryInterval(SimpleTrigger):
-    """Fires once per interval of a domain of time."""
+    """Fires once per interval of event time or processing time."""
 
     interval_ms: int
     domain: TimeDomain
@@ -145,7 +145,7 @@ class AfterProcessingTime(SimpleTrigger):
 
 @dataclass(frozen=True)
 class Delta(SimpleTrigger):
-    """Fires when a value has moved from that of the last firing by more than the threshold."""
+    """Fires when a value differs from that of the last firing by more than the threshold."""
 
     value: exp.Expression
     threshold: exp.Expression
@@ -166,7 +166,7 @@ class Delta(SimpleTrigger):
 
 @dataclass(frozen=True)
 class AfterSilence(SimpleTrigger):
-    """Fires when no row has arrived for the interval of processing time."""
+    """Fires when no row has arrived for the given interval of processing time."""
 
     interval_ms: int
 
@@ -183,7 +183,7 @@ class AfterSilence(SimpleTrigger):
 
 @dataclass(frozen=True)
 class OnBarrier(SimpleTrigger):
-    """Fires when a barrier is aligned."""
+    """Fires when a barrier is aligned on all channels."""
 
     first_firing_text = "at the first barrier"
 
@@ -320,7 +320,7 @@ class Accumulation(Enum):
 
 @dataclass(frozen=True)
 class BaseEvictor:
-    """Base of all evictors."""
+    """The base of all evictors, which remove rows from a window before or after it is aggregated."""
 
     @property
     def text(self) -> str:
@@ -428,8 +428,8 @@ class LateData:
 
 @dataclass(frozen=True)
 class Firing:
-    """When a window fires. ``trigger`` None is the window's default: AFTER WATERMARK, AFTER PROCESSING TIME, or every n
-    rows for counts.
+    """When a window fires, and what its firings emit. ``trigger`` None is the window's default: AFTER WATERMARK, AFTER
+    PROCESSING TIME, or every n rows for windows that count rows.
     """
 
     trigger: Trigger | None = None
@@ -482,7 +482,7 @@ class Firing:
 
     @property
     def fires_again(self) -> bool:
-        """True where a window may emit several results."""
+        """True if a window may emit results several times."""
         return self.late.allow_ms > self._delay_ms or self.trigger not in (
             None,
             AfterProcessingTime(),

@@ -613,8 +613,8 @@ def _widens(source: str, target: str) -> bool:
 
 
 def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
-    """The first node at or below ``node`` that is not a projection, and its name for the field; None for a computed
-    field.
+    """Follows a field down through projections: returns the first node that is not a projection, and the field's name
+    there. None for a computed field.
     """
     while isinstance(node, Project):
         expression = next(item.expression for item in node.items if item.name == name)

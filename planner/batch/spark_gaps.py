@@ -16,15 +16,15 @@ from sqlstream.grammar.spans import span_of
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.expressions import own_expressions, rewritten
+from sqlstream.planner.expressions import has_grouping_sets, own_expressions, rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
-    """The parts of a query that Spark does not execute, each by its name in messages with its span.
+    """The parts of a query that Spark SQL does not execute: the name of each for messages, with its span.
 
-    The tables of the query are named as in ``tables``.
+    ``tables`` are the tables by their names in the query.
     """
     gaps = _Gaps(catalog, tables)
     of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
@@ -98,7 +98,7 @@ class _Gaps(Scopes):
             is_alias = not column.table and column.name.casefold() in aliases
             of_source = place == "from_" and (select.args.get("group") is not None or not self.is_aggregation(select))
             refused = place in ("group", "order", "laterals") or of_source or of_group or of_window
-            refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
+            refused = refused or has_grouping_sets(select) or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
 
@@ -130,7 +130,7 @@ class _Gaps(Scopes):
             return True
         if place == "joins":
             return is_scalar or self._reads_both_sides(columns, query, select)
-        return _has_sets(select) or (in_window and is_scalar)
+        return has_grouping_sets(select) or (in_window and is_scalar)
 
     def is_value_of_group(self, query: exp.Subquery) -> bool:
         """Whether a scalar subquery reads the grouped query around it in the select list, outside of aggregates."""
@@ -139,7 +139,7 @@ class _Gaps(Scopes):
             return False
         if isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All | exp.From | exp.Join | exp.Lateral):
             return False
-        if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
+        if not self.is_aggregation(select) or has_grouping_sets(select) or self._is_in_aggregate(query, select):
             return False
         return bool(self._outer_reads(query, select))
 
@@ -214,15 +214,6 @@ class _Gaps(Scopes):
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
     """The nodes of a SELECT down to its subqueries, which are the last ones."""
     return select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
-
-
-def _has_sets(select: exp.Select) -> bool:
-    """Whether GROUP BY has more than one set of keys."""
-    group = select.args.get("group")
-    if group is None:
-        return False
-    written = any(isinstance(key, exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
-    return written or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
 
 
 def _is_source(select: exp.Select, parent: exp.Select) -> bool:

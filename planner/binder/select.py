@@ -158,7 +158,9 @@ def _projection(
 
 
 def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
-    """One column of the select list, bound over ``scope``. A renamed time attribute remains one."""
+    """One column of the select list as a projection item, bound over ``scope``. A renamed time attribute remains
+    one.
+    """
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
     )
@@ -250,7 +252,9 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """The query of the groups with the subqueries in its keys and aggregates replaced by columns of the scope."""
+    """The query of the groups, with the subqueries in its keys and aggregates replaced by columns that are joined to
+    its input.
+    """
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []
     having = [groups.args["having"]] if groups.args.get("having") else []

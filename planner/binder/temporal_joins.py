@@ -92,7 +92,7 @@ def temporal_scope(
     left_tables: Sequence[str],
     context: Context,
 ) -> Scope:
-    """The scope of a temporal join; the ``rest`` of an inner join's condition filters above it."""
+    """The scope of a temporal join. Conditions in ``rest`` (of an inner join) are a filter after it."""
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=pair_conjunction([*rest], node.left, node.right))
     node = check_changes(node, context, join)
@@ -401,7 +401,7 @@ def snapshot_of(source: exp.Expr, context: Context) -> TableFunction | None:
 
 
 def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The scope of the table whose current rows are joined. BindError SS210, SS220."""
+    """The scope of the table whose current rows are joined. Mistakes raise BindError SS210, SS220."""
     arguments = _snapshot_arguments(call)
     table = arguments["input"].value
     assert isinstance(table, TableArgument)

@@ -363,7 +363,9 @@ def lookup_nodes(plan: Node) -> Iterator[Lookup]:
 
 
 def failed_marker(table: Table, number: int) -> str:
-    """The marker, in LATE_TABLE, of the failed rows of lookup ``number``."""
+    """The value of the hidden column LATE_TABLE in rows for which the lookup with this number failed, which directs
+    them to ``table``.
+    """
     return f"lookup/{number}/{table.name}"
 
 

@@ -138,7 +138,7 @@ class WindowAggregate(Windowed):
 
     @property
     def shows_rows_to_classes(self) -> bool:
-        """True where Python classes of users get whole rows, so that any column may be read."""
+        """True if users' Python classes (triggers and the like) get whole rows, so that any column may be read."""
         eviction = self.firing.eviction
         evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
@@ -224,8 +224,8 @@ class WindowAggregate(Windowed):
         return self.firing.late.table
 
     def late_marker(self, number: int) -> str | None:
-        """The marker, in LATE_TABLE, of the late rows of this node: its number among the stateful nodes, and
-        the table.
+        """The value of the hidden column LATE_TABLE in late rows of this node, which directs them to their table.
+        ``number``: the number of the node among the stateful ones.
         """
         table = self.firing.late.table
         return f"{number}/{table.name}" if table is not None else None

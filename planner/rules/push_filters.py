@@ -218,12 +218,12 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def accepts_nothing(table: Table, comparison: Comparison) -> bool:
-    """The default for ``accepts``: no lookup source applies a comparison itself."""
+    """A function for ``accepts`` that is always false: no lookup source applies comparisons itself."""
     return False
 
 
 def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
-    """Turn conjuncts of ON that the source of a table ``accepts`` into filters of the lookup."""
+    """Moves conjuncts in ON of lookup joins into the request to the source, if it ``accepts`` them."""
     return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 

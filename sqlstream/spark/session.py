@@ -115,7 +115,7 @@ _LOCAL = _SQL | {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
-# Spark keeps the plans, stages and figures of as many queries as its pages show, a thousand: each micro-batch adds some.
+# Spark keeps the plans, stages and figures of the thousand queries that its pages show: each micro-batch adds some.
 _UI = "spark.ui.enabled"
 _WITHOUT_PAGES = {
     "spark.ui.retainedJobs": "100",

@@ -37,13 +37,13 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Merged(Touched):
-    """The instances of merging windows. ``key``: the number of the key of each instance."""
+    """The window instances after merging. ``key``: for each instance the index of its key."""
 
     key: Values
 
 
 class Arrived(NamedTuple):
-    """Rows by arrival: the number of each in the batch, that of its key, and its own window."""
+    """New rows in order of arrival: for each its index in the batch, the index of its key, and its own window."""
 
     row: Values
     key: Values
@@ -51,17 +51,17 @@ class Arrived(NamedTuple):
     end: Values
 
     def at(self, index: Values) -> Arrived:
-        """Some of the rows, by index."""
+        """The rows with these indices."""
         return Arrived(*(column[index] for column in self))
 
     @property
     def windows(self) -> Keyed:
-        """The windows of the rows."""
+        """The rows' own windows, before merging."""
         return Keyed(self.key, self.start, self.end)
 
 
 def merge_rows(call: WindowCall, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Merged:
-    """The instances after all rows of a batch."""
+    """Adds the rows of a batch to the stored session windows, merging these. Returns the instances concerned."""
     names = list(call.kernel.keys)
     keys = dense_ids(joined(loaded.select(names), rows.select(names)), names).ids
     of_row = keys[loaded.num_rows :]
@@ -96,7 +96,7 @@ def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
     trigger = call.kernel.trigger
     if not (trigger.looks_at_rows or trigger.looks_at_windows or _closed(call, arrived.end).any()):
         return ordered
-    growth = Growth.of(_sessions(call, merged, arrived), merged, arrived)
+    growth = GrownSessions.of(_sessions(call, merged, arrived), merged, arrived)
     _, high, joins = growth.bounds
     bridged = growth.sources > 1
     bridged[growth.session[~joins]] = True
@@ -119,12 +119,13 @@ def _closed(call: WindowCall, end: Values) -> Values:
 
 
 @dataclass(frozen=True)
-class Growth:
-    """The sessions that get rows, numbered by the arrival of their first row.
+class GrownSessions:
+    """The sessions to which a batch adds rows, in the order in which their first new rows arrived.
 
-    ``order``: the numbers of arrived rows by session and arrival; ``session``: the session of each. Of each session
-    ``first`` is its first row, ``sources`` the number of stored sessions merged into it, ``source`` one of them.
-    ``number``: the number of each of all sessions, -1 for sessions without new rows.
+    ``order``: the indices of the new rows, sorted by session and arrival; ``session``: for each of them the index of
+    its session. For each session: ``first`` is the index of its first new row, ``sources`` the number of stored
+    sessions that merge into it, ``source`` the index of one of these. ``number``: for each session, with new rows or
+    not, its index among the grown ones, -1 for none.
     """
 
     merged: Merged
@@ -138,8 +139,8 @@ class Growth:
     session: Values
 
     @staticmethod
-    def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> Growth:
-        """The growth of ``sessions``."""
+    def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> GrownSessions:
+        """The sessions of ``sessions`` that get rows."""
         in_time = np.flatnonzero(sessions.row != LATE)
         session = sessions.row[in_time]
         first = np.full(len(sessions.windows.start), len(arrived.row))
@@ -153,19 +154,19 @@ class Growth:
         source[sessions.stored] = np.arange(len(sessions.stored))
         windows = Keyed(*(column[touched] for column in sessions.windows))
         sources = np.bincount(sessions.stored, minlength=len(first))
-        return Growth(
+        return GrownSessions(
             merged, arrived, windows, number, first[touched], sources[touched], source[touched], in_time[order],
             number[session][order],
         )  # fmt: skip
 
     @property
     def count(self) -> int:
-        """The number of sessions with rows."""
+        """The number of sessions that get rows."""
         return len(self.first)
 
     @property
     def key(self) -> Values:
-        """The number of the key of each session."""
+        """For each session the index of its key."""
         key: Values = self.windows.key
         return key
 
@@ -177,13 +178,15 @@ class Growth:
 
     @property
     def starts(self) -> Values:
-        """The first row of each session in ``order``."""
+        """For each session the position of its first row in ``order``."""
         starts: Values = np.cumsum(self.lengths) - self.lengths
         return starts
 
     @cached_property
     def bounds(self) -> tuple[Values, Values, Values]:
-        """For each row the bounds of its session when it arrives, and whether its window touches a stored session."""
+        """For each row of ``order`` the start and the end of its session, in microseconds, when it has arrived, and
+        whether its window touches the session as it was before.
+        """
         start, end = self.arrived.start[self.order], self.arrived.end[self.order]
         at_first = self._at_first(start, end)
         low = _running(np.minimum, start, at_first[0], self.lengths)
@@ -224,7 +227,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     sessions = _sessions(call, merged, arrived)
     late = arrived.at(sessions.row == LATE)
     call.kernel.lateness.report(rows.take(late.row), late.start, late.end, call.context)
-    growth = Growth.of(sessions, merged, arrived)
+    growth = GrownSessions.of(sessions, merged, arrived)
     groups = growth.number[sessions.stored]
     # Sessions merge in order of their starts, which does not depend on the order in which they are stored.
     source = np.flatnonzero(groups >= 0)
@@ -241,7 +244,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     _replace(merged, source, joint, growth.key, stored_row)
 
 
-def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
+def _joined(call: WindowCall, growth: GrownSessions, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
     """One instance per session, merged from the stored ones.
 
     If several of them had emitted a result, these results are retracted; if one had, the session takes it over.
@@ -280,7 +283,7 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
 
 
 class Live(NamedTuple):
-    """Open sessions with their contents."""
+    """The open sessions of a call, with their contents."""
 
     windows: Windows
     held: pa.Table
@@ -288,7 +291,9 @@ class Live(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionKernel(Kernel):
-    """The kernel of session windows that close by the gap alone. ``input``: the schema of the rows without KEY_HASH."""
+    """The kernel of session windows that close after a gap without rows, and by nothing else. ``input``: the schema of
+    the rows without KEY_HASH.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -378,7 +383,7 @@ class SessionKernel(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open sessions, until these close."""
+        """Counts the stored rows of sessions that have not closed."""
         rows = self._state(context).load_all()
         count = change_counts(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         records,
         rows,
         test,
+        text_files,
     )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "records",
     "rows",
     "test",
+    "text_files",
 ]
 
 

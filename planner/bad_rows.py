@@ -22,7 +22,9 @@ _DEAD_LETTER = "dead-letter"
 
 
 class BadAction(Enum):
-    """What happens to a bad row."""
+    """What happens to a bad row (one that cannot be read, or breaks NOT NULL): the job fails, the row is dropped, or a
+    dead letter table receives it.
+    """
 
     FAIL = "fail"
     SKIP = "skip"

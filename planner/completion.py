@@ -64,7 +64,9 @@ class Derived:
 
 
 def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
-    """The queries that the query around word number ``at`` can read, besides tables and views."""
+    """The queries that may be named by the query around the cursor, which is in word ``at``: those of WITH and in
+    FROM.
+    """
     texts = [word.text for word in words]
     items, tables = dict[str, str](), list[str]()
     for first, last in _items(texts, query_begin(texts, at)):

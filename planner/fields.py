@@ -70,7 +70,9 @@ FieldNames = frozenset[str]
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the rows of a plan node. ``time`` marks a time attribute, which windows may be built on."""
+    """A column of the rows of a plan node. ``time``: it is a time attribute of this time domain, by which windows may
+    be assigned; None for other columns.
+    """
 
     name: str
     type: DataType

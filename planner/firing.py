@@ -134,7 +134,7 @@ class AfterWatermark(SimpleTrigger):
 
 @dataclass(frozen=True)
 class AfterProcessingTime(SimpleTrigger):
-    """Fires when the clock passes the end of the window."""
+    """Fires when the processing-time clock passes the end of the window."""
 
     follows_clock = True
 
@@ -254,7 +254,7 @@ class Purging(BaseTrigger):
 
 
 class Combinator(Enum):
-    """How two triggers are combined."""
+    """How two triggers are combined: OR, AND or THEN."""
 
     OR = "OR"
     AND = "AND"
@@ -330,7 +330,7 @@ class BaseEvictor:
 
 @dataclass(frozen=True)
 class KeepRows(BaseEvictor):
-    """Keeps the newest ``count`` rows."""
+    """Keeps the newest ``count`` rows of a window."""
 
     count: int
 
@@ -341,7 +341,7 @@ class KeepRows(BaseEvictor):
 
 @dataclass(frozen=True)
 class KeepInterval(BaseEvictor):
-    """Keeps rows less than ``interval_ms`` older than the newest."""
+    """Keeps the rows of a window that are less than ``interval_ms`` milliseconds older than the newest."""
 
     interval_ms: int
 

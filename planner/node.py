@@ -123,13 +123,15 @@ class Node:
 
     @property
     def time_attributes(self) -> tuple[Field, ...]:
-        """The fields that windows may be built on."""
+        """The fields by which windows may be assigned, and whose watermark operators may wait for."""
         return tuple(f for f in self.schema if f.time is not None)
 
     @property
     @cached_per_node
     def watermark_delay_ms(self) -> int | None:
-        """The largest delay of the event-time watermarks below; None where there is none."""
+        """The largest delay, in milliseconds, of the event-time watermarks of the tables that the node reads; None if
+        there is none.
+        """
         delays = [d for d in (child.watermark_delay_ms for child in self.inputs) if d is not None]
         return max(delays, default=None)
 
@@ -215,17 +217,15 @@ class Node:
         return any(names <= key for key in self.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where -U and complete rows in -D are required at the input ``port``; ``above``: operators above require
-        them.
+        """True if the node needs -U rows, and complete rows in -D, at the input ``port``. ``above``: operators above
+        need them.
 
-        By default nodes without state require what those above require, and those with state require both.
+        By default stateless nodes need what those above need, and stateful ones need both.
         """
         return above or self.keeps_state
 
     def without_update_before(self) -> Node:
-        """The node that replaces this one where no operator above needs -U or complete rows in -D; by default
-        itself.
-        """
+        """The node to use where no operator above needs -U or complete rows in -D; by default the node itself."""
         return self
 
     # --- state and clocks -------------------------------------------------------------------------------------
@@ -371,9 +371,10 @@ class Node:
         return self
 
     def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
-        """Distinct rows whose state expires ``after_ms`` after their ``time``; other nodes unchanged.
+        """For distinct rows: the node with a state that expires ``after_ms`` milliseconds after the ``time`` of a row;
+        other nodes unchanged.
 
-        UNSAFE below operators that store or join rows.
+        Not to be applied below operators that store or join rows, because their results would change.
         """
         return self
 
@@ -420,7 +421,7 @@ class Node:
 
     @property
     def port_count(self) -> int:
-        """The number of ports of the operator's kernel: its inputs, each with an exchange of its own."""
+        """The number of inputs of the operator's kernel, each with an exchange."""
         return 1
 
     @property
@@ -443,10 +444,9 @@ class Node:
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:
-        """The stateful operator below that this one can be chained to, or the reason why it needs an exchange of its
-        own.
+        """The upstream stateful operator to which this one can be chained, or the reason why it needs an exchange.
 
-        ``rows_wait``: rows of the query may wait in state.
+        ``rows_wait``: rows of the query may be stored to wait.
         """
         return "only windows with aggregates run in the call of another operator"
 

@@ -81,7 +81,7 @@ def expiry_text(ttl_ms: int, since: str) -> str | None:
 
 
 class WaitsFor(Enum):
-    """The reason why rows wait in state, other than time; the watermark is held for them meanwhile."""
+    """What rows may wait for in state, other than time. The watermark is held back for them meanwhile."""
 
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""

@@ -274,7 +274,7 @@ class RowMeasured(BaseWindow):
 
 @dataclass(frozen=True)
 class GlobalWindow(BaseWindow):
-    """One window per key, which never closes."""
+    """One window per key, which never closes; its results are emitted when a trigger fires."""
 
     sql_name = "GLOBAL WINDOW"
 
@@ -314,7 +314,7 @@ class WindowColumns:
 
     @property
     def names(self) -> frozenset[str]:
-        """The three names."""
+        """The names of the three fields: start, end, time."""
         return frozenset({self.start, self.end, self.time})
 
     def fields(self, domain: TimeDomain | None) -> Schema:

@@ -23,7 +23,7 @@ def user_rows(rows: pa.Table, columns: Sequence[str]) -> list[object]:
 
 
 def milliseconds(time: int) -> int:
-    """Microseconds as milliseconds, rounded down."""
+    """Converts microseconds to milliseconds, rounded down."""
     return int(time) // MILLISECOND
 
 

@@ -201,7 +201,9 @@ def _is_same(ordered: exp.Expr, value: exp.Expr) -> bool:
 
 
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:
-    """Report SS206 where a bound aggregate needs a number and certainly gets none, SS641 for an order that is none."""
+    """Reports SS206 if a bound aggregate needs a number and its argument certainly is none, SS641 for an ORDER BY of a
+    type that cannot be ordered.
+    """
     types = Types(schema, context.catalog.function)
     if call.find(exp.WithinGroup) is not None:
         _check_order_types(call, types, context)

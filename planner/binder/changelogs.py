@@ -272,9 +272,9 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 
 
 def with_previous_rows(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
-    """The rows of a table, with the previous row of each update added where its changelog lacks it.
+    """The rows of a table; if its changelog lacks the previous row of each update (-U), with a node that adds it.
 
-    A rule removes the operator again where no operator above reads previous rows. ``alias`` is the table's name in
+    An optimizer rule removes the node again if no operator above reads previous rows. ``alias`` is the table's name in
     FROM.
     """
     repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY

@@ -429,8 +429,8 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """The subquery without parentheses; without ORDER BY if only the set of rows matters, for EXISTS without a LIMIT
-    above zero.
+    """The subquery without parentheses, and without ORDER BY if only the set of its rows matters. For EXISTS a LIMIT
+    above zero is removed too.
     """
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
@@ -520,7 +520,8 @@ class SubqueryRows:
         )
 
     def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
-        """The scope of the distinct keys and values at the positions ``compared``, with counts of rows with NULLs.
+        """The scope of the distinct combinations of keys and of the values at the positions ``compared``, with counts
+        of rows with NULLs.
 
         The values are named ``value_0_{number}``; ``nulls_{number}_{i}`` is the number of rows in which all values at
         the positions ``among[i]`` are NULL.

@@ -87,7 +87,7 @@ def type_in(scope: Scope, context: Context, bound: exp.Expr) -> DataType:
 
 
 def is_whole_number(value: object) -> bool:
-    """Whether an expression is a whole number without a sign, written as such."""
+    """True if the expression is a literal integer without a sign."""
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 

@@ -58,7 +58,8 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     """The plan of a query with ORDER BY, LIMIT or OFFSET: a Top-N without keys, or a sort by event time.
 
     A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is selected in
-    addition and dropped above. SS217 for an order that is complete only at the end of the input.
+    addition and dropped by a projection above. BindError SS217 for an order that is complete only at the end of the
+    input.
     """
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
@@ -255,7 +256,9 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 
 
 def resolve_ranks(node: Node, context: Context) -> Node:
-    """The plan of a whole query with OVER in place of ``Ranked``. SS304 for a descending order of processing time."""
+    """The plan of a whole query in which OVER nodes have replaced the temporary ``Ranked`` nodes. UnsupportedError
+    SS304 for a descending order of processing time.
+    """
 
     def rule(operator: Node) -> Node:
         if not isinstance(operator, Ranked):

@@ -121,7 +121,9 @@ def _wrong_number(called: str, arguments: Sequence[exp.Expr]) -> str | None:
 
 
 def require_few(value: exp.Expr, what: str) -> None:
-    """BindError SS245 for a number that does not fit the kernels' arithmetic, which is int64."""
+    """Raises BindError SS245 if a number does not fit int64, in which kernels compute. ``what`` names it in the
+    message.
+    """
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
         raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 

@@ -140,7 +140,7 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
 
 
 def is_computed_once(expression: exp.Expr) -> bool:
-    """Whether a column is an expression over one row, so that it may be computed below the others."""
+    """True if a column is an expression over one row, so that a projection below the others may compute it."""
     return expression.find(exp.Query, exp.Window) is None
 
 

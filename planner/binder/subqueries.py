@@ -395,16 +395,16 @@ def _null_is_false(node: exp.Expr) -> bool:
 
 # --- subqueries in ON -----------------------------------------------------------------------------------------
 
-_BOTH_SIDES = "It reads both sides of a join that is not INNER."
-
 
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """The join with the subqueries of ON removed, its sides, and further conditions that its rows must fulfil.
+    """Removes the subqueries from ON: returns the join without them, its two sides, and further conditions that the
+    joined rows must fulfil.
 
-    Conditions of an inner join hold for its rows; those of other joins read one side and are evaluated below the join.
-    UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
+    Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
+    evaluated before the join. UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti
+    join.
     """
     on = join.args.get("on")
     if on is None or not has_subquery(on):
@@ -432,7 +432,7 @@ def without_subqueries_on(
             right, value = subqueries.valued(condition, right)
             rest.append(value)
         else:
-            raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
+            raise unsupported.refusal("subquery of both sides", span_of(condition))
     on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
 

@@ -176,11 +176,11 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """The rows of a relation as versions, each valid for its key from its ``time`` on; None where they are not
-    versions.
+    """The rows of a relation as versions, each valid for its key from its ``time`` on; None if they are not versions.
 
     In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
-    the join reads the rows below the view. The first row of a key is its only version, emitted once it is final.
+    the join reads the input of the view's deduplication. The first row of a key is its only version, emitted once it is
+    final.
     """
     match node:
         case Scan():

@@ -152,13 +152,17 @@ def _watermark_hint(name: str, scope: Scope) -> str:
 
 
 def watermarked_columns(scope: Scope) -> dict[str, str]:
-    """The column with a watermark of each table below that has one."""
+    """For each table from which the scope's rows come and that has a watermark: the table's name and the column of the
+    watermark.
+    """
     times = (n for n in scope.node.walk() if isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT)
     return {n.table: n.column for n in times}
 
 
 def attribute_kept_hint(marked: Mapping[str, str]) -> str:
-    """The hint for tables with watermarks whose time columns no query above selects unchanged."""
+    """A hint for tables with watermarks: that a query in between does not select their time column unchanged.
+    ``marked`` maps tables to these columns.
+    """
     columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
     have = "have" if len(marked) > 1 else "has"
     return f"{columns} {have} a WATERMARK: select it as it is, not in an expression, in each query above the table."
@@ -212,7 +216,7 @@ class Signature:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All parameters."""
+        """The names of all parameters."""
         return (*self.positional, *self.named)
 
 

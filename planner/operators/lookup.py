@@ -358,7 +358,7 @@ class Lookup(Unary):
 
 
 def lookup_nodes(plan: Node) -> Iterator[Lookup]:
-    """The lookups of a plan, top down."""
+    """The lookups of a plan, in depth-first order from the root."""
     return (node for node in plan.walk() if isinstance(node, Lookup))
 
 

@@ -43,7 +43,7 @@ from sqlstream.planner.windows import (
 
 
 class WindowKernelKind(Enum):
-    """The kernels of windows."""
+    """The kernels that compute windows, of which the planner chooses one."""
 
     PANES = "panes that windows share"
     COUNTED = "rows counted per key"

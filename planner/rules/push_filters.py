@@ -228,9 +228,10 @@ def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:
-    """The comparisons of one column in a conjunct, which must all hold; empty for other conjuncts.
+    """The comparisons of a column with constants in a conjunct, all of which must be true; empty for other conjuncts.
 
-    UNSAFE where Spark would convert the column, as in ``name > 5``: the source compares values of its type only.
+    Only columns that Spark would not convert count, unlike in ``name > 5`` for a STRING, because the source compares
+    values of its own type.
     """
     match condition:
         case exp.Paren():

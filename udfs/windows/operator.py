@@ -123,7 +123,7 @@ class WindowOperator(Kernel):
 
     @cached_property
     def contents(self) -> Contents:
-        """How the contents of windows are stored."""
+        """How the contents of windows are stored: as accumulators or as rows."""
         if isinstance(self.function, Aggregates) and self.evictor is None:
             merging = self.assigner.merging
             return Accumulated(self.function.for_merging_windows() if merging else self.function, self.time)

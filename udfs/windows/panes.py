@@ -244,7 +244,7 @@ class PaneResults:
         return int(self._spans.counts(self.panes.step).sum())
 
     def parts(self) -> Iterator[Firing]:
-        """All results, in parts of about MOST_RESULTS."""
+        """All results, in parts of about MOST_RESULTS rows."""
         if not self.panes.shared:
             entries = self.due.entries
             end = self.panes.last_end(entries.panes)[entries.pane]

@@ -236,7 +236,7 @@ class Timeline(NamedTuple):
 
     @property
     def first(self) -> RowIndices:
-        """For each row the index of the first row of its key."""
+        """The index of the first row of each key."""
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:

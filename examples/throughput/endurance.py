@@ -240,7 +240,7 @@ _GROWN_SHOWN = 15
 
 def java_pid() -> int:
     children = psutil.Process().children(recursive=True)
-    return next(process.pid for process in children if "java" in process.name())
+    return next(int(process.pid) for process in children if "java" in process.name())
 
 
 def live_heap(pid: int) -> dict[str, int]:

@@ -83,7 +83,8 @@ class Lines:
     def of_block(cls, data: np.ndarray) -> Lines:
         """The lines of a block, which end with a line feed, a carriage return or both."""
         breaks = data == _LF
-        returns = np.flatnonzero(data == _CR)
+        is_return = data == _CR
+        returns = np.flatnonzero(is_return) if is_return.any() else np.zeros(0, np.int64)
         if len(returns):
             breaks[returns[bytes_at(data, returns + 1) != _LF]] = True
         ends = np.flatnonzero(breaks)

@@ -231,7 +231,8 @@ def quotes(data: np.ndarray, dialect: Dialect, literal: np.ndarray) -> np.ndarra
     """Positions of the quotes that are not escaped. ``literal``: positions of escaped bytes."""
     if dialect.quote is None:
         return np.zeros(0, np.int64)
-    positions = np.flatnonzero(data == ord(dialect.quote))
+    is_quote = data == ord(dialect.quote)
+    positions = np.flatnonzero(is_quote) if is_quote.any() else np.zeros(0, np.int64)
     return positions[~np.isin(positions, literal)] if len(literal) else positions
 
 

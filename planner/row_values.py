@@ -115,7 +115,7 @@ def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
 
 
 def shaped(value: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
-    """The row with the field names of ``shape``; unchanged where it has them, or is not a row."""
+    """The row with the field names of ``shape``; unchanged if it has them already, or if the value is not a row."""
     own = shape_of(value, types)
     if own is None or own == shape or len(own) != len(shape):
         return value

@@ -22,9 +22,9 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
-    """The parts of a query that Spark does not execute, each by its name in messages with its span.
+    """The parts of a query that Spark SQL does not execute: the name of each for messages, with its span.
 
-    The tables of the query are named as in ``tables``.
+    ``tables`` are the tables by their names in the query.
     """
     gaps = _Gaps(catalog, tables)
     of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]

@@ -42,7 +42,7 @@ class Visible:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that are visible over the rows of one node."""
+    """The names that expressions over the rows of one plan node may use."""
 
     node: Node
     columns: tuple[Visible, ...]
@@ -91,7 +91,7 @@ class Scope:
         return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The field, or the member of a struct field, to which a written column refers. BindError SS201,
+        """The field, or the member of a struct field, to which a written column refers. Mistakes raise BindError SS201,
         SS202, SS204.
         """
         parts = [p.name for p in column.parts]

@@ -158,7 +158,9 @@ def _projection(
 
 
 def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
-    """One column of the select list, bound over ``scope``. A renamed time attribute remains one."""
+    """One column of the select list as a projection item, bound over ``scope``. A renamed time attribute remains
+    one.
+    """
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
     )
@@ -194,11 +196,12 @@ Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
 
 @dataclass(frozen=True)
 class AboveGroups:
-    """A grouped SELECT as two queries: ``groups`` selects the values that the query above reads, which has OVER,
-    QUALIFY and subqueries.
+    """A grouped SELECT divided into two queries: ``groups`` computes the groups and what is read of them; the query
+    above it has OVER, QUALIFY and subqueries.
 
-    ``columns`` is the select list above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those of HAVING with
-    subqueries. ``read`` are the expressions that are read of a group, in the order of the columns of ``groups``.
+    ``columns`` is the select list of the query above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those
+    of HAVING with subqueries. ``read`` are the expressions that the query above reads of a group, in the order of the
+    columns of ``groups``.
     """
 
     groups: exp.Select
@@ -208,7 +211,9 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The scope above the groups: their columns, and the names that subqueries use for keys."""
+        """The scope of the query above: the columns of the groups, and the names by which subqueries refer to grouping
+        keys.
+        """
         visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
         named: dict[tuple[str, str | None], Visible] = {}  # a key may be written with its table and without
         for written, field in zip(self.read, relation.fields, strict=True):
@@ -219,12 +224,12 @@ class AboveGroups:
 
 
 def is_above(expression: exp.Expr) -> bool:
-    """Whether a part of the expression must be computed above the groups: OVER or a subquery."""
+    """True if a part of the expression must be computed after grouping: OVER or a subquery."""
     return has_subquery(expression) or expression.find(exp.Window) is not None
 
 
 def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGroups | None:
-    """The SELECT as two queries; None where nothing is computed above the groups."""
+    """Divides a grouped SELECT into two queries; None if nothing must be computed after grouping."""
     having, qualify = select.args.get("having"), select.args.get("qualify")
     written = [*select.expressions, *(clause for clause in (having, qualify) if clause is not None)]
     if qualify is None and not any(map(is_above, written)):
@@ -250,7 +255,9 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """The query of the groups with the subqueries in its keys and aggregates replaced by columns of the scope."""
+    """The query of the groups, with the subqueries in its keys and aggregates replaced by columns that are joined to
+    its input.
+    """
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []
     having = [groups.args["having"]] if groups.args.get("having") else []
@@ -403,8 +410,9 @@ def with_watermark(
 ) -> tuple[exp.Select, exp.Expr | None, Scope]:
     """The query with CURRENT_WATERMARK(…) replaced by a column, over a scope with that column.
 
-    An operator below adds the watermark at which a row arrives. Calls in HAVING and elsewhere are refused later, since
-    a group does not arrive. SS210 for arguments without a watermark, SS325 for updating rows.
+    An additional operator adds to each row the watermark at which it arrived. Calls in HAVING and elsewhere are refused
+    later, because a group does not arrive. BindError SS210 for arguments without a watermark, UnsupportedError SS325
+    for updating rows.
     """
     group = select.args.get("group")
     written = [e for e in (where, *select.expressions, group) if e is not None]

@@ -36,7 +36,9 @@ _POSITION = "__lookup_position"
 
 
 def with_answers(rows: DataFrame, node: Lookup, answers: str, context: Context) -> DataFrame:
-    """The rows once per answer, with the outputs of the lookup replacing ``answers``, an ARRAY of the columns read."""
+    """Joins rows with their answers: one row per answer. ``answers`` is the name of an ARRAY column with the answers,
+    which the outputs of the lookup replace.
+    """
     passing = passes_by(rows)
     kept = [column(name) for name in rows.columns if name != answers]
     chosen = _chosen(node, answers, passing, context)
@@ -100,9 +102,9 @@ def require_array_functions(node: Lookup, context: Context) -> None:
 
 @dataclass(frozen=True)
 class Marks:
-    """The names of columns for failed rows: ``error`` with the cause, and ``values`` for the side output.
+    """The names of columns for failed rows: ``error`` has the cause, ``values`` the row for the side output.
 
-    ``table`` is their marker in LATE_TABLE.
+    ``table``: the value of LATE_TABLE that directs them to their table.
     """
 
     error: str
@@ -111,7 +113,9 @@ class Marks:
 
 
 def with_failures(rows: DataFrame, failed: FailedRows, marks: Marks, context: Context) -> DataFrame:
-    """The rows, of which those with an error become side rows with the values for their table."""
+    """Turns rows with an error into rows of a side output, with the values for the table of ``failed``; other rows are
+    unchanged.
+    """
     rows = with_side_columns(rows.withColumnRenamed(marks.error, LOOKUP_ERROR))
     fails = f"{LATE_TABLE} IS NULL AND {LOOKUP_ERROR} IS NOT NULL"
     values = struct_of(failed.table, [context.sql(value) for value in failed.values])
@@ -126,7 +130,7 @@ METRIC = "lookup"
 
 @dataclass(frozen=True)
 class Asked:
-    """A lookup with its number in the plan, and names for its columns that differ from all in the plan."""
+    """A lookup with its number in the plan, and unique names for its hidden columns."""
 
     number: int
     node: Lookup
@@ -153,7 +157,7 @@ class Asked:
 
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
-    """Compute a group of lookups that are requested at the same time."""
+    """Builds the DataFrame of a group of stateless lookups, whose requests are sent at the same time."""
     group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
@@ -164,7 +168,9 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 
 
 def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """The rows with the answers of each lookup, and with errors and flags of deferred rows where these are used."""
+    """Sends the requests of a group of lookups: the rows with a column of answers per lookup, and with columns for
+    errors and deferred rows where these are used.
+    """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
     given = rows.select(*fields, *hidden(rows), *keys)
@@ -193,7 +199,7 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
 
 
 def step_of(lookup: Asked, context: Context) -> LookupStep:
-    """The configuration of a lookup in the operator that sends the requests."""
+    """The configuration of a lookup for the operator that sends requests (``udfs.lookup``)."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
@@ -218,7 +224,9 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 
 
 def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFrame:
-    """The rows with the outputs of each lookup for its answers; failed rows become side rows of their tables."""
+    """Joins rows with the answers of each lookup of the group: the rows with the lookups' outputs. Failed rows become
+    rows of side outputs.
+    """
     markers: dict[str, str] = {}
     for lookup in group:
         failed = lookup.node.failed

@@ -189,9 +189,9 @@ class Normalize(Unary):
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row would not replace the previous row of its key.
+        A row that was filtered by other fields would not replace the previous row of its key.
         """
         return bool(read) and read <= set(self.keys)
 

@@ -101,9 +101,8 @@ class GroupAggregate(Unary):
         return replace(self, aggregates=aggregates, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
-
-        UNSAFE on aggregates, and with grouping sets, whose keys are NULL above the node only.
+        """True if the condition reads keys only, and there are no grouping sets, whose keys are NULL in the result but
+        not in the input.
         """
         return bool(read) and read <= set(self.keys) and self.grouping_sets is None
 

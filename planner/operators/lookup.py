@@ -358,12 +358,14 @@ class Lookup(Unary):
 
 
 def lookup_nodes(plan: Node) -> Iterator[Lookup]:
-    """The lookups of a plan, top down."""
+    """The lookups of a plan, in depth-first order from the root."""
     return (node for node in plan.walk() if isinstance(node, Lookup))
 
 
 def failed_marker(table: Table, number: int) -> str:
-    """The marker, in LATE_TABLE, of the failed rows of lookup ``number``."""
+    """The value of the hidden column LATE_TABLE in rows for which the lookup with this number failed, which directs
+    them to ``table``.
+    """
     return f"lookup/{number}/{table.name}"
 
 

@@ -42,7 +42,9 @@ class TemporalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        """The fields of both sides. Right times are no time attributes, as the watermark has passed them."""
+        """The fields of both sides. Times of the right side are not time attributes, because the watermark has passed
+        them.
+        """
         own = self.left.field_names
         return tuple([field if field.name in own else without_time(field) for field in super().schema])
 
@@ -127,9 +129,9 @@ class TemporalJoin(Join):
         return needed | {*self.times}
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on fields of the left side.
+        """True if the condition reads fields of the left side only.
 
-        UNSAFE for the right side: without a row, the previous one would be valid for longer.
+        If a row of the right side were filtered, the previous one would be valid for longer.
         """
         return bool(read) and read <= self.left.field_names
 
@@ -230,8 +232,8 @@ class AsofJoin(Join):
 
     @property
     def above(self) -> bool:
-        """True where the partner has the least right value above (or equal to) the left one; else the greatest below
-        it.
+        """True if the partner has the least right value above (or equal to) the left one; otherwise it has the greatest
+        below it.
         """
         return self.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 
@@ -242,7 +244,7 @@ class AsofJoin(Join):
 
     @property
     def match_text(self) -> str:
-        """The comparison as SQL."""
+        """The comparison of the two values as SQL."""
         return f"{sql(self.left_value)} {self.comparison.value} {sql(self.right_value)}"
 
     # --- properties and changes -------------------------------------------------------------------------------
@@ -277,9 +279,9 @@ class AsofJoin(Join):
         return frozenset()
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on fields of the left side.
+        """True if the condition reads fields of the left side only.
 
-        UNSAFE for the right side: without its partner a left row would have the next one.
+        If its partner on the right side were filtered, a left row would be joined with the next nearest one.
         """
         return bool(read) and read <= self.left.field_names
 

@@ -69,7 +69,7 @@ class AggregateStrategy(ABC):
     @property
     @abstractmethod
     def results(self) -> pa.Schema:
-        """The schema of the results of its calls."""
+        """The schema of the results of the strategy's aggregate calls."""
         ...
 
     @abstractmethod

@@ -127,7 +127,7 @@ _REFUSED = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowEr
 
 
 def shown(value: object) -> str:
-    """A value as text for a message."""
+    """A value as text for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "…"
 

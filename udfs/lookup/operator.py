@@ -25,7 +25,8 @@ from sqlstream.udfs.texts import reason_of
 
 @dataclass(frozen=True)
 class LookupStep:
-    """One lookup: ``keys`` are columns of the input, in the order of the keys of the source's request.
+    """The configuration of one lookup. ``keys`` are columns of the input, in the order of the keys of the source's
+    request.
 
     ``number``: the number of the lookup in the plan, for metrics. ``answers``: the column that it adds, a LIST<STRUCT>
     of the request's columns: empty for a miss and for a NULL key, NULL without an answer. ``error``: a STRING column
@@ -75,7 +76,7 @@ class LookupRows:
         return Order.KEY_ORDERED if len({step.keys for step in self.steps}) == 1 else Order.ORDERED
 
     def output(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of the emitted rows: the input's columns, those of each step, and METRICS."""
+        """The schema of the emitted rows: the input's columns, those that each lookup adds, and METRICS."""
         added = [column for step in self.steps for column in step.columns]
         return pa.schema([*schema, *added, pa.field(METRICS, METRICS_TYPE)])
 

@@ -159,8 +159,8 @@ class Definitions:
     input: pa.Schema
 
     def of_rows(self, ordered: RowsByKey) -> Flags:
-        """Evaluates the conditions that read only the row and its neighbours: for each variable an array of booleans,
-        one per row, whether the row may be mapped to it.
+        """Evaluates the conditions that read only the row and its neighbours. Returns a boolean matrix by variable and
+        row: whether the row may be mapped to the variable.
         """
         fits = np.ones((len(self.automaton.names), len(ordered)), np.bool_)
         rows = np.arange(len(ordered))
@@ -308,7 +308,7 @@ class Aggregated:
 
 @dataclass(frozen=True)
 class Classifier:
-    """CLASSIFIER(): the variable of the last row."""
+    """A measure: CLASSIFIER(), the name of the variable to which the row was mapped."""
 
     name: str
     running: bool = True
@@ -316,7 +316,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class MatchNumber:
-    """MATCH_NUMBER(): the number of the match among those of its key, from 1."""
+    """A measure: MATCH_NUMBER(), the number of the match among those of its key, from 1."""
 
     name: str
 
@@ -478,6 +478,6 @@ def register_numbers(values: Indices) -> Indices:
     integers.
     """
     numbers = np.zeros(values.shape[1], np.int64)
-    for ordered in values:
-        numbers = _mixed(numbers, ordered)
+    for register in values:
+        numbers = _mixed(numbers, register)
     return numbers

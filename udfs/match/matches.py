@@ -55,7 +55,7 @@ class Mapping:
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
-        """Some of the matches, by index."""
+        """The matches with these indices."""
         begin, lengths = self.begin[chosen], self.lengths[chosen]
         inner = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return Mapping(self.start[chosen], self.last[chosen], self.places[np.repeat(begin, lengths) + inner])

@@ -95,14 +95,14 @@ class KeyedState:
         return self._table(positions)
 
     def load_all(self) -> pa.Table:
-        """All rows."""
+        """Loads all rows of the key group."""
         positions = self._fetch(np.arange(len(self._buckets().index)))
         self._given.add(NO_PLACES, dense=True)
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """Loads the rows of all places that have a timer up to ``time`` (microseconds). The result may contain others
-        of the same buckets.
+        """Loads the rows of all places (see ``by``) that have a timer up to ``time`` (microseconds). The result may
+        contain others of the same buckets.
         """
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:

@@ -36,7 +36,9 @@ _CAME = "__came"
 
 
 def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
-    """Run a lookup with state: deferred rows, or answers stored for retractions."""
+    """Builds the DataFrame of a lookup with state, which stores rows that wait for an answer, or answers for later
+    retractions.
+    """
     assert step.lookup is not None, step
     lookup = Asked(step.lookup, node)
     require_array_functions(node, context)
@@ -99,8 +101,8 @@ def _answered(lookup: Asked) -> tuple[str, ...]:
 
 
 def held_from(node: Node) -> Column:
-    """The watermark that a waiting row holds back, in microseconds: the least of its times and windows; NULL
-    without any.
+    """The column with the event time, in microseconds, before which a waiting row holds the watermark: the least of its
+    times and windows; NULL without any.
     """
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = node.window_info
@@ -120,7 +122,7 @@ _TIME = "__held_time"
 
 
 def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
-    """Run ALIGN BARRIERS."""
+    """Builds the DataFrame of ALIGN BARRIERS."""
     projected = with_key_hash(_barrier_input(node, context.lower(step.input), context), ())
     above = step.stateful_above
     kernel = Barriers(

@@ -44,6 +44,8 @@ def field_by_field(node: exp.Expr, values: Values = row_values) -> exp.Expr | No
     others.
     """
     match node:
+        case exp.In(parent=exp.Pivot()):  # its rows become columns
+            return None
         case exp.In(expressions=[_, *_] as listed):
             pairs = [_pair(node.this, one, values) for one in listed]
             found = [pair for pair in pairs if pair is not None]

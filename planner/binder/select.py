@@ -47,6 +47,7 @@ from sqlstream.planner.expressions import (
     conjuncts,
     has_subquery,
     names_in,
+    rewritten,
     with_children_changed,
 )
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
@@ -214,7 +215,8 @@ class AboveGroups:
         """The scope of the query above: the columns of the groups, and the names by which subqueries refer to grouping
         keys.
         """
-        visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
+        fields = enumerate(relation.fields)
+        visible = [Visible(_group_column(i).name, f.name, _GROUP_PREFIX, starred=False) for i, f in fields]
         named: dict[tuple[str, str | None], Visible] = {}  # a key may be written with its table and without
         for written, field in zip(self.read, relation.fields, strict=True):
             if isinstance(written, exp.Column):
@@ -329,13 +331,27 @@ class _GroupReader:
             return self._column(node)
         return with_children_changed(node, self.above)
 
-    def _reading_keys(self, query: exp.Query) -> exp.Query:
-        """A subquery, of which the keys that it names with their tables are read."""
-        names = {column.name.casefold() for _, column in names_in(query).qualified if self._scope.knows(column)}
+    def _reading_keys(self, query: exp.Query) -> exp.Expr:
+        """A subquery that reads values of the groups as columns: keys, and, where their columns name their tables,
+        computed keys and aggregates of the rows below the groups. Other columns of these rows are read as well: the
+        binding of the groups reports them."""
+        outer = {id(column) for column in names_in(query).outer if self._scope.knows(column)}
+        names = {column.name.casefold() for column in query.find_all(exp.Column)}
         for key in self._columns:
             if key.name.casefold() in names:
                 self._column(key)
-        return query
+        keys = [key for key in map(self._of_below, self._columns) if isinstance(key, exp.Column)]
+
+        def value(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Query):
+                return node
+            if isinstance(node, exp.Column):
+                return node if id(node) not in outer or self._of_below(node) in keys else self._column(node)
+            columns = list(node.find_all(exp.Column))
+            of_outer = bool(columns) and all(id(column) in outer for column in columns)
+            return self._column(node) if of_outer and self._is_of_group(node) else node
+
+        return rewritten(query, value) if outer else query
 
     def _called(self, call: exp.Expr) -> exp.Expr:
         """The function before OVER: it is itself computed above the groups, its arguments may be read of them."""
@@ -368,11 +384,12 @@ class _GroupReader:
     def _column(self, node: exp.Expr) -> exp.Column:
         if node not in self.read:
             self.read.append(node)
-        return exp.column(_group_column(self.read.index(node)))
+        return _group_column(self.read.index(node))
 
 
-def _group_column(number: int) -> str:
-    return f"{_GROUP_PREFIX}_{number}"
+def _group_column(number: int) -> exp.Column:
+    """With a table's name, by which subqueries of subqueries read it, too."""
+    return exp.column(f"{_GROUP_PREFIX}_{number}", table=_GROUP_PREFIX)
 
 
 def _group_aliases(read: list[exp.Expr]) -> Iterator[exp.Identifier]:

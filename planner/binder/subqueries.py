@@ -395,8 +395,6 @@ def _null_is_false(node: exp.Expr) -> bool:
 
 # --- subqueries in ON -----------------------------------------------------------------------------------------
 
-_BOTH_SIDES = "It reads both sides of a join that is not INNER."
-
 
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
@@ -434,7 +432,7 @@ def without_subqueries_on(
             right, value = subqueries.valued(condition, right)
             rest.append(value)
         else:
-            raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
+            raise unsupported.refusal("subquery of both sides", span_of(condition))
     on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
 

@@ -143,7 +143,7 @@ class Normalize(Unary):
     """The upsert changelog of the input as a full changelog by ``keys``: +I for a key without a row, -U and +U for a
     changed row, -D with the whole deleted row, nothing for an unchanged row.
 
-    ``ttl_ms``: the state of a key expires this long after its last change; 0: never.
+    ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never.
     """
 
     keys: tuple[str, ...]

@@ -310,7 +310,7 @@ class RegularJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return any(self.ttl_ms)
 
     def watermark_fields_needed(self, needed: Names) -> Names:

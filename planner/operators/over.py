@@ -121,7 +121,7 @@ class Over(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True in processing time with frames in time, whose rows expire by the clock."""
+        """True in processing time if a frame is limited by time, because its rows then expire by the clock."""
         in_time = any(c.frame is not None and c.frame.time_before for c in self.calls)
         return self.domain is TimeDomain.PROCESSING and in_time
 
@@ -389,8 +389,8 @@ class OverAllRows(Unary):
 class UpdatingOver(OverAllRows):
     """OVER that emits each row at once, and again when other rows change its results.
 
-    ``ttl_ms``: the state of a key expires this long after its last change; 0: never. No field of the schema is a time
-    attribute.
+    ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never. No
+    field of the schema is a time attribute.
     """
 
     ttl_ms: int = 0

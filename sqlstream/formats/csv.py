@@ -273,9 +273,10 @@ class CsvDecoder(Decoder):
                 values.append(converted)
         if bad.any():
             values = [column.filter(pa.array(~bad)) for column in values]
-        fields = pa.StructArray.from_arrays(values, fields=[*self.schema]) if values else None
-        empty = pa.array([{}] * int((~bad).sum()), pa.struct([]))
-        rows = pa.RecordBatch.from_struct_array(empty if fields is None else fields)
+        if values:
+            rows = pa.RecordBatch.from_arrays(values, schema=self.schema)
+        else:  # which has a number of rows all the same
+            rows = pa.RecordBatch.from_struct_array(pa.array([{}] * int((~bad).sum()), pa.struct([])))
         return Decoded(rows, total, self._faults(reasons, located))
 
     def _faults(self, reasons: dict[int, list[str]], located: Any) -> list[Fault]:

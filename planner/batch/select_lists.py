@@ -23,7 +23,7 @@ _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
 def names_given(query: exp.Expr) -> Counter[str]:
-    """The number of columns that the query gives each name, in lower case."""
+    """For each name in lower case, how many column aliases in the query have it."""
     names = Counter(alias.alias.casefold() for alias in query.find_all(exp.Alias))
     names.update(column.name.casefold() for alias in query.find_all(exp.TableAlias) for column in alias.columns)
     return names

@@ -39,7 +39,7 @@ from sqlstream.planner.binder.tables import dead_letter_table
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind, TimeDomain, View
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Union
+from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Scan, Union, dead_letter_tables
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
@@ -79,7 +79,9 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
-    """The context with the queries of WITH, each of which sees those before it. SS216."""
+    """The context with the queries of WITH, each of which sees those before it. BindError SS216 for a wrong number of
+    column names.
+    """
     with_clause = query.args.get("with_")
     if with_clause is None:
         return context
@@ -212,12 +214,16 @@ def _apply_operator(query: exp.SetOperation, branches: list[Branch], context: Co
 
 
 def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
-    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. SS219."""
+    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. Mistakes
+    raise BindError SS219.
+    """
     return Relation(Union(_with_common_types(branches, operator, context)), branches[0][0].names)
 
 
 def compare_branches(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
-    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. SS219."""
+    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. Mistakes raise BindError
+    SS219.
+    """
     left_rows, right_rows = _with_common_types((left, right), kind.value, context)
     return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
 
@@ -269,12 +275,31 @@ CORE_MODULE = "core"
 def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
     """The plan of a query. SqlStreamError with all mistakes of one SELECT."""
     relation = _bind_whole(query, catalog, settings)
-    return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
+    output = Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
+    return output if not dead_letter_tables(output) else _without_dead_letters(output)
+
+
+def _without_dead_letters(output: Output) -> Output:
+    """The query, which drops and counts bad rows: who only reads a table writes nothing, not even dead letters."""
+    skipping = OnError(BadAction.SKIP)
+    replaced: dict[int, Node] = {}  # a node that is read twice stays one
+
+    def skipped(node: Node) -> Node:
+        if id(node) not in replaced:
+            inputs = tuple(map(skipped, node.inputs))
+            new = node.replace_inputs(inputs) if inputs else node
+            if isinstance(new, Scan) and new.on_error.table is not None:
+                new = replace(new, on_error=skipping)
+            replaced[id(node)] = new
+        return replaced[id(node)]
+
+    functions = output.functions if output.functions.table is None else skipping
+    return Output(skipped(output.input), output.names, functions)
 
 
 @on_deep_stack
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
-    """The plan of INSERT INTO. SS202, SS205, SS206, SS216, SS295."""
+    """The plan of INSERT INTO. BindError SS202, SS205, SS206, SS216, SS295 for a table or columns that do not fit."""
     target = table_to_write(str(statement.target), statement.target.span, catalog)
     table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:

@@ -19,8 +19,8 @@ class IntervalJoin(Join):
     """Joins rows where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
 
     ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they are the arrival of a
-    row. A row without a partner is emitted when the watermark has passed the times of all possible partners. Fields of
-    a side that may be padded with NULL are no time attributes above.
+    row. A row without a partner is emitted when the watermark has passed the times of all possible partners. In the
+    result, fields of a side that may be padded with NULL are not time attributes.
     """
 
     left_time: str = ""
@@ -68,8 +68,8 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay of the input and of the bounds: a row is joined with partners that are older by up to the bounds,
-        as in Flink.
+        """The delay of the input plus the length of the bounds in milliseconds, as in Flink, because a row may be
+        joined with partners that are so much older.
         """
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return self.operator_held_back_ms - (-older_us // 1000)
@@ -89,7 +89,7 @@ class IntervalJoin(Join):
 
     @property
     def bounds_text(self) -> str:
-        """The bounds as SQL."""
+        """The bounds as SQL, for EXPLAIN."""
         lower, upper = (_moved(self.right_time, bound) for bound in (self.lower_us, self.upper_us))
         return f"{self.left_time} BETWEEN {lower} AND {upper}"
 

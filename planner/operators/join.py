@@ -111,7 +111,8 @@ class Join(Node):
     def upsert_keys(self) -> Keys:
         """The upsert keys of one side where the other has at most one partner, or pairs of keys.
 
-        UNSAFE where the join key of a row changes: the results of its old and new key group arrive in any order.
+        They do not hold if the join key of a row changes, because the results of its old and new key group arrive in
+        any order.
         """
         return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
 
@@ -146,9 +147,8 @@ class Join(Node):
         return replace(self, left=left, right=right)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on the fields of one side.
-
-        UNSAFE for a side that may be missing, whose fields are NULL above only, so for neither side of a FULL join.
+        """True if the condition reads the fields of one side only, and that side is never padded with NULL, because the
+        condition would not see these NULLs.
         """
         return self._side_read(read) is not None
 
@@ -236,7 +236,7 @@ def _fields(side: Node, *, nullable: bool) -> Schema:
 
 
 def without_time(field: Field) -> Field:
-    """The field, no longer a time attribute."""
+    """A copy of the field that is not a time attribute."""
     return field if field.time is None else replace(field, time=None)
 
 
@@ -261,8 +261,9 @@ Names = frozenset[str]
 class RegularJoin(Join):
     """Joins every row of one side with every matching row of the other, however far apart they arrive.
 
-    So the results are not in order of time and have no time attributes. ``ttl_ms``: how long the rows of each side are
-    stored after they arrived, in processing time; 0: for ever. Results with an expired row are not retracted.
+    Therefore the results are not in order of time and have no time attributes. ``ttl_ms``: for each side, how many
+    milliseconds of processing time its rows are stored after they arrived; 0: for ever. Results with an expired row are
+    not retracted.
     """
 
     ttl_ms: tuple[int, int] = (0, 0)
@@ -274,9 +275,9 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts only for INNER and SEMI joins of inserts; else deletes too.
+        """Insertions only, for INNER and SEMI joins of insertions; otherwise deletions too.
 
-        Other kinds of join retract a row without partner when its first partner arrives.
+        Other kinds of join retract the result of a row without partner when its first partner arrives.
         """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):
@@ -310,7 +311,7 @@ class RegularJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return any(self.ttl_ms)
 
     def watermark_fields_needed(self, needed: Names) -> Names:

@@ -323,9 +323,9 @@ _WAITS = pa.schema([
 
 
 def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
-    """A function that reads the pending rows and timers from all state entries of a key group.
+    """A function that counts the rows and timers that are pending in a key group, given all of its state entries.
 
-    Its input has the columns name, number and text; its output has WAITS_DDL.
+    Its input table has the columns name, number and text; its output has the columns of WAITS_DDL.
     """
 
     def counted(entries: pa.Table) -> pa.Table:
@@ -337,9 +337,9 @@ def waits_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]
 
 
 def kept_of_group(processor: KernelProcessor) -> Callable[[pa.Table], pa.Table]:
-    """A function that counts the stored rows from all state entries of a key group.
+    """A function that counts the stored rows of a key group, given all of its state entries.
 
-    Its input has the columns name, number and text; its output is a row of KEPT_DDL.
+    Its input table has the columns name, number and text; its output is a row with the columns of KEPT_DDL.
     """
     return lambda entries: pa.table({"rows": pa.array([processor.kept_rows(_state(entries))], pa.int64())})
 

@@ -40,9 +40,8 @@ def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
 
 
 def from_number(number: int | float | Decimal, kind: DataType) -> object:
-    """A number as a value of the type: exact, decimals rounded as Spark casts them, timestamps from milliseconds.
-
-    ValueError where it does not fit.
+    """Converts a number to a value of type ``kind``: exactly, except that decimals are rounded as Spark casts them;
+    timestamps are read as milliseconds since 1970. ValueError where it does not fit.
     """
     try:
         if kind.name in _BITS:
@@ -247,7 +246,9 @@ def _json(placeholder: Placeholder, text: str) -> str:
 
 
 def parse_template(text: str) -> Template:
-    """The template of a text. It never fails: all but placeholders is text. The caller checks the names."""
+    """The template that a text spells. It never fails, because everything but placeholders is plain text. The caller
+    checks the names of the columns.
+    """
     parts: list[str | Placeholder] = []
     end = 0
     for match in _IN_TEXT.finditer(text):

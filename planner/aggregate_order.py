@@ -75,7 +75,7 @@ _LAST = frozenset({"last", "last_value"})
 
 
 def in_words_of_spark(query: exp.Expr) -> exp.Expr:
-    """The query for Spark SQL, which has no ordered aggregates: they are replaced by functions over sorted lists."""
+    """Returns the query for Spark SQL, which has no ordered aggregates: functions over sorted lists replace them."""
     if all(_sorted_aggregate(node) is node for node in query.find_all(exp.Window, *AGGREGATE_WRAPPERS)):
         return query
     return rewritten(query, _sorted_aggregate)

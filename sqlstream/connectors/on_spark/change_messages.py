@@ -44,11 +44,12 @@ def decode_changes(
     keep: Mapping[str, SparkColumn],
     position: SparkColumn | None,
 ) -> DataFrame:
-    """The named columns, decoded from the text column ``value``, with ROW_KIND, and BAD where the table tolerates bad
+    """Decodes change messages, such as Debezium's, into rows with the named columns and ROW_KIND. An update gives two
     rows.
 
-    ``keep``: further expressions over the messages, by name. ``position``: where a message is in the source, for
-    errors.
+    ``value``: the column of ``messages`` with their text. ``values``: the parsed options of the table. ``keep``:
+    further columns of the result, by name, as expressions over ``messages``. ``position``: where a message is in the
+    source, for errors. If the table tolerates bad rows, the result has the column BAD.
     """
     form = change_format(table)
     assert form is not None, "a table of changes"
@@ -319,7 +320,8 @@ def _lacking(name: str) -> str:
 
 
 def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as one message. The rows may have kinds in ROW_KIND.
+    """Encodes each row as one change message. Without the column ROW_KIND all rows are inserts. ``values``: the parsed
+    options of the table.
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """

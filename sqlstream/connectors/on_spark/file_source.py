@@ -72,7 +72,7 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """The rows of all files, as ``Source.read`` requires. ``values``: the options of the table."""
+    """Returns the rows of all files, as ``Source.read`` requires. ``values``: the parsed options of the table."""
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
@@ -99,8 +99,8 @@ def read_files(
 def has_file_splits(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> bool:
-    """Whether the files are Parquet or text on this machine, and the query reads no column from the names of
-    directories.
+    """True where tasks can read the files: they are Parquet or text on this machine, and the query reads no column
+    from directory names.
     """
     partitions = partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
@@ -114,8 +114,9 @@ def has_file_splits(
 def file_splits(
     environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column] = ()
 ) -> DataFrame:
-    """The file splits of a table for which ``has_file_splits`` is true, with the columns ``directories`` that are names
-    of directories.
+    """Returns a streaming DataFrame of file splits, for a table for which ``has_file_splits`` is true.
+
+    ``directories``: columns whose values are directory names; they are added to the result.
     """
     path = table.option("path") or ""
     stats = _stats(path)
@@ -386,9 +387,10 @@ _WORDS = {
 
 
 def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with ROW_KIND. The job fails with SS402 at a kind that the table does not declare.
+    """Adds ROW_KIND, taken from the table's column with the kinds of rows. The query fails with SS402 at an undeclared
+    kind.
 
-    If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
+    That column is then NULL if it is among ``columns``, because a retraction must equal the row that it retracts.
     """
     name = kind_column(table)
     assert name is not None
@@ -410,7 +412,7 @@ def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """The mistakes of ``wrong_columns``, for files that only Spark can read."""
+    """Returns the diagnostics of ``file_checks.wrong_columns`` for files that only Spark can read."""
     path, kind = values["path"], values["format"]
     with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
         if kind in ("parquet", "orc"):
@@ -436,7 +438,7 @@ _CONDITIONS = frozenset({
 
 @contextmanager
 def directory_errors(table: Table) -> Iterator[None]:
-    """A context that replaces Spark's error about the directories it lists by ConnectorError SS532."""
+    """A context manager that converts Spark's errors about partition directories into ConnectorError SS532."""
     try:
         yield
     except PySparkException as error:

@@ -61,7 +61,7 @@ def values_read_by(item: Item) -> Iterator[exp.Expression]:
 
 
 def call_parts(expression: exp.Expression) -> CallParts:
-    """The parts of a call that may be inside FILTER, WITHIN GROUP and IGNORE NULLS."""
+    """Takes an aggregate call apart, which may be written inside FILTER, WITHIN GROUP and IGNORE NULLS."""
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
     nulls: type[exp.Expression] | None = None

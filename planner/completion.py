@@ -175,7 +175,9 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Known:
-    """A known key of options or settings: ``values`` are the words it accepts, if it accepts words."""
+    """A key of options or settings that completion may suggest: ``values`` are the words that it accepts, empty if it
+    accepts other values.
+    """
 
     values: tuple[str, ...] = ()
     detail: str = ""
@@ -400,7 +402,7 @@ class Scope:
         return named if columns else _columns(self.sources[alias], self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
-        """The columns that an expression may name."""
+        """The names of the columns that an expression in the query may use."""
         by_alias = {alias: [*self._columns_of(alias)] for alias in self.sources}
         for columns in by_alias.values():
             yield from columns

@@ -261,7 +261,9 @@ class Node:
 
     @property
     def rows_fact(self) -> str:
-        """The fact for state that stores whole rows of this node: their columns by position."""
+        """The fact (see ``state_facts``) for state that stores whole rows of this node: the provenance and types of
+        their columns, by position.
+        """
         return fields_fact(self.schema, self.column_provenance)
 
     @property
@@ -277,7 +279,7 @@ class Node:
 
     @property
     def stateful_user_function(self) -> str | None:
-        """The user's function that declares the operator's state; None where no function does."""
+        """The name of the user's function that declares the operator's state; None if no function does."""
         return None
 
     @property
@@ -394,7 +396,7 @@ class Node:
 
     @property
     def needs_columnar(self) -> bool:
-        """True for nodes without state that Catalyst cannot compute, such as windows on the clock of a time zone."""
+        """True for stateless nodes that Spark SQL cannot compute, such as windows by the wall clock of a time zone."""
         return False
 
     @property

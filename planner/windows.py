@@ -58,9 +58,10 @@ class BaseWindow:
         return self
 
     def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
-        """The time domain of window_time; None where no window can be built on it.
+        """The time domain of the column window_time, by which further windows can be assigned; None if that is
+        impossible.
 
-        ``domain``: that of the time by which the window is assigned.
+        ``domain``: that of the time by which this window is assigned.
         """
         return domain
 

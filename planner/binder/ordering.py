@@ -214,7 +214,7 @@ class Ranked(Unary):
 
     @property
     def domain(self) -> TimeDomain | None:
-        """The time domain of the order's first column, None if it is no time attribute."""
+        """The time domain of the first ORDER BY column; None if that is not a time attribute."""
         return next(f.time for f in self.input.schema if f.name == self.order[0].name)
 
     @property

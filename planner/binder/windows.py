@@ -68,9 +68,9 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
 
 
 def with_times_of_distinct(scope: Scope) -> Scope:
-    """The scope in which distinct rows keep their event times.
+    """The scope in which the rows of a SELECT DISTINCT keep their event times as time attributes.
 
-    If rows are only inserted, so are the distinct rows, each when it first arrives.
+    That is correct if rows are only inserted, because a distinct row is then inserted once, when it first arrives.
     """
     node = _with_times(scope.node)
     return scope if node is scope.node else scope.over(node)

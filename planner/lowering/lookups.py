@@ -101,7 +101,7 @@ def require_array_functions(node: Lookup, context: Context) -> None:
 
 
 @dataclass(frozen=True)
-class Marks:
+class FailureColumns:
     """The names of columns for failed rows: ``error`` has the cause, ``values`` the row for the side output.
 
     ``table``: the value of LATE_TABLE that directs them to their table.
@@ -112,7 +112,7 @@ class Marks:
     table: str
 
 
-def with_failures(rows: DataFrame, failed: FailedRows, marks: Marks, context: Context) -> DataFrame:
+def with_failures(rows: DataFrame, failed: FailedRows, marks: FailureColumns, context: Context) -> DataFrame:
     """Turns rows with an error into rows of a side output, with the values for the table of ``failed``; other rows are
     unchanged.
     """
@@ -129,7 +129,7 @@ METRIC = "lookup"
 
 
 @dataclass(frozen=True)
-class Asked:
+class NumberedLookup:
     """A lookup with its number in the plan, and unique names for its hidden columns."""
 
     number: int
@@ -158,7 +158,7 @@ class Asked:
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
     """Builds the DataFrame of a group of stateless lookups, whose requests are sent at the same time."""
-    group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
+    group = tuple(NumberedLookup(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
     return joined(asked(context.lower(step.input), group, context), group, context)
@@ -167,9 +167,9 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 # --- asking ---------------------------------------------------------------------------------------------------
 
 
-def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """Sends the requests of a group of lookups: the rows with a column of answers per lookup, and with columns for
-    errors and deferred rows where these are used.
+def asked(rows: DataFrame, group: Sequence[NumberedLookup], context: Context, *, with_keys: bool = False) -> DataFrame:
+    """The rows with the answers of a group of lookups, one column per lookup, and with columns for errors and deferred
+    rows where these are used. The requests are sent when the query runs.
     """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
@@ -182,7 +182,7 @@ def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_key
     return out if with_keys else out.drop(*(name for lookup in group for name in lookup.keys))
 
 
-def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
+def _keys(lookup: NumberedLookup, rows: DataFrame, context: Context) -> list[Column]:
     """NULL, so that nothing is asked, in rows on their way to something else and in those that retract others."""
     passing = _asks_nothing(lookup.node, rows)
     items = zip(lookup.keys, lookup.node.keys, strict=True)
@@ -198,14 +198,14 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
     return retracts if passing is None else passing | retracts
 
 
-def step_of(lookup: Asked, context: Context) -> LookupStep:
+def step_of(lookup: NumberedLookup, context: Context) -> LookupStep:
     """The configuration of a lookup for the operator that sends requests (``udfs.lookup``)."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
 
 
-def answer_fields(lookup: Asked) -> list[StructField]:
+def answer_fields(lookup: NumberedLookup) -> list[StructField]:
     """The hidden columns with the answers of a lookup."""
     members = ", ".join(f"{quoted(f.name)}: {f.type.ddl()}" for f in lookup.node.read)
     fields = [f"{lookup.answers} ARRAY<STRUCT<{members}>>"]
@@ -223,7 +223,7 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 # --- joining --------------------------------------------------------------------------------------------------
 
 
-def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFrame:
+def joined(rows: DataFrame, group: Sequence[NumberedLookup], context: Context) -> DataFrame:
     """Joins rows with the answers of each lookup of the group: the rows with the lookups' outputs. Failed rows become
     rows of side outputs.
     """
@@ -232,7 +232,7 @@ def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFra
         failed = lookup.node.failed
         if failed is not None and lookup.error is not None:
             marker = markers[lookup.failed] = failed_marker(failed.table, lookup.number)
-            rows = with_failures(rows, failed, Marks(lookup.error, lookup.failed, marker), context)
+            rows = with_failures(rows, failed, FailureColumns(lookup.error, lookup.failed, marker), context)
         rows = with_answers(rows, lookup.node, lookup.answers, context)
     return sent_aside(rows, markers) if markers else rows
 
@@ -240,7 +240,7 @@ def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFra
 # --- counting -------------------------------------------------------------------------------------------------
 
 
-def _observed(rows: DataFrame, group: Sequence[Asked]) -> DataFrame:
+def _observed(rows: DataFrame, group: Sequence[NumberedLookup]) -> DataFrame:
     """The rows without those that hold counts, which are metrics of the query under the number of each lookup."""
     for lookup in group:
         rows = rows.observe(f"{METRIC}/{lookup.number}", *(_metric(lookup.number, name) for name in NAMES))

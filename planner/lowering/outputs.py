@@ -112,7 +112,9 @@ def _decoder(names: list[str]) -> Batches:
 
 
 def with_side_columns(rows: DataFrame) -> DataFrame:
-    """The rows with LATE_TABLE and LATE, added as NULL if they lack them."""
+    """The rows with the hidden columns LATE_TABLE and LATE of side outputs; they are NULL if the rows did not have
+    them.
+    """
     if LATE_TABLE in rows.columns:
         return rows
     return rows.select("*", F.lit(None).cast("STRING").alias(LATE_TABLE), F.lit(None).cast("BINARY").alias(LATE))

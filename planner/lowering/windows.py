@@ -116,7 +116,7 @@ def _micros(ms: int) -> int:
 
 
 def with_session_time(rows: DataFrame, time: str) -> DataFrame:
-    """The rows with the hidden column that ``session_window`` groups by."""
+    """The rows with a hidden column for the grouping key ``session_window``, made of the field ``time``."""
     instant = F.expr(event_time(micros(time), -1))
     return rows.select("*", instant.alias(_SESSION_TIME, metadata=EVENT_TIME))
 

@@ -26,8 +26,8 @@ class GroupAggregate(Unary):
 
     ``grouping_sets`` lists, for GROUPING SETS, the keys of each set. ``grouping_id`` then names an additional BIGINT
     field with GROUPING_ID over all ``keys`` in order; keys that a set leaves out are NULL in the result. ``ttl_ms``:
-    the state of a group expires this long after its last change, and its result remains; 0: never. Schema: keys,
-    grouping_id, aggregates.
+    the state of a group expires this many milliseconds of processing time after its last change, and its result
+    remains; 0: never. Schema: keys, grouping_id, aggregates.
     """
 
     keys: tuple[str, ...]
@@ -50,7 +50,7 @@ class GroupAggregate(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where state expires, which the clock decides."""
+        """True if the state of groups expires (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     @property

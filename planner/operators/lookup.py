@@ -75,7 +75,9 @@ class Lookup(Unary):
 
     @property
     def remembers_answers(self) -> bool:
-        """True where rows of the input may be retracted: their answers are stored, to be retracted too."""
+        """True if rows of the input may be retracted. Their answers are then stored, so that the same results are
+        retracted.
+        """
         return self.input.changelog_mode != APPEND_ONLY
 
     @property
@@ -101,7 +103,7 @@ class Lookup(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored answers expire, which the clock decides."""
+        """True if stored answers expire (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     @property

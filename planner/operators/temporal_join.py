@@ -26,10 +26,9 @@ class TemporalJoin(Join):
     its ``left_time``. Its partner is the right row with the newest ``right_time`` that is not after that time, or with
     ``strict`` before it. Right rows are versions, each valid from its time on; with ``first_by`` (ASOF) they are plain
     rows, and among rows of the same time the first by these fields counts.
-
     In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
-    right row expires this long after its arrival; 0: never. Retracted left rows are emitted with the partner they were
-    joined with, which is stored for ``left_ttl_ms``.
+    right row expires this many milliseconds of processing time after its arrival; 0: never. Retracted left rows are
+    emitted with the partner they were joined with, which is stored for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -82,7 +81,7 @@ class TemporalJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0 or self.left_ttl_ms > 0
 
     @property
@@ -115,7 +114,7 @@ class TemporalJoin(Join):
         return APPEND_ONLY if port == 1 and self.is_asof else ALL_KINDS
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True for the left side; the right one needs no -U, as +U says from when on a row is valid."""
+        """True for the left side. The right side needs no -U, because a +U says from when on a row is valid."""
         return port == 0
 
     why_inserts_only = "a row that was the nearest one to others could be taken back"
@@ -149,8 +148,8 @@ class TemporalJoin(Join):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """True unless ``first_by`` orders the rows of one time and no left row is retracted: else the last to arrive
-        counts.
+        """True unless ``first_by`` orders the right rows of one time and no left row is retracted. Otherwise the last
+        right row to arrive counts.
         """
         return not self.first_by or self.retracts
 
@@ -212,7 +211,7 @@ class AsofJoin(Join):
     The partner is the right row with the nearest ``right_value`` among those for which ``left_value comparison
     right_value`` and ``condition`` are true. Of equal values the first by ``first_by`` counts, then the first to
     arrive. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
-    expire this long after the last of them arrived; 0: never.
+    expire this many milliseconds of processing time after the last of them arrived; 0: never.
     """
 
     left_value: exp.Expression
@@ -266,7 +265,7 @@ class AsofJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where the state of keys expires, which the clock decides."""
+        """True if the state of keys expires (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     # --- rules ------------------------------------------------------------------------------------------------

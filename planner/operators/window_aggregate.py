@@ -202,7 +202,9 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """The keys with the window's bounds, if these identify it, and it fires once or retracts earlier results."""
+        """The keys with the window's bounds. Empty if the bounds do not identify the window, or if a window emits
+        several results without retracting earlier ones.
+        """
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
         retracts = self.firing.accumulation is Accumulation.RETRACTING

@@ -8,8 +8,9 @@ Polars or DuckDB have: docs/internals/formats.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,10 @@ from sqlstream.formats.json_structure import Structure, Text, structure
 from sqlstream.formats.json_template import split
 from sqlstream.types import DataType
 
+_PIECE = 1 << 20
+"""Bytes."""
+_FEW = 16
+"""Records that are read one by one at less cost than together."""
 _MESSAGE_END = 0xFF
 """What stands between messages, which may have line breaks: no UTF-8 has it."""
 
@@ -61,7 +66,14 @@ class JsonDecoder(Decoder):
     def block(self, data: pa.Buffer) -> Decoded:
         given = memoryview(data)
         mark = 3 if bytes(given[:3]) == b"\xef\xbb\xbf" else 0  # the byte order mark of a file
-        return self._decoded(Text(given[mark:], ord("\n")), mark, lines=True)
+        edges = _edges(np.frombuffer(given, np.uint8), mark)
+        decoded = [self._decoded(Text(given[s:e], ord("\n")), s, lines=True) for s, e in pairwise(edges)]
+        if len(decoded) == 1:
+            return decoded[0]
+        before = np.cumsum([0, *(d.records for d in decoded)]).tolist()
+        faults = [replace(f, record=f.record + n) for d, n in zip(decoded, before, strict=False) for f in d.faults]
+        rows = self._in_order([(d.rows, np.arange(d.rows.num_rows)) for d in decoded], ordered=True)
+        return Decoded(rows, before[-1], faults)
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         values = values.cast(pa.binary())
@@ -81,23 +93,24 @@ class JsonDecoder(Decoder):
         """The records of a text, in which ``shift`` bytes before them are not."""
         alike, rest, starts, ends = split(text)
         if self.exactly:
-            alike, rest = None, np.arange(len(starts))
+            alike, rest = [], np.arange(len(starts))
         parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
         faults: dict[int, str] = {}
-        if alike is not None:
-            parts.append(self._part(alike, alike.roots, faults))
+        parts += [self._part(same, same.roots, faults) for same in alike]
         blank = np.zeros(len(starts), bool)
-        if len(rest):
-            others = text if alike is None else _some_of(text, starts, ends, rest)
+        if alike and len(rest) <= _FEW:
+            odd = rest
+        else:
+            others = text if not alike else _some_of(text, starts, ends, rest)
             found = structure(others)
-            if self.exactly or not lines:
-                found.odd |= self.exactly | (found.blank & (not lines))
-            blank[rest] = found.blank & lines
+            found.odd |= found.blank | self.exactly
             parts.append(self._part(found, rest, faults))
-            odd = np.flatnonzero(found.odd & ~(found.blank & lines))
-            if len(odd):
-                records = [others.data[found.starts[at] : found.ends[at]].tobytes() for at in odd.tolist()]
-                parts.append(self._odd(records, rest[odd], faults))
+            odd = rest[found.odd]
+        records = [text.data[starts[at] : ends[at]].tobytes() for at in odd.tolist()]
+        if lines:
+            blank[odd] = [not record.strip(b" \t\r\n") for record in records]
+        given = [(record, at) for record, at in zip(records, odd.tolist(), strict=True) if not blank[at]]
+        parts.append(self._odd(given, faults))
         numbers = np.cumsum(~blank) - 1
         listed = []
         for at in sorted(faults):
@@ -120,32 +133,46 @@ class JsonDecoder(Decoder):
             return rows.batch, places
         return rows.batch.filter(pa.array(good)), places[good]
 
-    def _odd(
-        self, records: list[bytes], numbers: np.ndarray, faults: dict[int, str]
-    ) -> tuple[pa.RecordBatch, np.ndarray]:
+    def _odd(self, records: list[tuple[bytes, int]], faults: dict[int, str]) -> tuple[pa.RecordBatch, np.ndarray]:
         """The good rows of records that are read one by one, and their numbers; adds the faults."""
         names = [(f.name, f.type) for f in self.fields]
         spelled, origins = [], []
-        for record, number in zip(records, numbers.tolist(), strict=True):
+        for record, number in records:
             try:
                 spelled.append(regular(parse(record), names))
                 origins.append(number)
             except NoRecord as wrong:
                 faults[number] = str(wrong)
+        if not spelled:
+            return pa.RecordBatch.from_pylist([], self.schema), np.empty(0, np.intp)
         ordinary = structure(Text("\n".join(spelled).encode(), ord("\n")), ordinary=True)
         assert not ordinary.odd.any(), "an ordinary spelling is odd"
         return self._part(ordinary, np.array(origins, np.intp), faults)
 
-    def _in_order(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
-        """The rows of all parts, in the order of their records."""
+    def _in_order(self, parts: list[tuple[pa.RecordBatch, np.ndarray]], *, ordered: bool = False) -> pa.RecordBatch:
+        """The rows of all parts, in the order of their records; ``ordered``: the parts follow each other."""
         parts = [(batch, numbers) for batch, numbers in parts if len(numbers)]
         if not self.schema.names:
             return rows_of_nothing(sum(len(numbers) for _, numbers in parts))
         if len(parts) < 2:
             return parts[0][0] if parts else pa.RecordBatch.from_pylist([], self.schema)
         (whole,) = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks().to_batches()
+        if ordered:
+            return whole
         order = np.argsort(np.concatenate([numbers for _, numbers in parts]), kind="stable")
         return whole.take(pa.array(order))
+
+
+def _edges(data: np.ndarray, start: int) -> list[int]:
+    """Where pieces of a block begin and end that are best read at once: what is found in them stays in the cache."""
+    edges = [start]
+    while edges[-1] + 2 * _PIECE < len(data):
+        ends = data[edges[-1] + _PIECE : edges[-1] + 2 * _PIECE] == ord("\n")
+        found = int(ends.argmax())
+        if not ends[found]:
+            break
+        edges.append(edges[-1] + _PIECE + found + 1)
+    return [*edges, len(data)]
 
 
 def _some_of(text: Text, starts: np.ndarray, ends: np.ndarray, which: np.ndarray) -> Text:

@@ -50,13 +50,21 @@ class _Values:
     """Members of a level, one for each row of a column; -1 where the row has none."""
 
     level: int
-    members: np.ndarray
+    chosen: np.ndarray | slice
     complete: bool
     """No row is without one."""
 
+    @property
+    def members(self) -> np.ndarray:
+        """The numbers of the members."""
+        return np.arange(self.chosen.start, self.chosen.stop) if isinstance(self.chosen, slice) else self.chosen
+
+    def __len__(self) -> int:
+        return self.chosen.stop - self.chosen.start if isinstance(self.chosen, slice) else len(self.chosen)
+
     def of(self, level: Level) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The kinds, starts and ends."""
-        kinds, starts, ends = level.kinds[self.members], level.starts[self.members], level.ends[self.members]
+        kinds, starts, ends = level.kinds[self.chosen], level.starts[self.chosen], level.ends[self.chosen]
         return (kinds if self.complete else np.where(self.members < 0, MISSING, kinds)), starts, ends
 
 
@@ -109,6 +117,11 @@ class Rows:
         """The members of some objects that have the names, one for each object."""
         if not len(containers) or level >= len(self.levels):
             return [_Values(level, np.full(len(containers), -1), not len(containers)) for _ in names]
+        if self.levels[level].columns:
+            columns = keys(tuple(names)).columns(self.text, self.levels[level])
+            count, nothing = len(containers), np.full(len(containers), -1)
+            chosen = [nothing if c < 0 else slice(c * count, (c + 1) * count) for c in columns]
+            return [_Values(level, c, isinstance(c, slice)) for c in chosen]
         table = keys(tuple(names)).members(self.text, self.levels[level], containers)
         if without is not None and without.any():
             table[:, without] = -1
@@ -132,9 +145,9 @@ class Rows:
 
     def _kinds(self, values: _Values) -> np.ndarray:
         if values.level >= len(self.levels):
-            return np.full(len(values.members), MISSING)
+            return np.full(len(values), MISSING)
         level = self.levels[values.level]
-        return level.kinds[values.members] if len(level.kinds) else np.full(len(values.members), MISSING)
+        return level.kinds[values.members] if len(level.kinds) else np.full(len(values), MISSING)
 
     def _inner_members(self, values: _Values, objects: np.ndarray, kind: DataType) -> list[_Values]:
         names = [n for n, _ in kind.fields()]
@@ -148,7 +161,7 @@ class Rows:
     def _array(self, kind: DataType, values: _Values) -> pa.Array:
         """The values as an array of the type."""
         if values.level >= len(self.levels) or not len(self.levels[values.level].kinds):
-            return pa.nulls(len(values.members), kind.to_arrow())
+            return pa.nulls(len(values), kind.to_arrow())
         level = self.levels[values.level]
         if kind.name in ("ARRAY", "MAP", "STRUCT"):
             return self._nested(kind, values)
@@ -197,7 +210,7 @@ class Rows:
     ) -> pa.Array:
         level = self.levels[values.level]
         of = kind.to_arrow()
-        numbers, plain = level.numbers[values.members], level.plain[values.members]
+        numbers, plain = level.numbers[values.chosen], level.plain[values.chosen]
         if not values.complete:
             plain = plain & (kinds != MISSING)
         bounds = np.iinfo(of.to_pandas_dtype())

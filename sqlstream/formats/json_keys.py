@@ -37,16 +37,19 @@ class Keys:
 
     names: tuple[str, ...]
 
+    def columns(self, text: Text, level: Level) -> list[int]:
+        """By name: which of the keys that all objects of a level have in the same order has it, -1 for none."""
+        starts = level.key_starts[:: len(level.objects)]
+        lengths = level.key_ends[:: len(level.objects)] - starts
+        numbers = [-1] * len(self.names)
+        for names, at in self._matches(text, starts, lengths):
+            for name, column in zip(names.tolist(), at.tolist(), strict=True):
+                numbers[name] = column
+        return numbers
+
     def members(self, text: Text, level: Level, containers: np.ndarray) -> np.ndarray:
         """By name and container: the member with that name, -1 where there is none, the last one of several."""
         table = np.full((len(self.names), len(containers)), -1, np.intp)
-        if level.columns:
-            starts = level.key_starts[:: len(level.objects)]
-            lengths = level.key_ends[:: len(level.objects)] - starts
-            for names, at in self._matches(text, starts, lengths):
-                for name, column in zip(names.tolist(), at.tolist(), strict=True):
-                    table[name] = column * len(level.objects) + containers
-            return table
         whole = len(containers) == len(level.objects) and bool((np.diff(containers) == 1).all())
         if whole:
             members, owners = np.arange(len(level.owners)), level.owners

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Decoded, Fault, Field
@@ -130,6 +130,32 @@ def test_what_is_no_object_is_a_fault_and_harms_no_other_record(record: bytes, r
     read = of_block(decoder("a INT; s STRING"), b"\n".join([good[0], record, *good[1:], record]))
     assert read.rows.to_pydict() == {"a": [1, 2, 3], "s": ["}", '"', None]}
     assert [(f.record, f.text, f.reason) for f in read.faults] == [(1, record, reason), (4, record, reason)]
+
+
+def test_records_of_a_few_forms_are_read_in_order() -> None:
+    forms = [
+        '{"a":%d,"s":"x%d"}',
+        '{"a":%d,"s":null,"x":%d}',
+        '{ "s": "%d\\n", "a": %d }',
+        '{"s":{"x":%d},"a":"%d"}',
+        "%d%d",
+        '{"s":"\\u00e9%d","a":1.5,"a":%d}',
+        '{"a":%d,"s":[%d]}',
+    ]
+    lines = [forms[(i * i + i // 700) % len(forms)] % (i, i + 1) for i in range(4000)]
+    reader = decoder("a INT; s STRING")
+    read, exact = (of_block(r, "\n".join(lines).encode()) for r in (reader, replace(reader, exactly=True)))
+    assert read.rows.to_pylist() == exact.rows.to_pylist()
+    assert list(read.faults) == list(exact.faults)
+    assert 0 < len(read.faults) < 2000
+
+
+def test_large_blocks_are_read_in_pieces() -> None:
+    lines = [f'{{"a":{i},"s":"{"x" * 500}"}}' if i % 777 else "?" for i in range(8000)]
+    read = of_block(decoder("a INT; s STRING"), "\n".join(lines).encode())
+    assert read.rows["a"].to_pylist() == [i for i in range(8000) if i % 777]
+    assert (read.records, [f.record for f in read.faults]) == (8000, list(range(0, 8000, 777)))
+    assert read.faults[7].start == len("\n".join(lines[: 7 * 777])) + 1
 
 
 # --- values ---------------------------------------------------------------------------------------------------
@@ -374,7 +400,7 @@ def alike(read: Any, expected: Any, kind: DataType) -> bool:
     return bool(read == expected or (read != read and expected != expected))
 
 
-@settings(max_examples=depth(120, 5000), deadline=None)
+@settings(max_examples=depth(120, 5000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records(), min_size=1, max_size=8), st.sampled_from([b"\n", b"\r\n", b"\n\n"]))
 def test_any_records_are_read_in_columns_as_one_by_one(lines: list[bytes], end: bytes) -> None:
     reader = decoder(COLUMNS)
@@ -405,7 +431,7 @@ def test_any_records_are_read_in_columns_as_one_by_one(lines: list[bytes], end: 
             assert len(re.findall(r'(?:^|", )column "[^"]+" of type ', faults[number])) == len(expected)
 
 
-@settings(max_examples=depth(40, 1000), deadline=None)
+@settings(max_examples=depth(40, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(SCALARS), min_size=8, max_size=8), st.lists(records(), max_size=2), st.randoms())
 def test_lines_of_one_form_are_read_around_others(values: list[str], others: list[bytes], random: Any) -> None:
     names = [f.name for f in FIELDS[:8]]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.strategies import (
     AggregateStrategy,
-    Changed,
+    ChangedRows,
     DistinctValues,
     Flags,
     Indices,
@@ -70,9 +70,13 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only; otherwise
-        returns them unchanged.
+        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only. Where all
+        aggregates have DISTINCT and rows are never retracted, each combination of their values is sent once. Otherwise
+        returns the rows unchanged.
         """
+        if not self._combines and self._distinct_only:
+            ids = dense_ids(rows, self._distinct_columns)
+            return rows if ids.count == rows.num_rows else rows.take(pa.array(ids.first))
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)
@@ -89,7 +93,7 @@ class GroupAggregateKernel(Kernel):
         loaded = state.load(keys.column(KEY_HASH).to_numpy())
         stored_row = places(keys, loaded, self.keys or (KEY_HASH,))
         stored = StoredGroups(loaded.take(pa.array(stored_row[stored_row >= 0])), np.flatnonzero(stored_row >= 0))
-        changed = Changed(rows, None if self._combines else retracted_rows(rows), ids.ids, ids.count, keys)
+        changed = ChangedRows(rows, None if self._combines else retracted_rows(rows), ids.ids, ids.count, keys)
         counts = self._counts(stored, changed)
         now = self._stored_of(keys, counts, self._updated(stored, changed, context), context)
         stays = np.ones(ids.count, np.bool_) if counts is None else counts > 0
@@ -117,13 +121,13 @@ class GroupAggregateKernel(Kernel):
 
     # --- what changes -------------------------------------------------------------------------------------------
 
-    def _updated(self, stored: StoredGroups, changed: Changed, context: Context) -> list[pa.Table]:
+    def _updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
         if not self._combines:
             return [strategy.updated(stored, changed, context) for strategy in self.strategies]
         return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
 
-    def _counts(self, stored: StoredGroups, changed: Changed) -> np.ndarray | None:
+    def _counts(self, stored: StoredGroups, changed: ChangedRows) -> np.ndarray | None:
         """The number of rows of each group after the changes; None where rows are never retracted."""
         if not self.updates:
             return None
@@ -211,6 +215,17 @@ class GroupAggregateKernel(Kernel):
     @property
     def _distinct(self) -> list[DistinctValues]:
         return [strategy for strategy in self.strategies if isinstance(strategy, DistinctValues)]
+
+    @property
+    def _distinct_only(self) -> bool:
+        """True where a row changes nothing if an earlier row has its values."""
+        return not self.updates and len(self._distinct) == len(self.strategies)
+
+    @cached_property
+    def _distinct_columns(self) -> tuple[str, ...]:
+        """The columns by which rows differ for aggregates with DISTINCT."""
+        read = (name for s in self._distinct for name in (*s.values.names, *([s.filter] if s.filter else [])))
+        return tuple(dict.fromkeys((*self.keys, *read)))
 
     @cached_property
     def _emitted(self) -> pa.Schema:

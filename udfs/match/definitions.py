@@ -352,7 +352,8 @@ def columns_of(read: Operand | Measure) -> tuple[str, ...]:
 
 # --- registers: the mapped rows that conditions on later rows read --------------------------------------------
 # For each variable that conditions read in other rows: its last and its first rows, as many as are read, and a number
-# that identifies the set of its rows if aggregates are read. Registers are rows of an array, threads are its columns.
+# that identifies the set of its rows if aggregates are read. A register is a row of an array,
+# a partial match is a column.
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)

@@ -370,7 +370,7 @@ DENSE = 4
 """Where at least one row in this many is asked for, whole buckets are returned and written."""
 
 
-class AskedRows:
+class RequestedRows:
     """The rows of loaded buckets that a kernel has requested, cached. ``places``: the sorted places that were
     requested; None for all rows. ``by``: the column of the places.
     """

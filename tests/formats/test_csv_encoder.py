@@ -64,7 +64,7 @@ def batch(fields: list[Field], columns: list[list[Any]]) -> pa.RecordBatch:
 refused: list[bool] = []
 
 
-@settings(max_examples=depth(250, 6_000), deadline=None)
+@settings(max_examples=depth(120, 6_000), deadline=None)
 @given(tables(), DIALECTS, st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]))
 def test_what_is_written_is_read_again(table: Any, dialect: Dialect, zone: str) -> None:
     fields, columns = table

@@ -8,7 +8,6 @@ reads its share of their rows here, as columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -21,11 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sqlstream.errors import ExecutionError, repeating
+from sqlstream.formats.columnar import converted
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.listed_files import Mismatch, is_text, unreadable, vanished
+from sqlstream.udfs.listed_files import Mismatch, naming
 
 FILE = "__file"
 """STRING column of file ranges: the path of the file as Spark names it."""
@@ -56,6 +56,11 @@ class FromFile:
     not_null: str | None = None
 
 
+def path_of_url(url: str) -> str:
+    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
+    return unquote(urlsplit(url).path)
+
+
 class _FileRange(NamedTuple):
     """The rows of a file from byte ``begin`` until ``end``, were all rows of the same size."""
 
@@ -65,7 +70,7 @@ class _FileRange(NamedTuple):
 
     @property
     def path(self) -> str:
-        return unquote(urlsplit(self.file[FILE]).path)
+        return path_of_url(self.file[FILE])
 
     def rows(self, count: int) -> tuple[int, int]:
         """The number of the first row, and that after the last row, of ``count`` rows in the file."""
@@ -179,17 +184,6 @@ def _read(file_range: _FileRange, names: Sequence[str], *, nulls: bool) -> Itera
                 return
 
 
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """A context that replaces Arrow's errors about a file by SS528, or by SS529 if the file was deleted."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise vanished(path) from None
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, str(error).splitlines()[0]) from None
-
-
 def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:
     """By their names in the file, the columns of the table; SS524 if one is missing in the file ``strict``."""
     lower = {name.lower(): name for name in wanted}
@@ -206,38 +200,7 @@ def _modified(path: str) -> int:
 
 
 def _as(values: pa.Array, column: FromFile, path: str) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if values.type == column.type:
-        return values
     try:
-        if _is_like(values.type, column.type):
-            return _cast(values, column.type)
-    except pa.ArrowInvalid:
-        pass  # a value that the type does not have
-    raise Mismatch(column.source, column.type, values.type).error(path)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):  # a clock without zone is read as UTC, as Spark does
-        return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.timestamp("us")).cast(kind)
-    return values.cast(kind)
-
-
-_KINDS = (
-    (pa.types.is_integer, pa.types.is_integer),
-    (lambda kind: pa.types.is_integer(kind) and kind.bit_width < 64, pa.types.is_float64),
-    (pa.types.is_floating, pa.types.is_floating),
-    (pa.types.is_timestamp, pa.types.is_timestamp),
-    (pa.types.is_decimal, pa.types.is_decimal),
-)
-
-
-def _is_like(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """True where all values of one type are values of the other, as far as Spark converts them."""
-    if pa.types.is_null(in_file) or (is_text(in_file) and is_text(wanted)):
-        return True
-    if any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _KINDS):
-        exact = pa.types.is_decimal(in_file) or pa.types.is_timestamp(in_file)
-        return exact or bool(in_file.bit_width <= wanted.bit_width)
-    return False
+        return converted(values, column.type)
+    except pa.ArrowInvalid:  # another type, or a value that the type does not have
+        raise Mismatch(column.source, column.type, values.type).error(path) from None

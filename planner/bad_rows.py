@@ -16,13 +16,7 @@ from sqlstream.types import STRING, TIMESTAMP, DataType
 
 ON_ERROR = "on-error"
 
-BAD = "__bad"
-"""The hidden column in which a source that parses records tells of each its bytes, what is wrong with it (NULL:
-nothing) and where it came from: ``STRUCT<record: BINARY, error: STRING, place: STRING>``."""
-
-BAD_ROW = repeating("SS402")
 NULL_IN_COLUMN = repeating("SS403")
-BAD_ROW_HINT = "Correct the row or the type of its column, or let the option on-error of its table skip it."
 
 _DEAD_LETTER = "dead-letter"
 

@@ -282,8 +282,8 @@ OPTIONS = (
     Option(
         "sqlstream.parquet-reader",
         one_of("auto", "spark"),
-        "Who reads Parquet files on this machine for windows over columns that are no expressions: the exchange of the "
-        "columnar engine itself, in columns, or Spark.",
+        "Who reads files on this machine: Python tasks in columns, text for all queries and Parquet for windows over "
+        "columns that are no expressions, in the exchange of the columnar engine itself; or Spark.",
         "auto",
     ),
     Option(

@@ -28,7 +28,7 @@ Columnar = Callable[..., pa.Array]
 
 
 class FunctionError(RuntimeError):
-    """The error of a user's function that failed; the text starts with an error code."""
+    """A user's function failed. The message starts with an error code of sqlstream, such as SS411."""
 
 
 def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
@@ -46,15 +46,16 @@ def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -
 
 
 def tolerant(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function that reports the rows it fails for, as STRUCTs of value, error and location.
+    """A scalar function that does not fail for single rows: its result is a STRUCT of the value, the error, and the
+    location of the error in user code.
 
-    Its first column is true for rows to skip. Rows are called one by one only in batches that fail.
+    Its first argument is true for rows to skip. Rows are called one by one only in batches that fail.
     """
     return partial(_call_tolerant, columnar, returns)
 
 
 def unless(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function that is not called where its first column is true; its result is NULL there."""
+    """A scalar function whose first argument is true for rows for which it is not called; their result is NULL."""
     return partial(_call_unless, columnar, returns)
 
 
@@ -102,7 +103,7 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
 
 
 def place_of(error: BaseException) -> str | None:
-    """The position in user code of an exception, or of the call that led to it: file, line and function."""
+    """Where in user code an exception was raised, or the call that led to it: file, line and function."""
     line = _line_of(error)
     return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
 

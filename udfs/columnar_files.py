@@ -17,7 +17,8 @@ from pyarrow import ipc, orc
 
 from sqlstream.formats.columnar import converted
 from sqlstream.types import DataType
-from sqlstream.udfs.listed_files import Mismatch, naming
+from sqlstream.udfs.file_splits import naming
+from sqlstream.udfs.listed_files import Mismatch
 
 _ROWS_PER_BATCH = 1 << 16
 _IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"

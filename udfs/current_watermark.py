@@ -16,7 +16,9 @@ NOW = "__watermark"
 
 @dataclass(frozen=True)
 class CurrentWatermarkKernel(Kernel):
-    """Emits the columns ``passed`` and NOW of every row, in order of arrival. It has no state."""
+    """The kernel of CURRENT_WATERMARK: emits the columns ``passed`` of every row, in order of arrival, with the current
+    watermark in the column NOW. It has no state.
+    """
 
     input: pa.Schema
     passed: tuple[str, ...]

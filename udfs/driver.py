@@ -19,13 +19,13 @@ Ports: TypeAlias = Mapping[int, Sequence[pa.Table]]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The input of one key group in one micro-batch. All times are in microseconds.
+    """The input of one key group in one micro-batch. All times are in microseconds since 1970.
 
-    ``ahead`` are rows that an operator below sent before its watermark passed. ``fired`` are rows that processing time
-    fired below, by the processing time that had passed. ``rows`` are all others. ``watermark`` and ``processing_time``
-    are the new clocks; neither ever decreases. ``input_ended``: this is the last watermark, so timers that the last
-    rows set fire at once. ``clock_ahead``: operators above wait for the same processing-time clock, so rows that it
-    fires must reach them before it passes there.
+    ``ahead``: rows that an upstream operator emitted before its watermark advanced. ``fired``: rows that
+    processing-time timers of an upstream operator emitted, by the processing time of the firing. ``rows``: all other
+    rows. ``watermark`` and ``processing_time``: the new clocks, which never decrease. ``input_ended``: this is the last
+    watermark, so timers that the last rows set fire at once. ``clock_ahead``: downstream operators use the same
+    processing-time clock, so rows that it fires must reach them before their clock advances.
     """
 
     watermark: int
@@ -39,14 +39,14 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Folded:
-    """A compact table that ``Kernel.unfold`` expands to ``results`` result rows."""
+    """Results in compact form: the kernel's ``unfold`` expands the table to ``results`` result rows."""
 
     rows: pa.Table
     results: int = 0
 
     @property
     def num_rows(self) -> int:
-        """The number of rows after unfolding."""
+        """The number of result rows after unfolding."""
         return int(self.rows.num_rows)
 
 
@@ -55,7 +55,7 @@ Emitted: TypeAlias = pa.Table | Folded
 
 
 def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
-    """All results of the kernel, in parts of bounded size."""
+    """All results that the kernel emitted, with compact ones expanded, as tables of bounded size."""
     for result in emitted:
         if isinstance(result, Folded):
             yield from kernel.unfold(result.rows)
@@ -67,9 +67,10 @@ def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
 class GroupContext:
     """The ``kernel.Context`` of one key group during one micro-batch. It collects the output of the kernel.
 
-    ``emitted[True]`` holds what leaves ahead of the watermark of the micro-batch, ``emitted[False]`` the rest; either
-    may contain folded tables. ``ahead`` selects the list that ``emit`` appends to. ``held`` is the time that operators
-    above must not reach, END_OF_TIME for none.
+    ``emitted[True]`` has the rows that reach downstream operators before the watermark of the micro-batch,
+    ``emitted[False]`` the rest; either may contain folded tables. ``ahead`` selects the list that ``emit`` appends to.
+    ``held`` is the event time in microseconds that the watermark of downstream operators must not reach, END_OF_TIME
+    for none.
     """
 
     store: Store
@@ -92,7 +93,7 @@ class GroupContext:
 
     @property
     def rows_given(self) -> int:
-        """The number of results that the kernel has emitted in this micro-batch."""
+        """The number of result rows that the kernel has emitted in this micro-batch."""
         emissions = (emission for emitted in self.emitted.values() for emission in emitted)
         return sum(each.results if isinstance(each, Folded) else int(each.num_rows) for each in emissions)
 
@@ -111,8 +112,9 @@ class GroupContext:
 
 
 def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bool) -> None:
-    """Passes the rows and clocks of a micro-batch to the kernel. ``holds``: the kernel held the watermark in the
-    previous micro-batch."""
+    """Calls the kernel with the rows and the clocks of a micro-batch, in the order that the contract of kernels
+    defines. ``holds``: the kernel held back the watermark in the previous micro-batch.
+    """
     if holds:
         kernel.on_held(context)
     _rows(kernel, context, batch.ahead)

@@ -27,7 +27,9 @@ rows do not advance the watermark: their windows close when the input ends."""
 
 
 def time_text(micros: int) -> str:
-    """A time of any year as text in Spark's format, such as ``+12004-02-24 00:00:00``."""
+    """A time in microseconds since 1970 (UTC), of any year, as text in Spark's format, such as ``+12004-02-24
+    00:00:00``.
+    """
     import numpy as np  # which the planner, for which the numbers above are, does without
 
     day, _, clock = str(np.datetime64(micros, "us")).partition("T")
@@ -37,7 +39,9 @@ def time_text(micros: int) -> str:
 
 
 def out_of_range(name: str, value: str) -> str:
-    """The message of SS430 for an event time; ``value`` is a placeholder for, or the text of, its microseconds."""
+    """The message of error SS430 for an event time that is out of range. ``name`` is the column; ``value`` is the text
+    of the time in microseconds, or a placeholder for it.
+    """
     return f"{name} is {value} microseconds after 1970, outside of the years -30000 to 29999"
 
 

@@ -22,10 +22,11 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Panes:
-    """The rows of the windows that fire: ``rows`` window by window, each in order of arrival, none empty.
+    """The rows of the windows that fire, as an evictor sees them: ``rows`` window by window, each in order of arrival,
+    no window empty.
 
-    ``starts`` is the first row of each window; ``start`` and ``end`` are the bounds of each window in microseconds.
-    ``context`` has the clocks.
+    ``starts`` is the index of the first row of each window; ``start`` and ``end`` are the bounds of each window in
+    microseconds since 1970. ``context`` has the clocks.
     """
 
     rows: pa.Table
@@ -36,26 +37,26 @@ class Panes:
 
     @property
     def sizes(self) -> Values:
-        """The number of rows of each window."""
+        """The number of rows of each window, as an array."""
         return np.diff(self.starts, append=self.rows.num_rows)
 
     @property
     def window(self) -> Values:
-        """The number of the window of each row."""
+        """For each row the index of its window."""
         return np.repeat(np.arange(len(self.starts)), self.sizes)
 
     @property
     def last(self) -> Values:
-        """The last row of each window."""
+        """For each window the index of its last row."""
         return self.starts + self.sizes - 1
 
     def numbers(self, name: str) -> Values:
-        """A numeric column as DOUBLE; NULL is NaN."""
+        """The numeric column ``name`` as a float64 array, one value per row; NULL is NaN."""
         values: Values = pc.cast(self.rows.column(name), pa.float64(), safe=False).to_numpy()
         return values
 
     def times(self, name: str) -> Values:
-        """A TIMESTAMP or BIGINT column of microseconds."""
+        """The TIMESTAMP or BIGINT column ``name`` as int64 microseconds, one value per row."""
         values: Values = pc.cast(self.rows.column(name), pa.int64()).to_numpy()
         return values
 
@@ -64,11 +65,13 @@ class Evictor(Protocol):
     """The interface of evictors. Implementations are frozen and picklable."""
 
     def before(self, panes: Panes) -> Values | None:
-        """True for rows that remain for the window function; None for all."""
+        """One boolean per row: true if it remains for the window function. None if all rows remain."""
         ...
 
     def after(self, panes: Panes) -> Values | None:
-        """True for rows that remain after the window function was applied; None for all."""
+        """One boolean per row: true if it remains in the window after the window function was applied. None if all rows
+        remain.
+        """
         ...
 
 
@@ -100,7 +103,9 @@ class KeepRows(_OnceEvictor):
 
 @dataclass(frozen=True)
 class KeepInterval(_OnceEvictor):
-    """Flink's TimeEvictor: keeps rows that are less than ``interval`` microseconds older than the newest."""
+    """Flink's TimeEvictor: keeps rows that are less than ``interval`` microseconds older than the newest row of the
+    window.
+    """
 
     interval: int
     time: str
@@ -114,7 +119,9 @@ class KeepInterval(_OnceEvictor):
 
 @dataclass(frozen=True)
 class EvictDelta(_OnceEvictor):
-    """Flink's DeltaEvictor: removes a row if the value of the last row minus its own value reaches its threshold."""
+    """Flink's DeltaEvictor: removes a row if the value of the window's last row minus the row's own value reaches its
+    threshold.
+    """
 
     value: str
     threshold: str
@@ -149,7 +156,9 @@ class EvictDelta(_OnceEvictor):
 
 @dataclass(frozen=True)
 class EvictorContext:
-    """The clocks of an evictor, in milliseconds; ``watermark`` is None before the first one."""
+    """What a user's evictor can read: the current watermark and processing time, in milliseconds since 1970.
+    ``watermark`` is None before the first one.
+    """
 
     processing_time: int
     watermark: int | None
@@ -157,8 +166,8 @@ class EvictorContext:
 
 @dataclass(frozen=True)
 class User:
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with
-    ``columns``.
+    """The evictor that calls an instance of the user's class ``implementation``, created with ``arguments``. The user's
+    code gets rows with ``columns``.
     """
 
     name: str

@@ -91,9 +91,11 @@ _OURS = Path(__file__).resolve().parents[1]
 
 
 def load(target: str) -> object:
-    """The Python object of ``package.module:name``. Imports its module; what the module prints goes to stderr.
+    """Imports the Python object named ``package.module:name`` and returns it. What the module prints while it is
+    imported goes to stderr.
 
-    ConnectorError SS551, SS552 or SS553 where there is no such object. KeyboardInterrupt is not caught.
+    ConnectorError SS551 where ``target`` is not such a name, SS552 or SS553 where the import fails or finds no such
+    object. KeyboardInterrupt is not caught.
     """
     module_name, colon, path = target.partition(":")
     if not colon or not path or not all(word.isidentifier() for word in module_name.split(".")):
@@ -106,8 +108,9 @@ def load(target: str) -> object:
 
 @contextlib.contextmanager
 def user_code(code: str, message: str, hint: str | None = None) -> Iterator[None]:
-    """A context that reports every exception, including ``SystemExit``, as the cause of an error with this code and
-    message."""
+    """A context manager in which user code runs: every exception, including ``SystemExit``, is raised again as the
+    cause of an error with this code and message.
+    """
     try:
         yield
     except (SqlStreamError, KeyboardInterrupt):
@@ -117,7 +120,7 @@ def user_code(code: str, message: str, hint: str | None = None) -> Iterator[None
 
 
 def cause_of(error: BaseException) -> str:
-    """The kind and the text of an error, and the line of the user's code that raised it."""
+    """The class and the message of an exception, and the line of the user's code that raised it, as one text."""
     text = f"{type(error).__name__}: {_text(error)}"
     lines = [f"{Path(f.filename).name}, line {f.lineno}" for f in traceback.extract_tb(error.__traceback__) if _own(f)]
     return f"{text} ({lines[-1]})" if lines else text
@@ -170,9 +173,10 @@ NOT_PYTHON = "SS556"
 
 
 def function_in_place(name: str, parameters: Sequence[str], body: str) -> Callable[..., object]:
-    """A Python function made of parameters and the text of its body. ConnectorError SS556 where the body is not Python.
+    """Builds a Python function from the text of its body, as CREATE FUNCTION … AS has it. ConnectorError SS556 where
+    the body is not valid Python.
 
-    Workers get the function by value, because no module contains it.
+    Workers get the function itself by value, because no module contains it.
     """
     wrong = next((p for p in parameters if not p.isidentifier()), None)
     if wrong is not None:
@@ -212,8 +216,8 @@ _OF_WINDOWS = {
 
 
 def describe_function(name: str, target: str) -> Function:
-    """The description of the function ``package.module:name``. ConnectorError SS55x with the reason where there is
-    none.
+    """Imports the function ``package.module:name`` and describes it. ConnectorError SS55x with the reason where it
+    cannot be used.
     """
     return describe(name, load(target), target)
 

@@ -14,10 +14,10 @@ _known = 0
 
 
 def spare_imports() -> None:
-    """Exclude all existing objects from garbage collection if modules were loaded since the last call; call it at the
-    start of a task.
+    """Excludes all existing objects from garbage collection if modules were loaded since the last call. To be called at
+    the start of a task, because scanning imported modules again and again is slow.
 
-    Reference counting still frees these objects. Only reference cycles that are garbage at this moment are never freed.
+    Reference counting still frees these objects. Only reference cycles that are already garbage are never freed.
     """
     global _known
     if len(sys.modules) > _known:

@@ -41,7 +41,9 @@ Rows: TypeAlias = Sequence[Row] | pa.Table
 
 @dataclass
 class KeyGroup:
-    """The checkpoint of one key group: its state, its timers, and the time up to which it holds the watermark."""
+    """A checkpoint of one key group: the state entries, the timers, and the event time (microseconds) at which the
+    kernel holds back the watermark.
+    """
 
     store: MemoryStore
     timers: dict[Domain, int] = field(default_factory=lambda: dict.fromkeys(Domain, END_OF_TIME))
@@ -50,12 +52,14 @@ class KeyGroup:
 
 
 class KernelHarness:
-    """One kernel over ``groups`` key groups.
+    """Runs one kernel over ``groups`` key groups in memory, without Spark, for tests. Each method that adds rows or
+    moves a clock is one micro-batch.
 
-    Rows are tables, or dicts of ``schema`` with timestamps as microseconds. Where they have no KEY_HASH it is made from
-    ``keys``, which are named alike in all inputs. A kernel of several ports has a schema for each, and its rows come as
-    a dict by port. Each step is one micro-batch. ``arrow_rows`` cuts a batch's rows into Arrow batches of that many,
-    each of which is combined and exchanged by itself. ``restarts`` restarts before each step.
+    Rows are tables, or dicts of ``schema`` with timestamps as microseconds. Where they lack KEY_HASH it is computed
+    from ``keys``, which are columns of the same names in all inputs. For a kernel with several inputs, ``schema`` is a
+    list and rows are given as a dict by port (index of the input). ``arrow_rows``: the batch's rows are cut into Arrow
+    batches of this many rows, each of which is pre-aggregated and exchanged separately. ``restarts``: the kernel is
+    restored from a checkpoint before each micro-batch.
     """
 
     def __init__(
@@ -84,19 +88,19 @@ class KernelHarness:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, rows: Rows | Mapping[int, Rows], port: int = 0) -> None:
-        """A micro-batch of rows. Those with EMITTED_AHEAD come first."""
+        """One micro-batch with rows; those with EMITTED_AHEAD come first. ``port``: the index of the input."""
         self.batch(rows if isinstance(rows, Mapping) else {port: rows})
 
     def watermark(self, time: int) -> None:
-        """One micro-batch without rows in which the watermark reaches a time in microseconds."""
+        """One micro-batch without rows in which the watermark reaches ``time``, in microseconds."""
         self.batch(watermark=time)
 
     def processing_time(self, time: int) -> None:
-        """One micro-batch without rows in which the clock reaches a time in microseconds."""
+        """One micro-batch without rows in which the processing-time clock reaches ``time``, in microseconds."""
         self.batch(processing_time=time)
 
     def finish(self) -> None:
-        """The end of the input: first of event time, then of processing time."""
+        """Ends the input: one micro-batch for the end of event time, then one for the end of processing time."""
         self.batch(watermark=END_OF_TIME)
         self.batch(processing_time=END_OF_TIME)
 
@@ -131,30 +135,32 @@ class KernelHarness:
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self) -> list[Row]:
-        """The rows emitted since the last call; timestamps as microseconds."""
+        """The rows emitted since the last call, as tuples with timestamps as microseconds; clears them."""
         return _rows(self.output_table())
 
     def late(self) -> list[Row]:
-        """The rows emitted as late since the last call."""
+        """The rows emitted as late since the last call, as tuples with timestamps as microseconds; clears them."""
         return [row for table in _taken(self._late) for row in _rows(table)]
 
     def output_table(self) -> pa.Table:
-        """The results since the last call as one table, and clears them."""
+        """The rows emitted since the last call, as one table; clears them."""
         return pa.concat_tables([self.kernel.output.empty_table(), *_taken(self._output)])
 
     @property
     def watermark_above(self) -> int:
-        """The watermark that an operator above sees in the same micro-batch, below any held time."""
+        """The watermark in microseconds that a downstream operator gets in the same micro-batch: less than the event
+        time that the kernel holds, if it holds one.
+        """
         held = min(group.held for group in self._groups)
         return self._watermark if held == END_OF_TIME else min(self._watermark, held - 1)
 
     @property
     def held_rows(self) -> int:
-        """How many rows hold the watermark."""
+        """The number of stored rows because of which the kernel holds back the watermark."""
         return sum(group.held_rows for group in self._groups)
 
     def next_timer(self, domain: Domain) -> int:
-        """The earliest timer of all key groups; END_OF_TIME for none."""
+        """The earliest timer of all key groups, in microseconds; END_OF_TIME for none."""
         return min(group.timers[domain] for group in self._groups)
 
     @property
@@ -162,13 +168,17 @@ class KernelHarness:
         return [group.store for group in self._groups]
 
     def waits(self) -> tuple[Wait, ...]:
-        """The rows and timers that are pending in the state of all key groups."""
+        """Counts of the rows and timers that are pending in the state, summed over all key groups, as ``Kernel.waits``
+        reports them.
+        """
         contexts = (GroupContext(g.store, self._watermark, self._processing_time) for g in self._groups)
         return added(wait for context in contexts for wait in self.kernel.waits(context))
 
     @property
     def traffic(self) -> Traffic:
-        """The reads and writes of the stores since the start or the last restart."""
+        """Counts of the reads and writes of the state stores since the start or the last restart, summed over all key
+        groups.
+        """
         total = Traffic()
         for store in self.stores:
             for name, value in vars(store.traffic).items():
@@ -187,7 +197,7 @@ class KernelHarness:
         self._groups = [KeyGroup(MemoryStore(entries), timers, held) for entries, timers, held in groups]
 
     def restart(self) -> None:
-        """Continue from a checkpoint alone, as after a restart of the job."""
+        """Replaces the kernel and its state by those of a checkpoint, as a restart of the job does."""
         self.restore(self.snapshot())
 
     # --- input ------------------------------------------------------------------------------------------------
@@ -222,7 +232,7 @@ class KernelHarness:
 
 
 def key_hashes(table: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """A KEY_HASH per row, computed from the key's values and types only."""
+    """One KEY_HASH (int64) per row, computed from the values and types of the ``keys`` only."""
     ids = dense_ids(table, keys)
     distinct = table.select(list(keys)).take(ids.first).to_pylist() if keys else [{}] * ids.count
     hashes = np.array([_hash(tuple(row.values())) for row in distinct], np.int64)
@@ -272,7 +282,7 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class CheckedKernel(Kernel):
-    """Passes calls on to ``kernel``, collects the output, and checks the contract of ``kernel.py`` after each call.
+    """Wraps ``kernel``, records its output, and checks after each call that it keeps the contract of ``kernel.py``.
 
     AssertionError where the kernel emits rows of another schema, leaves a timer that has passed, or does what it
     declares not to do: use processing time, or hold the watermark.

@@ -11,19 +11,19 @@ from sqlstream.secrets import NO_SECRETS, Secrets
 
 
 class HiddenError(Exception):
-    """An error of other code, with the secrets in its text masked."""
+    """Replaces an error of foreign code: the same text, with secrets masked."""
 
 
 def without_secrets(error: SqlStreamError, secrets: Secrets) -> SqlStreamError:
-    """The error, or a copy of the same code with secrets masked if it shows one."""
+    """The error itself; if its text shows a secret, a copy with the same code and masked text."""
     return error if secrets == NO_SECRETS else error.with_texts(secrets.hidden)
 
 
 @contextmanager
 def hiding(secrets: Secrets) -> Iterator[None]:
-    """A context that masks the secrets in every error raised inside, and in the errors that caused it.
+    """A context manager that masks the secrets in every error raised inside, and in the causes of that error.
 
-    Spark writes errors of tasks, with all their causes, to its logs.
+    It is needed because Spark writes errors of tasks, with all their causes, to its logs.
     """
     try:
         yield

@@ -69,43 +69,47 @@ StateKey = tuple[str, int]
 
 
 class Domain(Enum):
-    """The two clocks: event time and processing time."""
+    """The clock that a timer or a window uses: event time, which the watermark advances, or processing time."""
 
     EVENT = "event"
     PROCESSING = "processing"
 
 
 class Store(Protocol):
-    """The state of one operator and key group: bytes by key. A call reads or writes many keys, because calls are
-    expensive.
+    """The state of one operator for one key group: a map from keys to bytes. Calls are expensive, so each reads or
+    writes many keys.
     """
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        """The values of these keys, None for those that do not exist."""
+        """The values of ``keys``, in their order; None for keys that do not exist."""
         ...
 
     def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
-        """Writes the entries; None deletes one."""
+        """Writes the entries. A value of None deletes the key."""
         ...
 
 
 class Context(Protocol):
-    """The interface through which a kernel reads clocks and state and emits rows during one call."""
+    """What a kernel can use during one call: it reads the clocks and the state of its key group, emits rows and sets
+    timers.
+    """
 
     @property
     def store(self) -> Store:
-        """The state of the key group."""
+        """The state of the operator for the current key group."""
         ...
 
     @property
     def watermark(self) -> int:
-        """The event time up to which rows are complete; NO_WATERMARK at first, END_OF_TIME at the end of the input."""
+        """The current watermark in microseconds: no more rows are expected up to this event time. NO_WATERMARK before
+        the first one, END_OF_TIME at the end of the input.
+        """
         ...
 
     @property
     def processing_time(self) -> int:
-        """The processing time that has passed, a millisecond before the clock's; END_OF_TIME at the end of
-        the input.
+        """The last processing time, in microseconds, that is completely over: the clock's time less a millisecond.
+        END_OF_TIME at the end of the input.
         """
         ...
 
@@ -114,26 +118,29 @@ class Context(Protocol):
         ...
 
     def emit_folded(self, folded: pa.Table, results: int) -> None:
-        """Emits ``results`` results in compact form, at their position among the rows, where they are many more than
-        the rows they are computed from. ``Kernel.unfold`` expands them where they are read, so no process ever holds
-        all of them."""
+        """Emits ``results`` result rows in compact form, at this position of the output, for cases where they are far
+        more than the rows from which they are computed. Downstream ``Kernel.unfold`` expands them part by part, so no
+        process ever holds all of them.
+        """
         ...
 
     def emit_late(self, rows: pa.Table) -> None:
-        """Emits rows of the kernel's ``late_output`` schema that are late for all their windows."""
+        """Emits rows that are late for all their windows, in the kernel's ``late_output`` schema."""
         ...
 
     def count(self, metric: str, value: int) -> None:
-        """Adds to a counter of the operator, such as LATE_ROWS and IGNORED."""
+        """Adds ``value`` to the operator's metric ``metric``, such as LATE_ROWS or IGNORED."""
         ...
 
     def set_timer(self, domain: Domain, time: int) -> None:
-        """Sets the earliest time at which the kernel must be called again; END_OF_TIME for none."""
+        """Sets the time, in microseconds on the clock ``domain``, at which the kernel must be called next. It replaces
+        the previous timer; END_OF_TIME means none.
+        """
         ...
 
     def hold(self, time: int, rows: int = 1) -> None:
-        """Prevent operators above from seeing a watermark of ``time`` or later, because of ``rows`` rows that are still
-        stored.
+        """Holds back the watermark of downstream operators below ``time`` (microseconds of event time), because of
+        ``rows`` rows that are stored and not emitted yet.
 
         The last call in a micro-batch counts; without a call, or with END_OF_TIME, the watermark is not held. A row
         holds its own event time or, if the watermark had passed that when the row arrived, the moment after the
@@ -144,7 +151,9 @@ class Context(Protocol):
 
 
 class Kernel(ABC):
-    """A stateful operator. Its input has KEY_HASH and the columns that its configuration names."""
+    """A stateful operator. Its input has KEY_HASH and the columns that its configuration names. The module's
+    documentation has the order of the calls.
+    """
 
     @property
     @abstractmethod
@@ -154,12 +163,12 @@ class Kernel(ABC):
 
     @property
     def late_output(self) -> pa.Schema | None:
-        """The schema of the rows of ``emit_late``; None where late rows are only counted."""
+        """The schema of the rows that ``Context.emit_late`` gets; None if late rows are only counted."""
         return None
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where the kernel may set timers of processing time: the clock then ticks for all key groups."""
+        """True if the kernel may set processing-time timers. Ticks then tell all key groups the time."""
         return False
 
     @property
@@ -169,32 +178,39 @@ class Kernel(ABC):
 
     @property
     def deferring(self) -> bool:
-        """True where the kernel may hold the watermark; it is then called in every micro-batch while it does."""
+        """True if the kernel may hold back the watermark of downstream operators (``Context.hold``). While it does, it
+        is called in every micro-batch.
+        """
         return False
 
     def on_held(self, context: Context) -> None:
-        """Called in the micro-batch after one in which the watermark was held; the kernel may release rows, and must
-        hold the watermark again for others.
+        """Called in the micro-batch after one in which the kernel held back the watermark. It may emit stored rows, and
+        must call ``hold`` again for those that remain.
         """
         raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of one key group before the exchange; its results reach ``on_rows``. Kernels with several
-        ports must not."""
+        """Pre-aggregates rows of one key group before the shuffle. The result is the input of ``on_rows``. Kernels with
+        several inputs must return the rows unchanged.
+        """
         return rows
 
     def unfold(self, folded: pa.Table) -> Iterator[pa.Table]:
-        """The results of a table of ``Context.emit_folded``, in order, in tables of about MOST_RESULTS."""
+        """Expands a table that was given to ``Context.emit_folded`` to its result rows, in order, in tables of about
+        MOST_RESULTS rows.
+        """
         raise NotImplementedError(f"{type(self).__name__} folds no results")
 
     def kept_rows(self, context: Context) -> int:
-        """The number of rows in the state of the key group, for kernels that end at such a number (LIMIT); 0 for all
-        others.
+        """For kernels that end the query at a number of rows (LIMIT): the number of rows in the state of the key group.
+        0 for all others.
         """
         return 0
 
     def waits(self, context: Context) -> Iterable[Wait]:
-        """The rows and timers that are pending in the state. Called between two calls; nothing may be emitted."""
+        """Counts the stored rows and timers that wait for a clock or for other rows, for monitoring. Called between two
+        calls of the kernel; nothing may be emitted.
+        """
         return ()
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
@@ -202,17 +218,21 @@ class Kernel(ABC):
         raise NotImplementedError(f"{type(self).__name__} takes rows by port")
 
     def on_ports(self, rows: Mapping[int, pa.Table], context: Context) -> None:
-        """Processes rows by port, each in order of arrival. Ports without rows are omitted; at least one has rows."""
+        """Processes the rows of several inputs. ``rows`` maps the index of an input to its rows in order of arrival;
+        inputs without rows are omitted, at least one has rows.
+        """
         self.on_rows(rows[0], context)
 
     @abstractmethod
     def on_event_time(self, watermark: int, context: Context) -> None:
-        """Called when the watermark has reached the earliest event-time timer."""
+        """Called when ``watermark`` (microseconds) has reached the earliest event-time timer."""
         ...
 
     @abstractmethod
     def on_processing_time(self, time: int, context: Context) -> None:
-        """Called when the clock has reached the earliest processing-time timer."""
+        """Called when the processing-time clock has reached the earliest processing-time timer. ``time`` is in
+        microseconds.
+        """
         ...
 
 
@@ -220,7 +240,7 @@ class Kernel(ABC):
 
 
 class Pending(Enum):
-    """The kind of pending rows or timers.
+    """What it is that waits in the state.
 
     ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of time. HELD: rows held back
     until barriers are aligned. WINDOWS: open windows, where the number of their rows is unknown.
@@ -235,7 +255,8 @@ class Pending(Enum):
 
 @dataclass(frozen=True)
 class Wait:
-    """Pending rows or timers: ``count`` of kind ``what`` wait until the clock of ``domain`` reaches their times.
+    """How much waits in the state: ``count`` rows, windows or timers, as ``what`` says, until the clock of ``domain``
+    reaches their times.
 
     ``first`` and ``last`` are the earliest and the latest of these times, in microseconds. ``domain`` None: they wait
     for no clock.
@@ -251,8 +272,10 @@ class Wait:
 def waits(
     what: Pending, domain: Domain, last: np.ndarray, count: np.ndarray | None = None, first: np.ndarray | None = None
 ) -> Iterator[Wait]:
-    """The pending items with the times ``last`` (and ``first``), of ``count`` each, 1 if None. Items whose time is
-    END_OF_TIME are not pending."""
+    """The ``Wait`` of items that wait until the times ``last`` (microseconds); none if there are no items. ``first``:
+    the earliest time of each item, by default ``last``. ``count``: how many rows each item stands for, by default 1.
+    Items whose time is END_OF_TIME wait for nothing and are omitted.
+    """
     first = last if first is None else first
     timed = last != END_OF_TIME if count is None else (last != END_OF_TIME) & (count > 0)
     if timed.any():
@@ -261,7 +284,7 @@ def waits(
 
 
 def added(waits: Iterable[Wait]) -> tuple[Wait, ...]:
-    """The sum of some ``Wait``s: one per kind and clock."""
+    """Sums ``Wait``s: returns one for each kind of waiting item and each clock."""
     sums: dict[tuple[Pending, Domain | None], Wait] = {}
     for wait in waits:
         key = wait.what, wait.domain
@@ -276,7 +299,7 @@ def added(waits: Iterable[Wait]) -> tuple[Wait, ...]:
 
 @dataclass
 class Traffic:
-    """Calls, entries and bytes read from and written to a store."""
+    """The number of calls, entries and bytes that were read from and written to a ``Store``."""
 
     gets: int = 0
     puts: int = 0

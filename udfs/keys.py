@@ -21,8 +21,8 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 @dataclass(frozen=True)
 class Ids:
-    """The keys of rows as numbers. ``ids``: int64, one per row, numbered by first appearance. ``first``: the row where
-    each id appears first.
+    """The key of each row as an integer. ``ids``: one int64 per row; keys are numbered from 0 by first appearance.
+    ``first``: for each id the index of the first row that has it.
     """
 
     ids: np.ndarray
@@ -35,14 +35,16 @@ class Ids:
 
 
 def dense_ids(table: pa.Table, columns: Sequence[str]) -> Ids:
-    """Numbers the keys of a table. Without columns all rows have one key."""
+    """An integer id for each row; rows that are equal in ``columns`` have the same id. Without columns all rows have
+    the id 0.
+    """
     ids = reduce(_pair, (_ids(_whole(table.column(name))) for name in columns), None)
     ids = np.zeros(table.num_rows, np.int64) if ids is None else ids
     return Ids(ids, first_rows(ids))
 
 
 def first_rows(ids: np.ndarray) -> np.ndarray:
-    """The row of the first appearance of each id, for ids that are numbered by first appearance."""
+    """For each id the index of the first row that has it. ``ids`` must be numbered by first appearance."""
     if len(ids) == 0:
         return np.zeros(0, np.int64)
     newest = np.maximum.accumulate(ids)
@@ -50,7 +52,9 @@ def first_rows(ids: np.ndarray) -> np.ndarray:
 
 
 def places(rows: pa.Table, stored: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """The position in ``stored`` of the row with each row's key, -1 for none. Either table has each key once."""
+    """For each row of ``rows`` the index of the row in ``stored`` with the same key ``columns``; -1 for none. Neither
+    table has a key twice.
+    """
     names = list(columns)
     ids = dense_ids(pa.concat_tables([rows.select(names), stored.select(names)]), names).ids
     stored_row = np.full(rows.num_rows + stored.num_rows, -1, np.int64)
@@ -59,7 +63,9 @@ def places(rows: pa.Table, stored: pa.Table, columns: Sequence[str]) -> np.ndarr
 
 
 def differ(left: pa.Table, right: pa.Table) -> np.ndarray:
-    """True where two tables of as many rows differ; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+    """One boolean per pair of rows: true if they differ in some column. The tables have equally many rows; NULL equals
+    NULL, NaN equals NaN, -0.0 equals 0.0.
+    """
     columns = zip(left.columns, right.columns, strict=True)
     return reduce(np.logical_or, (_differ(*pair) for pair in columns), np.zeros(left.num_rows, np.bool_))
 
@@ -151,7 +157,9 @@ _MOST_BITS = 63
 
 
 def in_order(columns: Sequence[Numbers]) -> Numbers:
-    """The row numbers in ascending order of the columns, the most significant first. The sort is stable."""
+    """The row indices sorted ascending by the columns, of which the first is the most significant. The sort is
+    stable.
+    """
     count = len(columns[0])
     if count < 2:
         return np.arange(count)
@@ -187,7 +195,9 @@ _WORD, _HALF = np.uint64(8), np.uint64(4)
 
 
 def can_hash(kind: pa.DataType) -> bool:
-    """True for the types that exchanges hash themselves: whole numbers, times as BIGINTs included, and texts."""
+    """True for the types whose hash the exchange computes itself: integers, strings, and times that are stored as
+    BIGINT. Spark hashes the others.
+    """
     return _is_number(kind) or kind == pa.string()
 
 
@@ -196,7 +206,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def key_hash(columns: Sequence[pa.ChunkedArray]) -> np.ndarray:
-    """The key hash of each row as int64: ``xxhash64`` of the columns. NULLs are skipped."""
+    """The KEY_HASH of each row as int64: Spark's ``xxhash64`` of the columns, which skips NULLs."""
     count = len(columns[0])
     hashes = np.empty(count, np.int64)
     for start in range(0, count, _BLOCK):
@@ -254,9 +264,10 @@ def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def hash_of_values(columns: Sequence[pa.ChunkedArray], count: int) -> np.ndarray:
-    """A hash of each of ``count`` rows as int64, equal to Spark's for INT and BIGINT only; 0 without columns.
+    """An int64 hash of each of ``count`` rows. It equals Spark's ``xxhash64`` for INT and BIGINT only; without columns
+    it is 0.
 
-    Columns are numbers, texts, bytes, times and BOOLEANs.
+    Columns are of numbers, strings, bytes, times or BOOLEANs.
     """
     if not columns:
         return np.zeros(count, np.int64)
@@ -311,12 +322,12 @@ _RETRACTS = pa.array(["-U", "-D"])
 
 
 def is_retraction(kinds: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """True for the kinds of retractions, -U and -D."""
+    """One boolean per row kind: true for -U and -D."""
     return np.asarray(pc.is_in(kinds, value_set=_RETRACTS).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def retracted_rows(rows: pa.Table) -> np.ndarray | None:
-    """True for the rows that are retractions; None if there are none."""
+    """One boolean per row: true if ROW_KIND says that it is a retraction. None if no row is."""
     if ROW_KIND not in rows.schema.names:
         return None
     gone = is_retraction(rows.column(ROW_KIND).combine_chunks())
@@ -324,8 +335,8 @@ def retracted_rows(rows: pa.Table) -> np.ndarray | None:
 
 
 def unmatched(ids: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """True for the rows that remain after cancellation: each retraction cancels the last earlier insertion of the same
-    id, and remains if there is none.
+    """One boolean per row: true for the rows that remain after retractions were cancelled. Each retraction cancels the
+    last earlier insertion with the same id, and remains itself if there is none.
 
     The result does not depend on how the rows are split into batches. ``ids`` and ``signs`` (1 or -1) have one value
     per row.
@@ -346,7 +357,9 @@ def unmatched(ids: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 
 def by_id(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The row indices sorted by id (stable), the end of each id's rows in that order, and the number of these rows."""
+    """The row indices sorted by id (stable), and for each id the position of its last row in that order and the number
+    of its rows.
+    """
     order = np.argsort(ids, kind="stable")
     ends = np.flatnonzero(np.diff(ids[order], append=-1))
     return order, ends, np.diff(ends, prepend=-1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,11 +33,12 @@ _HEADER = 2
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """The listed files of a table, with checks for deleted and truncated ones.
+    """The files that Spark's file source has listed for the micro-batches of a table; detects files that were deleted
+    or truncated since.
 
     ``logs``: the directory ``sources`` of Spark's checkpoint; ``root``: the common beginning of the paths of the
-    table's files. ``skips``: deleted files are counted instead of an error. ``columns``: the columns that Parquet files
-    must have.
+    table's files. ``skips``: deleted files are counted instead of raising an error. ``columns``: the columns that
+    Parquet files must have.
     """
 
     table: str
@@ -48,10 +49,10 @@ class ListedFiles:
     columns: tuple[tuple[str, DataType], ...] = ()
 
     def count_missing(self, batch: int) -> int:
-        """The number of deleted files of a micro-batch that has started.
+        """The number of files of the micro-batch ``batch`` that were deleted before they were read.
 
-        SS529 where deleted files are an error; SS528 for a file that is not of its format, SS524 and SS467 for one with
-        other columns.
+        ExecutionError SS529 where deleted files are an error; SS528 for a file that is not of its format, SS524 and
+        SS467 for one with other columns.
         """
         missing = 0
         for path in sorted(set(self._of_batch(batch))):
@@ -64,7 +65,9 @@ class ListedFiles:
         return missing
 
     def sizes(self, batch: int) -> dict[str, int]:
-        """The sizes in bytes of the files of a micro-batch; empty where there are too many for a report."""
+        """The sizes in bytes, by path, of the files of the micro-batch ``batch``; empty if there are too many files to
+        report.
+        """
         paths = sorted(set(self._of_batch(batch)))
         return {path: size for path in paths if (size := size_of(path))} if len(paths) <= _MOST_SIZES else {}
 
@@ -99,25 +102,27 @@ def cut_file(sizes: str | None) -> ExecutionError | None:
 
 
 def files_of(spark: Path, batch: int) -> Iterator[str]:
-    """The paths of the files that a micro-batch reads according to Spark's checkpoint, including those of control
-    rows."""
+    """The paths of the files that the micro-batch ``batch`` reads according to Spark's checkpoint (``spark``),
+    including files of control rows.
+    """
     steps = _steps(spark, batch)
     for source in sorted((spark / "sources").glob("[0-9]*")):
         yield from _entries(source, steps)
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:
-    """The offset of each source after a micro-batch, as Spark writes it; empty where unknown.
+    """The text of each source's offset after the micro-batch ``batch``, as Spark's checkpoint (``spark``) has it; empty
+    if unknown.
 
-    A source that several parts of a query share has one line for each of them.
+    A source that several parts of a query share has one offset for each of them.
     """
     path = spark / "offsets" / str(batch)
     return path.read_text(encoding="utf-8").splitlines()[_HEADER:] if path.exists() else []
 
 
 def end_of_log(offset: str) -> int | None:
-    """The last entry of a file log that the offset includes; None for offsets of other sources, and without
-    an offset.
+    """The number of the last entry of the file source's log that ``offset`` includes; None for offsets of other
+    sources, and without an offset.
     """
     try:
         document = json_of(offset)
@@ -180,20 +185,14 @@ _TEXTS = frozenset({"canal-json", "csv", "debezium-json", "json", "maxwell-json"
 
 
 def unreadable(path: str, why: str) -> ExecutionError:
-    """The error SS528. ``why`` completes the message ``file "…" cannot be read: …``."""
+    """The error SS528 for a file. ``why`` completes the message ``file "…" cannot be read: …``."""
     hint = "Put a whole file in its place, or take it out of the directory; then start the job again."
     return ExecutionError(UNREADABLE, f'file "{shown_name(path)}" cannot be read: {why}', hint=hint)
 
 
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """A context that replaces Arrow's errors about a file by SS528, or by SS529 if the file was deleted."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise vanished(path) from None
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, str(error).splitlines()[0]) from None
+def path_of_url(url: str) -> str:
+    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
+    return unquote(urlsplit(url).path)
 
 
 def vanished(path: str, table: str | None = None) -> ExecutionError:
@@ -207,8 +206,9 @@ def vanished(path: str, table: str | None = None) -> ExecutionError:
 
 
 def cut(path: str, before: int, now: int) -> ExecutionError:
-    """The error SS531 for a file that was truncated while a micro-batch read it; readers take what is left for the
-    whole file."""
+    """The error SS531 for a file that was truncated from ``before`` to ``now`` bytes while a micro-batch read it.
+    Readers do not notice: they take what remains for the whole file.
+    """
     message = f'file "{shown_name(path)}" was cut from {before:,} to {now:,} bytes while it was read'
     hint = (
         "Rows of it may be missing in what the job has written: put the whole file back under another name, or start "
@@ -218,20 +218,20 @@ def cut(path: str, before: int, now: int) -> ExecutionError:
 
 
 def shown_name(path: str) -> str:
-    """The name with ``\\xff`` for bytes that are not UTF-8."""
+    r"""A path for messages, with ``\xff`` in place of bytes that are not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def version_of(status: os.stat_result) -> tuple[int, ...]:
-    """Values that differ if a file has changed; size and time of change are not sufficient, as ``cp -p`` preserves
-    both.
+    """Values of a file's status that change whenever the file changes. Size and modification time alone are not enough,
+    because ``cp -p`` preserves both.
     """
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_readable(path: str, format: str) -> None:  # noqa: A002
-    """SS528 where the first bytes show another format, or another compression than the file's name; SS529 where the
-    file does not exist.
+    """Raises SS528 if the file's first bytes show another format, or another compression than its name; SS529 if it
+    does not exist.
     """
     try:
         begins = _beginning(path)
@@ -277,7 +277,7 @@ _UNSIGNED = {"uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64":
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A column of a table, or a field within one (``place.city``), that differs in a file.
+    """A column of a table, or a field within one (``place.city``), that a file has with another type or not at all.
 
     ``found`` is its type in the file, None if the file has no such column; ``names`` are the columns of the file.
     """
@@ -288,7 +288,9 @@ class Mismatch:
     names: tuple[str, ...] = ()
 
     def diagnostic(self, file: str, suggestion: str = "", format: str = "parquet") -> Diagnostic:  # noqa: A002
-        """The mistake SS524 or SS467, with the file and both types. ``suggestion``: a hint for a missing name."""
+        """The mismatch as a diagnostic, SS524 for a missing column and SS467 for another type, that shows the file and
+        both types. ``suggestion``: a hint for a missing name.
+        """
         if self.found is None:
             columns_hint = suggestion or f"Columns: {', '.join(sorted(self.names))}."
             message = f'file "{file}" has no column "{self.column}"'
@@ -311,7 +313,9 @@ class Mismatch:
 
 
 def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
-    """SS524 where a Parquet file lacks a column, SS467 where it is of another type."""
+    """Reads the schema of a Parquet file. Raises SS524 if a ``wanted`` column is missing, SS467 if it has another
+    type.
+    """
     with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
         schema = pq.read_schema(path)
         for mismatch in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
@@ -343,11 +347,11 @@ def mismatches(
     within: str = "",
     orc: bool = False,
 ) -> Iterator[Mismatch]:
-    """The differences between the columns ``there`` in a file and the ``wanted`` ones, with names compared without
+    """The differences between the columns ``there`` in a file and the ``wanted`` ones. Names are compared without
     regard to case, as in Spark.
 
-    ``nulls``: a missing column is NULL, not a difference. ``within``: the path of the enclosing column, ending with a
-    dot. ``orc``: of a file of ORC.
+    ``nulls``: a missing column reads as NULL and is not a difference. ``within``: the path of the enclosing column,
+    ending with a dot. ``orc``: of a file of ORC.
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():

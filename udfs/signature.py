@@ -26,7 +26,9 @@ from sqlstream.types import INTERVAL, TIMESTAMP, DataType
 
 
 class FunctionKind(Enum):
-    """The kind of a user's function: how SQL may call it."""
+    """What a function that a user wrote is for, which determines how SQL may call it. SQL: its body is SQL. ASYNC: a
+    lookup function, called by LOOKUP ASYNC. ASSIGNER, TRIGGER and EVICTOR belong to window operators.
+    """
 
     SCALAR = "scalar"
     SQL = "sql"

@@ -14,7 +14,7 @@ _SHOWN = 60
 
 
 def is_text(text: str) -> bool:
-    """False for text that cannot be encoded as UTF-8."""
+    """True if the string can be encoded as UTF-8, that is, has no unpaired surrogate."""
     if text.isascii():
         return True
     try:
@@ -49,7 +49,9 @@ def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason for which a path cannot be used, without the path itself, which may be very long."""
+    """Why a path cannot be used, from the exception of the operating system, without the path itself, which may be very
+    long.
+    """
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 

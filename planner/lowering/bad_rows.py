@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.bad_rows import BAD, NULL_IN_COLUMN, OnError, required_columns
+from sqlstream.planner.bad_rows import NULL_IN_COLUMN, OnError, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.changes import is_upsert
@@ -26,6 +26,7 @@ from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
 from sqlstream.planner.lowering.hidden_columns import column, passes_by, quoted
 from sqlstream.types import DataType
+from sqlstream.udfs.bad_records import BAD, READ_FROM
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -93,21 +94,18 @@ def bad_column(rows: DataFrame, member: str) -> Column | None:
 # --- the origin of a row for messages, computed only for bad rows ---------------------------------------------
 
 
-READ_FROM = "__read_from"
-"""The hidden column of finished rows out of files that are checked while they are read: the URL of their file."""
-
-
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
     """The rows for which a condition holds that may raise an error; optimizers do not move other conditions below it.
 
     ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
-    from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
-    function. For finished rows it is a column, READ_FROM: Spark SQL refuses the function below lateral subqueries and
-    subqueries of ON. There an unused counter keeps other conditions above this one.
+    from files. It names the file of the column READ_FROM, which finished rows have, because Spark SQL refuses Spark's
+    function for it below lateral subqueries and subqueries of ON, and rows of files that Spark does not read. On other
+    streams it names the file that the task is reading, and Spark moves no condition with that function. Elsewhere an
+    unused counter keeps other conditions above this one.
     """
-    if rows.isStreaming:
-        return rows.where(kept(_of_file(F.input_file_name())))
     from_files = READ_FROM in rows.columns
+    if rows.isStreaming and not from_files:
+        return rows.where(kept(_of_file(F.input_file_name())))
     checked = rows.where(kept(_of_file(column(READ_FROM)) if from_files else F.lit("")))
     return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
 

@@ -180,6 +180,9 @@ class SharedSources:
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         raise AssertionError("Spark reads the tables of a statement set")
 
+    def text_format(self, scan: Scan) -> None:
+        raise AssertionError("Spark reads the tables of a statement set")
+
     def control(self, table: str) -> DataFrame:
         if table not in self._control:
             self._control[table] = self._runtime.control(table)

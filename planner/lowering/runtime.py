@@ -8,6 +8,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
+from sqlstream.udfs.text_files import TextFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,11 +53,15 @@ class Runtime(Protocol):
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The Parquet files of the scan, which ``udfs.parquet`` reads instead of Spark.
+        """The files of the scan, which tasks read instead of Spark (``udfs.file_splits``).
 
         A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each
         share, and ``in_order``, where times of files do not define their order, the name of the file (PARTS).
         """
+        ...
+
+    def text_format(self, scan: Scan) -> TextFormat | None:
+        """How tasks read the files of ``places`` as text; None for Parquet."""
         ...
 
     def control(self, table: str) -> DataFrame:

@@ -37,9 +37,9 @@ from sqlstream.planner.physical.steps import (
     Write,
     clocks_of,
     engine_of,
+    file_scan_below,
     files_to_read,
     observes_watermarks,
-    parquet_scan_below,
     times_between,
     watermarked_nodes,
 )
@@ -233,7 +233,7 @@ class Above:
     def _files(self, node: Node, port: int, watermark: BlobWatermark | None) -> FilesToRead | None:
         """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
         below = node.inputs[port]
-        scan = parquet_scan_below(below)
+        scan = file_scan_below(below)
         if scan is None or isinstance(self.whole.plan, StatementSet):
             return None
         others = (time for time in times_between(below) if watermark is None or time is not watermark.source)

@@ -101,7 +101,7 @@ class EngineSettings:
     """The settings that planning depends on.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
-    ``reads_files``: whether the exchange of an operator may read the Parquet files of a scan itself.
+    ``reads_files``: whether the exchange of an operator may read the files of a scan itself.
     """
 
     engine: str = AUTO
@@ -126,8 +126,10 @@ def engine_of(plan: Node, setting: str) -> Engine:
     return Engine(setting)
 
 
-# --- Parquet files that exchanges read -------------------------------------------------------------------------
+# --- files that exchanges read ---------------------------------------------------------------------------------
 # An operator's exchange reads the files itself where it takes columns as they are in the files.
+
+_FORMATS = frozenset({"csv", "json", "parquet", "text"})
 
 _TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
                     "DATE", "TIMESTAMP"})  # fmt: skip
@@ -151,12 +153,12 @@ class FilesToRead:
         return dict(self.columns)[field]
 
 
-def parquet_scan_below(below: Node) -> Scan | None:
-    """The scan of Parquet files at or below ``below``, if only projections and times are between; else None."""
+def file_scan_below(below: Node) -> Scan | None:
+    """The scan of files at or below ``below``, if only projections and times are between; else None."""
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
-    return last if (last.table.option("format") or "").strip().lower() == "parquet" else None
+    return last if (last.table.option("format") or "").strip().lower() in _FORMATS else None
 
 
 def times_between(below: Node) -> Iterator[AssignTime]:

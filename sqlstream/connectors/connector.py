@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
+    from sqlstream.udfs.text_files import TextFormat
+
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"
 NOT_A_SOURCE = "SS506"
@@ -346,7 +348,7 @@ class Source(Connector):
 
 
 class SplitSource(Source):
-    """A source whose Parquet files the exchange reads itself, which is faster than Spark's reader."""
+    """A source whose files the exchange reads itself, which is faster than Spark's reader."""
 
     @abstractmethod
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
@@ -355,6 +357,10 @@ class SplitSource(Source):
     @abstractmethod
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """A streaming DataFrame of file splits, as ``Runtime.places`` describes it."""
+
+    def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
+        """How the files of ``file_splits`` are read as text; None for Parquet."""
+        return None
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
+from sqlstream.udfs.text_files import TextFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -302,6 +303,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         return on_spark.file_source.file_splits(environment, table, self.values(table))
+
+    def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
+        return on_spark.text_files.text_format(environment, table, columns, self.values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
         values = self.values(table)

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from sqlstream.types import DataType
@@ -57,6 +58,17 @@ class Decoder(ABC):
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The schema of the rows: the wanted columns in their declared order, TIMESTAMP in UTC."""
+
+    def starts(self, data: pa.Buffer) -> np.ndarray:
+        """The first byte of each record of a block, good and bad: of each line with more than white space."""
+        bytes_ = np.frombuffer(data, np.uint8)
+        feeds = np.flatnonzero(bytes_ == ord("\n"))
+        starts: np.ndarray = np.concatenate(([0], feeds + 1))
+        starts = starts[starts < data.size]
+        if not len(starts):
+            return starts
+        filled: np.ndarray = np.add.reduceat(bytes_ > ord(" "), starts) > 0
+        return np.asarray(starts[filled])
 
     @abstractmethod
     def block(self, data: pa.Buffer) -> Decoded:

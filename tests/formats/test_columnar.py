@@ -58,7 +58,9 @@ def test_times_of_other_units_are_microseconds():
     assert nanos.view(pa.int64()).to_pylist() == [1_000]
 
 
-@pytest.mark.parametrize("declared", ["STRING", "ARRAY<INT>", "STRUCT<a: INT>", "MAP<STRING, INT>", "TIMESTAMP", "TIME"])
+@pytest.mark.parametrize(
+    "declared", ["STRING", "ARRAY<INT>", "STRUCT<a: INT>", "MAP<STRING, INT>", "TIMESTAMP", "TIME"]
+)
 def test_nulls_alone_are_null_of_any_type(declared):
     kind = parse_type(declared).to_arrow()
     assert converted(pa.nulls(2), kind) == pa.nulls(2, kind)
@@ -66,7 +68,9 @@ def test_nulls_alone_are_null_of_any_type(declared):
 
 
 def test_values_within_others_are_read_in_the_same_way():
-    found = pa.struct([("A", pa.uint32()), ("at", pa.list_(pa.timestamp("ns"))), ("m", pa.map_(pa.string(), pa.uint8()))])
+    found = pa.struct(
+        [("A", pa.uint32()), ("at", pa.list_(pa.timestamp("ns"))), ("m", pa.map_(pa.string(), pa.uint8()))]
+    )
     rows = [{"A": 2**32 - 1, "at": [1_999, None], "m": [("k", 255)]}, None, {"A": None, "at": None, "m": None}]
     kind = parse_type("STRUCT<a: BIGINT, at: ARRAY<TIMESTAMP_NTZ>, m: MAP<STRING, SMALLINT>, z: STRING>").to_arrow()
     wanted = [
@@ -107,4 +111,6 @@ def test_python_reads_what_spark_reads_otherwise():
     assert not differs(pa.list_(pa.struct([("b", pa.timestamp("ns")), ("a", pa.int8())])), "ARRAY<STRUCT<a: INT>>")
     assert differs(pa.uint32(), "DOUBLE")
     assert differs(pa.map_(pa.string(), pa.null()), "MAP<STRING, STRING>")
-    assert not any((differs(pa.uint32(), "BIGINT"), differs(pa.uint64(), "DECIMAL(20, 0)"), differs(pa.int64(), "BIGINT")))
+    assert not any(
+        (differs(pa.uint32(), "BIGINT"), differs(pa.uint64(), "DECIMAL(20, 0)"), differs(pa.int64(), "BIGINT"))
+    )

@@ -20,9 +20,10 @@ Columns = tuple[pa.Array, ...]
 
 @dataclass(frozen=True)
 class Accumulator(ABC):
-    """One or several columns of state, one row per group. Equal accumulators of several calls are stored once.
+    """The state of an aggregate function: one or several columns, one row per group. Two calls that need equal
+    accumulators, such as SUM and AVG of one column, share the stored columns.
 
-    Merging the accumulators of parts, in order, gives the accumulator of the whole.
+    Merging the accumulators of parts of the rows, in the order of the parts, gives the accumulator of all rows.
     """
 
     source: Source
@@ -30,17 +31,19 @@ class Accumulator(ABC):
     @property
     @abstractmethod
     def types(self) -> tuple[pa.DataType, ...]:
-        """The types of the columns."""
+        """The Arrow types of the accumulator's columns."""
         ...
 
     @abstractmethod
     def lift(self, batch: Batch) -> Columns:
-        """The accumulators of the groups of a batch."""
+        """The accumulators of a batch of input rows, one row per group of the batch."""
         ...
 
     @abstractmethod
     def merge(self, columns: Columns, groups: Groups) -> Columns:
-        """One accumulator per group, merged from rows of accumulators in order."""
+        """Merges accumulators: ``columns`` has one row per accumulator, ``groups`` says which are merged, in order.
+        Returns one row per group.
+        """
         ...
 
     @property
@@ -49,19 +52,21 @@ class Accumulator(ABC):
         return False
 
     def negated(self, columns: Columns) -> Columns:
-        """The accumulators that, merged into others, remove the rows of ``columns``. Only where the accumulator
-        ``retracts``.
+        """The accumulators that remove the rows counted in ``columns`` when they are merged into others. Only for
+        accumulators whose ``retracts`` is true.
         """
         raise NotImplementedError(f"{type(self).__name__} retracts nothing")
 
     def of_ranges(self, columns: Columns, start: np.ndarray, stop: np.ndarray) -> Columns | None:
-        """One accumulator for each range ``[start, stop)`` of rows, from running totals, at a cost that does not depend
-        on the lengths of the ranges. None where only ``merge`` gives the same result."""
+        """One merged accumulator for each range ``[start, stop)`` of accumulator rows, computed as differences of
+        running totals, so that the cost does not depend on the lengths of the ranges. None if the function allows only
+        ``merge``.
+        """
         return None
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """True for groups whose accumulator certainly does not change when rows are retracted; ``gone``: their
-        accumulator.
+        """One boolean per group: true if its accumulator certainly does not change when rows are retracted. ``columns``
+        are the accumulators of the groups, ``gone`` those of the retracted rows.
         """
         return np.zeros(len(columns[0]), np.bool_)
 
@@ -72,7 +77,9 @@ Finish = Callable[..., pa.Array]
 
 @dataclass(frozen=True)
 class Plan:
-    """How a call is computed: its accumulators, and the function ``finish`` of them, which must be picklable."""
+    """How an aggregate call is computed: the accumulators that it needs, and the function ``finish`` (picklable) that
+    computes the result from them.
+    """
 
     accumulators: tuple[Accumulator, ...]
     finish: Finish
@@ -82,7 +89,7 @@ class Plan:
 
 
 class Groups:
-    """The groups of rows: ``ids`` has the group of each row, int64 in ``[0, count)``."""
+    """The assignment of rows to groups: ``ids`` has the group index of each row, int64 in ``[0, count)``."""
 
     def __init__(self, ids: np.ndarray, count: int) -> None:
         self.ids: np.ndarray = np.asarray(ids, np.int64)
@@ -90,30 +97,32 @@ class Groups:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Rows per group."""
+        """The number of rows of each group, as an array."""
         counts: np.ndarray = np.bincount(self.ids, minlength=self.count)
         return counts
 
     @cached_property
     def empty(self) -> np.ndarray:
-        """True for groups without rows."""
+        """One boolean per group: true if it has no rows."""
         is_empty: np.ndarray = self.sizes == 0
         return is_empty
 
     @cached_property
     def order(self) -> np.ndarray | None:
-        """The rows sorted by group, in order of arrival within each; None where they already are."""
+        """The row indices sorted by group, in order of arrival within each group; None if the rows are already sorted
+        by group.
+        """
         if bool((self.ids[1:] >= self.ids[:-1]).all()):
             return None
         return _stable_order(self.ids, self.count)
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """The position in ``order`` at which each group starts, int32, followed by the end of the last group."""
+        """The position in ``order`` at which each group starts, int32, followed by the total number of rows."""
         return np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32)
 
     def sorted(self, column: pa.Array) -> pa.Array:
-        """The column of the rows in ``order``."""
+        """The values of ``column`` rearranged by ``order``."""
         return column if self.order is None else column.take(pa.array(self.order))
 
     def lists(self, column: pa.Array) -> pa.Array:
@@ -132,9 +141,8 @@ def _stable_order(ids: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Source:
-    """The columns that an accumulator reads, of rows for which all ``filters`` are true.
-
-    Rows in which one of ``required`` is NULL are omitted.
+    """The input columns that an accumulator reads. Only rows count for which all ``filters`` are true and none of the
+    columns ``required`` is NULL.
     """
 
     columns: tuple[str, ...]
@@ -144,14 +152,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Selection:
-    """Columns of the rows that a ``Source`` selects, and their groups."""
+    """The result of ``Batch.select``: the column values of the rows that a ``Source`` selects, and the groups of these
+    rows.
+    """
 
     columns: tuple[pa.Array, ...]
     groups: Groups
 
 
 class Batch:
-    """Rows with their groups. Selections are computed once for all accumulators that request them."""
+    """A batch of input rows with their groups. The selection for a ``Source`` is computed once, even if several
+    accumulators request it.
+    """
 
     def __init__(self, rows: pa.Table, groups: Groups) -> None:
         self._rows = rows
@@ -160,14 +172,16 @@ class Batch:
         self._columns: dict[tuple[str, frozenset[str], frozenset[str]], pa.Array] = {}
 
     def select(self, source: Source) -> Selection:
-        """The columns and groups of the rows that a source selects."""
+        """The columns and groups of the rows that ``source`` selects."""
         kept = (frozenset(source.filters), frozenset(c for c in source.required if self._column(c).null_count))
         columns = tuple(self._selected(name, kept) for name in source.columns)
         return Selection(columns, self._rows_of(kept)[1])
 
     @cached_property
     def by_kind(self) -> tuple[Batch, Batch | None]:
-        """The insertions and the retractions of the batch; None for retractions if there are none."""
+        """Splits the batch by ROW_KIND into insertions and retractions; the second is None if there are no
+        retractions.
+        """
         gone = retracted_rows(self._rows)
         return (self, None) if gone is None else (self._where(~gone), self._where(gone))
 
@@ -214,7 +228,7 @@ ARRIVAL = "__arrival"
 
 @dataclass(frozen=True)
 class Ordering:
-    """A column of ORDER BY inside an aggregate."""
+    """One column of an aggregate's ORDER BY, with its direction and the position of NULLs."""
 
     column: str
     descending: bool = False
@@ -246,7 +260,7 @@ class AggregateCall:
     every_change: bool = False
 
     def over(self, names: Mapping[str, str]) -> AggregateCall:
-        """The call with its columns renamed by ``names``, from old to new ones."""
+        """This call over a table with other column names. ``names`` maps the old names to the new ones."""
         return replace(
             self,
             arguments=tuple(names[argument] for argument in self.arguments),
@@ -259,12 +273,14 @@ class AggregateCall:
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """True for types of time, other than intervals, which Arrow stores as one integer."""
+    """True for date, time, timestamp and duration types, which Arrow stores as one integer; false for intervals."""
     return bool(kinds.is_temporal(type_)) and not kinds.is_interval(type_)
 
 
 def numbers_of(column: pa.Array) -> np.ndarray:
-    """The numbers of a column without NULLs; booleans as 0 and 1, times as the integers that Arrow stores."""
+    """The values of a column without NULLs as a NumPy array: numbers unchanged, booleans as 0 and 1, times as the
+    integers that Arrow stores.
+    """
     if is_time(column.type):
         column = column.view(f"int{column.type.bit_width}")
     numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
@@ -272,7 +288,7 @@ def numbers_of(column: pa.Array) -> np.ndarray:
 
 
 def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
-    """The inverse of ``numbers_of``; NULL where ``missing``."""
+    """The inverse of ``numbers_of``: an Arrow array of ``type_`` from numbers; NULL where ``missing`` is true."""
     mask = missing if missing is not None and missing.any() else None
     if kinds.is_boolean(type_):
         return pa.array(numbers.astype(np.bool_), mask=mask)
@@ -282,13 +298,13 @@ def column_of(numbers: np.ndarray, type_: pa.DataType, missing: np.ndarray | Non
 
 
 def truths_of(column: pa.Array) -> np.ndarray:
-    """The booleans of a column, False for NULL."""
+    """The values of a BOOLEAN column as a NumPy array of booleans; NULL becomes False."""
     truths: np.ndarray = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
     return truths
 
 
 def doubles_of(column: pa.Array) -> np.ndarray:
-    """The numbers of a column without NULLs as DOUBLE."""
+    """The numbers of a column without NULLs, converted to float64."""
     doubles: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     return doubles
 
@@ -311,7 +327,8 @@ def is_number(type_: pa.DataType) -> bool:
 
 
 def ranks(column: pa.Array) -> np.ndarray:
-    """An int64 per value, in Spark's order of the values; equal values have equal ranks. No NULLs.
+    """One int64 per value, which sorts as Spark sorts the values; equal values have equal integers. The column has no
+    NULLs.
 
     NaN is the greatest number and equal to itself, -0.0 equals 0.0; texts are compared byte by byte.
     """
@@ -335,14 +352,14 @@ def _float_ranks(numbers: np.ndarray) -> np.ndarray:
 
 
 def in_order(keys: Sequence[pa.Array], order: tuple[Ordering, ...], groups: Groups) -> np.ndarray:
-    """The rows by group, then in the order of the keys, then as they are."""
+    """The row indices sorted by group, then by the keys in ``order``; equal rows remain in their order."""
     by_least = [sort_key(key, ordering) for key, ordering in zip(keys, order, strict=True)]
     rows: np.ndarray = np.lexsort([*reversed(by_least), groups.ids])
     return rows
 
 
 def sort_key(column: pa.Array, ordering: Ordering) -> np.ndarray:
-    """An integer per value that ascends in the order of ``ordering``."""
+    """One integer per value, which sorts ascending in the direction of ``ordering``, NULLs included."""
     present = truths_of(column.is_valid())
     # Dense places leave room for NULL at either end.
     places = np.unique(ranks(column.drop_null()), return_inverse=True)[1]

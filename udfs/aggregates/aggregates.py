@@ -53,15 +53,17 @@ class Aggregates:
         _ = self._plans
 
     def for_merging_windows(self) -> Aggregates:
-        """Aggregates of the same calls over numbered rows, if a result depends on the order of arrival; otherwise
-        these aggregates.
+        """Aggregates of the same calls that also record the order of arrival (``by_number``), if a result depends on
+        it; otherwise these aggregates.
         """
         if not any(shows_arrival(call) for call in self.calls):
             return self
         return replace(self, input=self.input.append(pa.field(ARRIVAL, pa.int64())), by_number=True)
 
     def newest(self, accumulators: pa.Table) -> np.ndarray:
-        """The greatest arrival number of each accumulator's rows, -1 for none. Only with ``by_number``."""
+        """For each accumulator row the greatest arrival number among the input rows that it contains, -1 if it contains
+        none. Only with ``by_number``.
+        """
         assert self.by_number, "rows have no numbers"
         column = accumulators.column(self._accumulators.names[-1])
         numbers: np.ndarray = pc.fill_null(column, -1).to_numpy()
@@ -69,7 +71,7 @@ class Aggregates:
 
     @property
     def accumulators(self) -> pa.Schema:
-        """The columns of state, under hidden names."""
+        """The schema of the stored accumulators of all calls, under hidden names."""
         return self._accumulators
 
     @property
@@ -79,13 +81,17 @@ class Aggregates:
 
     @_as_in_sql
     def lift(self, rows: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
-        """``count`` rows of accumulators. ``groups``: the group of each row; rows are in order of arrival."""
+        """The accumulators of input rows: a table of ``count`` rows, one per group. ``groups`` has the group index of
+        each row; rows are in order of arrival.
+        """
         batch = Batch(rows, Groups(groups, count))
         return self._table([c for a in self._distinct for c in a.lift(batch)], count)
 
     @_as_in_sql
     def merge(self, accumulators: pa.Table, groups: np.ndarray, count: int) -> pa.Table:
-        """``count`` rows of accumulators. ``groups``: the group of each accumulator; parts are in order."""
+        """Merges stored accumulators: returns a table of ``count`` rows. ``groups`` has the new group index of each
+        accumulator row; accumulators of one group are merged in the order of their rows.
+        """
         merged_groups = Groups(groups, count)
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         return self._table(
@@ -94,8 +100,8 @@ class Aggregates:
 
     @_as_in_sql
     def of_ranges(self, accumulators: pa.Table, start: np.ndarray, stop: np.ndarray) -> pa.Table | None:
-        """The merged accumulators of each range ``[start, stop)`` of rows; None if a call cannot be computed from
-        running totals.
+        """One merged accumulator row for each range ``[start, stop)`` of accumulator rows; None if some call cannot be
+        computed from running totals.
         """
         columns_of_ranges: list[pa.Array] = []
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
@@ -108,7 +114,7 @@ class Aggregates:
 
     @_as_in_sql
     def finish(self, accumulators: pa.Table) -> pa.Table:
-        """A row of results for each row of accumulators."""
+        """The results of the calls: one row for each row of accumulators."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         by_accumulator = dict(zip(self._distinct, parts, strict=True))
         results = [
@@ -119,24 +125,26 @@ class Aggregates:
 
     @property
     def retracts(self) -> bool:
-        """True where rows can be removed from all accumulators."""
+        """True if rows can be removed from the accumulators of all calls by ``negated``."""
         return all(accumulator.retracts for accumulator in self._distinct)
 
     @_as_in_sql
     def negated(self, accumulators: pa.Table) -> pa.Table:
-        """Accumulators that, merged into others, remove the rows of ``accumulators``."""
+        """The accumulators that remove the rows counted in ``accumulators`` when they are merged into others."""
         parts = _split(_columns(accumulators, self._accumulators.names), self._distinct)
         columns = [c for a, p in zip(self._distinct, parts, strict=True) for c in a.negated(p)]
         return self._table(columns, accumulators.num_rows)
 
     @property
     def may_survive(self) -> bool:
-        """True where ``survives`` can be true: all calls are MIN or MAX."""
+        """True if all calls are MIN or MAX: a retraction then often leaves their result unchanged (see
+        ``survives``).
+        """
         return all(isinstance(accumulator, Extreme) for accumulator in self._distinct)
 
     def survives(self, accumulators: pa.Table, gone: pa.Table) -> np.ndarray:
-        """True where the results certainly do not change when rows are retracted; ``gone``: the accumulators of these
-        rows.
+        """One boolean per accumulator row: true if its results certainly do not change when rows are retracted.
+        ``gone`` has the accumulators of the retracted rows.
         """
         names = self._accumulators.names
         parts = (_split(_columns(table, names), self._distinct) for table in (accumulators, gone))

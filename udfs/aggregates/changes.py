@@ -21,7 +21,9 @@ Indices = np.ndarray
 
 @dataclass(frozen=True)
 class Signed(Accumulator):
-    """The accumulator ``inner``, which can subtract (``retracts``), over insertions minus retractions."""
+    """Applies the accumulator ``inner`` to a changelog: insertions are added and retractions subtracted.
+    ``inner.retracts`` must be true.
+    """
 
     inner: Accumulator
 
@@ -48,12 +50,12 @@ class Signed(Accumulator):
 
 @dataclass(frozen=True)
 class NetRows(Accumulator):
-    """A list per group of values and the number of insertions minus retractions of each.
+    """The current rows of each group as a list of distinct values, each with its count: insertions minus retractions.
 
-    The columns of the source are the values, then the numbers of rows if there are any (``by_number``), then ROW_KIND.
-    ``ordered``: the result depends on the order of rows, so each row is stored, in order of arrival, with the number 1;
-    a retraction removes the last equal row, and is stored as -1 if there is none. Otherwise equal values are stored
-    once.
+    The columns of the source are the values, then the arrival numbers of the rows with ``by_number``, then ROW_KIND.
+    With ``ordered`` the result depends on the order of rows, so each row is stored on its own, in order of arrival,
+    with the count 1; a retraction removes the last equal row, and is stored with the count -1 if there is none.
+    Otherwise equal values are stored once.
     """
 
     columns: tuple[pa.DataType, ...]
@@ -76,7 +78,9 @@ class NetRows(Accumulator):
         return self._net(tuple(elements), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
 
     def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
-        """The current rows, each as often as it was inserted but not retracted."""
+        """The indices of the current rows: each row is repeated as often as its count (``times``) says, or omitted if
+        insertions were retracted.
+        """
         if not self.ordered or (times > 0).all():
             return np.repeat(np.arange(len(times)), np.maximum(times, 0))
         order, ends, sizes = by_id(numbered(self._compared(values), groups)[0])
@@ -110,16 +114,19 @@ def _newest(signs: np.ndarray, counts: np.ndarray, ends: Indices, sizes: Indices
 
 
 def less_what_went(inner: Plan) -> Plan | None:
-    """The plan ``inner`` for rows with kinds, if all its accumulators can subtract retractions; otherwise None."""
+    """The plan of the same call for a changelog, if all accumulators of ``inner`` can subtract retractions; otherwise
+    None.
+    """
     if not all(accumulator.retracts for accumulator in inner.accumulators):
         return None
     return Plan(tuple(Signed(a.source, a) for a in inner.accumulators), inner.finish)
 
 
 def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bool, by_number: bool) -> Plan:
-    """The plan of a call over the current rows: those inserted but not retracted.
+    """The plan of a call that stores its current rows (inserted and not retracted) and is computed from them.
 
-    ``inner`` is the plan of the call over ``schema``, which has the types of the source's columns without ROW_KIND.
+    ``inner`` is the plan of the call over append-only rows of ``schema``: the source's columns without ROW_KIND.
+    ``ordered`` and ``by_number``: as in ``NetRows``.
     """
     kept = NetRows(source, tuple(schema.types), ordered, by_number)
     return Plan((kept,), partial(_finish, kept, schema, inner))

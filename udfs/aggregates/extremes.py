@@ -42,8 +42,9 @@ class Extreme(Accumulator):
         return (self._extremes(*without_nulls(columns[0], groups)),)
 
     def survives(self, columns: Columns, gone: Columns) -> np.ndarray:
-        """True for groups whose extreme is unaffected: all retracted values are greater than the least one, or less
-        than the greatest."""
+        """One boolean per group: true if every retracted value is greater than the least one (or less than the
+        greatest), so that the extreme remains.
+        """
         combined = pa.concat_arrays([columns[0], gone[0]])
         count = len(columns[0])
         present = truths_of(combined.is_valid())
@@ -80,13 +81,17 @@ _FLOATS: dict[bool, tuple[float, np.ufunc]] = {True: (-np.inf, np.maximum), Fals
 
 
 def first_extreme(ranks: np.ndarray, groups: Groups, greatest: bool, *, last: bool = False) -> pa.Array:
-    """The first (or ``last``) row with the least or greatest rank in each group; NULL for empty groups."""
+    """For each group the index of the first (or ``last``) row with the least or greatest rank; NULL for a group without
+    rows.
+    """
     best = np.flatnonzero(ranks == extremes(ranks, groups, greatest)[groups.ids])
     return first_rows(best, groups, last=last)
 
 
 def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Array:
-    """The first (or ``last``) of ``rows``, which ascend, in each group; NULL for groups without any."""
+    """For each group its first (or ``last``) row index among ``rows``, which are row indices in ascending order; NULL
+    for a group with none.
+    """
     ordered = rows if last else rows[::-1]
     first_row = np.full(groups.count, -1, np.int64)
     # Of several assignments to one index numpy keeps the last.
@@ -99,7 +104,9 @@ def first_rows(rows: np.ndarray, groups: Groups, *, last: bool = False) -> pa.Ar
 
 @dataclass(frozen=True)
 class Picked(Accumulator):
-    """The value of the first or ``last`` row, which may be NULL, and whether there is a row."""
+    """FIRST and LAST: the value of the first or ``last`` row to arrive, which may be NULL, and whether there is such a
+    row.
+    """
 
     type: pa.DataType
     last: bool
@@ -123,10 +130,10 @@ class Picked(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByNumber(Accumulator):
-    """The value of the first or ``last`` row, which may be NULL, and the number of the row, which is NULL if there is
-    none.
+    """FIRST and LAST where parts may be merged in any order: the value of the first or ``last`` row, which may be NULL,
+    and the arrival number of that row, NULL if there is none.
 
-    The second column of the source has the numbers of rows, in the order of arrival.
+    The second column of the source has the arrival numbers.
     """
 
     type: pa.DataType
@@ -150,10 +157,10 @@ class PickedByNumber(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByOrder(Accumulator):
-    """MIN_BY and MAX_BY: the value and the key of the row with the least or ``greatest`` key; of equal keys the last
-    row, as in Spark.
+    """MIN_BY and MAX_BY: the value and the key of the row with the least or ``greatest`` key; of rows with equal keys
+    the last one, as in Spark.
 
-    ``by_number``: a third column has the numbers of rows in the order of arrival, which determine the last row.
+    With ``by_number`` a third column has the arrival numbers, which say which row is the last.
     """
 
     value: pa.DataType

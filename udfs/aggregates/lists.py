@@ -50,19 +50,19 @@ class Values(Accumulator):
 
 
 def item_type(columns: Sequence[pa.DataType]) -> pa.DataType:
-    """The type of the list's items: the value of a row, or a struct of several values."""
+    """The Arrow type of the list's items: that of the only column, or a struct of several columns."""
     return columns[0] if len(columns) == 1 else pa.struct([(str(i), t) for i, t in enumerate(columns)])
 
 
 def items(columns: Sequence[pa.Array]) -> pa.Array:
-    """The items of the lists: the values of the column, or structs of several columns."""
+    """One list item per row: the value of the only column, or a struct of the values of several columns."""
     if len(columns) == 1:
         return columns[0]
     return pa.StructArray.from_arrays(list(columns), [str(i) for i in range(len(columns))])
 
 
 def members(values: pa.Array, count: int) -> list[pa.Array]:
-    """The inverse of ``items``, for ``count`` columns."""
+    """The inverse of ``items``: the columns of list items, which were made from ``count`` columns."""
     return [values] if count == 1 else values.flatten()
 
 
@@ -74,21 +74,21 @@ def concatenated(lists: pa.Array, groups: Groups) -> pa.Array:
 
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
-    """The lengths of lists."""
+    """The length of each list, as an int64 array."""
     lengths: np.ndarray = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
 
 
 def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
-    """All values of the lists, and the number of the list of each."""
+    """The values of all lists in one array, and for each value the index of the list that contained it."""
     return lists.flatten(), Groups(np.repeat(np.arange(len(lists)), lengths_of(lists)), len(lists))
 
 
 def over_rows(source: Source, schema: pa.Schema, inner: Plan) -> Plan:
-    """The plan of a call over all rows in the order of their numbers, which are in the last column of the source.
+    """The plan of a call that stores all rows and computes ``inner`` over them at the end, sorted by their arrival
+    numbers, which are in the last column of the source.
 
-    ``inner`` is the plan of the call over ``schema``, which has the types of the other columns. All rows are stored,
-    and ``inner`` is computed at the end.
+    ``inner`` is the plan of the call over ``schema``, which has the types of the other columns.
     """
     return Plan((Values(source, (*schema.types, pa.int64())),), partial(_over_rows, schema, inner))
 
@@ -103,7 +103,7 @@ def _over_rows(schema: pa.Schema, inner: Plan, lists: pa.Array) -> pa.Array:
 
 
 def by_number(numbers: pa.Array, groups: Groups) -> np.ndarray:
-    """The rows by group and then by their numbers."""
+    """The row indices sorted by group, then by the arrival numbers ``numbers``."""
     order: np.ndarray = np.lexsort((numbers.to_numpy(zero_copy_only=False), groups.ids))
     return order
 
@@ -112,12 +112,12 @@ def by_number(numbers: pa.Array, groups: Groups) -> np.ndarray:
 
 
 def collected(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...]) -> Plan:
-    """COLLECT_LIST of the source's first column, in the order of the others."""
+    """The plan of COLLECT_LIST over the first column of the source, sorted by its other columns."""
     return Plan((Values(source, types),), partial(_ordered, order))
 
 
 def joined(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], separator: str) -> Plan:
-    """LISTAGG of the source's first column, in the order of the others."""
+    """The plan of LISTAGG over the first column of the source, sorted by its other columns."""
     return Plan((Values(source, types),), partial(_joined, order, separator))
 
 
@@ -145,9 +145,10 @@ _FEW = 1 << 32
 
 @dataclass(frozen=True)
 class DistinctValues(Accumulator):
-    """A list per group of the distinct values of the first ``compared`` columns, in order of first appearance.
+    """A list per group of its distinct values, in order of first appearance. Values are distinct if they differ in the
+    first ``compared`` columns.
 
-    ``by_number``: the last column has the numbers of rows, which determine the first appearance.
+    With ``by_number`` the last column has the arrival numbers of the rows, which determine the first appearance.
     """
 
     columns: tuple[pa.DataType, ...]
@@ -203,7 +204,9 @@ def _value_ids(columns: Columns) -> np.ndarray:
 
 
 def numbered(columns: Columns, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each row's combination of values within its group, and the first row of each number."""
+    """Numbers the distinct combinations of a group and values: returns the index of each row's combination, and for
+    each combination the index of the first row that has it.
+    """
     names = [str(i) for i in range(len(columns) + 1)]
     ids = dense_ids(pa.Table.from_arrays([pa.array(groups.ids), *columns], names), names)
     return ids.ids, ids.first
@@ -214,9 +217,11 @@ def _without_negative_zeros(column: pa.Array) -> pa.Array:
 
 
 def over_distinct(source: Source, schema: pa.Schema, compared: int, inner: Plan, *, by_number: bool = False) -> Plan:
-    """The plan of a call over the distinct rows of the source's columns.
+    """The plan of an aggregate call with DISTINCT: ``inner`` is computed over the distinct rows of the source's
+    columns.
 
-    ``inner`` is the plan of the call over ``schema``, which has the columns' types.
+    ``inner`` is the plan of the call over ``schema``, which has the columns' types; ``compared`` and ``by_number`` are
+    as in ``DistinctValues``.
     """
     return Plan((DistinctValues(source, tuple(schema.types), compared, by_number),), partial(_finish, schema, inner))
 
@@ -262,7 +267,9 @@ def _sorted(lists: pa.Array, descending: bool) -> _Sorted:
 
 
 def interpolated(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:
-    """The value at position ``percentage * (count - 1)``, interpolated linearly between two values."""
+    """The plan of PERCENTILE and PERCENTILE_CONT: the value at position ``percentage * (count - 1)`` of the sorted
+    values, interpolated linearly between two neighbours.
+    """
     return Plan((Values(source, (type_,)),), partial(_interpolated, percentages, descending))
 
 
@@ -284,7 +291,9 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
 
 
 def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
-    """The plan of a percentile as ``interpolated``, with the frequency of each value in the second column."""
+    """The plan of PERCENTILE with frequencies: as ``interpolated``, but the second column says how often each value
+    counts.
+    """
     return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
 
 
@@ -317,7 +326,9 @@ def _weighted(percentages: Percentages, lists: pa.Array) -> pa.Array:
 
 
 def discrete(source: Source, type_: pa.DataType, percentages: Percentages, *, descending: bool = False) -> Plan:
-    """The first value that at least ``percentage`` of the values do not exceed."""
+    """The plan of PERCENTILE_DISC: the first of the sorted values whose cumulative share of the rows is at least
+    ``percentage``.
+    """
     return Plan((Values(source, (type_,)),), partial(_discrete, percentages, descending))
 
 
@@ -344,7 +355,9 @@ def _for_each(percentages: Percentages, result: Callable[[float], pa.Array], mis
 
 
 def mode(source: Source, type_: pa.DataType, *, least: bool, greatest: bool) -> Plan:
-    """The most frequent value; of several the least, the greatest, or else the one that appeared first."""
+    """The plan of MODE: the most frequent value; of several such values the least, the greatest, or else the one that
+    appeared first.
+    """
     return Plan((Values(source, (type_,)),), partial(_mode, least, greatest))
 
 

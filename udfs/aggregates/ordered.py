@@ -26,10 +26,10 @@ from sqlstream.udfs.aggregates.lists import Values, exploded, lengths_of, member
 
 @dataclass(frozen=True)
 class PickedInOrder(Accumulator):
-    """The first or ``last`` row in the ``order``: whether there is one, its value, and its keys. Of equal rows the
-    first or last to arrive.
+    """FIRST and LAST with ORDER BY: whether there is a row, the value of the first or ``last`` row in this ``order``,
+    and its sort keys. Of equal rows the first or the last one to arrive is picked.
 
-    The source has the value, then a column for each of the ``order``, of which the last one may be the number of rows.
+    The source has the value, then a column for each of the ``order``, of which the last one may be the arrival number.
     """
 
     columns: tuple[pa.DataType, ...]
@@ -64,10 +64,10 @@ class PickedInOrder(Accumulator):
 
 
 def over_sorted(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], inner: Plan) -> Plan:
-    """The plan of a call over all rows in the order of the source's last columns.
+    """The plan of a call that stores all rows and computes ``inner`` over them at the end, sorted by the source's last
+    columns.
 
-    ``inner`` is the plan of the call over columns ``0``, ``1``, …; the source's columns have the ``types``. All rows
-    are stored, and ``inner`` is computed at the end.
+    ``inner`` is the plan of the call over columns named ``0``, ``1``, …; the source's columns have the ``types``.
     """
     return Plan((Values(source, types),), partial(_over_sorted, types, order, inner))
 
@@ -91,7 +91,7 @@ NTH_VALUE = "nth_value"
 
 @dataclass(frozen=True)
 class EndValues(Accumulator):
-    """The first or ``last`` values of a group, at most ``count``, in order, as one list."""
+    """A list per group of its first or ``last`` values, at most ``count``, in order of arrival."""
 
     type: pa.DataType
     count: int
@@ -130,7 +130,9 @@ def _flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def nth_value(source: Source, kind: pa.DataType, n: int, *, last: bool) -> Plan:
-    """The ``n``-th value of a group, counted from the ``last`` one or the first; NULL if there are fewer."""
+    """The plan of NTH_VALUE: the ``n``-th value of a group, counted from the first value or, with ``last``, backwards
+    from the last; NULL if there are fewer values.
+    """
     return Plan((EndValues(source, kind, n, last),), partial(_nth_value, n, last))
 
 

@@ -54,7 +54,7 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 @dataclass(frozen=True)
 class UserState(Accumulator):
-    """The state of a user's aggregate, pickled."""
+    """The state objects of a user's aggregate class, one per group, stored pickled."""
 
     function: str
     implementation: Callable[[], Any]
@@ -91,7 +91,9 @@ def _pickled(states: Iterable[object]) -> pa.Array:
 
 
 def useraggregate_of(source: Source, function: str, implementation: Callable[[], Any], result: pa.DataType) -> Plan:
-    """The plan of a user's aggregate. ``implementation`` creates an instance of the class."""
+    """The plan of a user's aggregate ``function``. ``implementation`` creates an instance of the user's class;
+    ``result`` is the type of the result.
+    """
     return Plan((UserState(source, function, implementation),), partial(_finish, function, implementation, result))
 
 
@@ -150,13 +152,13 @@ Planner = Callable[[_Call], Plan]
 
 
 def supports(function: str) -> bool:
-    """Whether an aggregate function of Spark is executed, by its name in lower case."""
+    """True if the aggregate function with this name (Spark's, in lower case) is executed."""
     aggregate = aggregate_of(function)
     return aggregate is not None and aggregate.name in _PLANNERS
 
 
 def shows_arrival(call: AggregateCall) -> bool:
-    """True where the result may depend on the order in which rows arrived."""
+    """True if the result of the call may depend on the order in which rows arrived."""
     if call.implementation is not None:
         return not getattr(call.implementation, "any_order", False)
     aggregate = aggregate_of(call.function)
@@ -166,8 +168,8 @@ def shows_arrival(call: AggregateCall) -> bool:
 def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, retracting: bool = False) -> Plan:
     """The plan of the call over columns of ``schema``; UnsupportedError SS395 for functions without one.
 
-    ``by_number``: its accumulators may be merged in any order, because ARRIVAL is one of the columns. ``retracting``:
-    rows are also removed, where its accumulators can subtract.
+    ``by_number``: accumulators may be merged in any order, because the column ARRIVAL has the order of arrival.
+    ``retracting``: prefer accumulators from which rows can be removed.
     """
     aggregate = aggregate_of(call.function)
     typed_call = _Call(call, schema, by_number and shows_arrival(call), retracting)
@@ -188,9 +190,9 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
 def plan_over_changes(
     call: AggregateCall, schema: pa.Schema, identified_by: tuple[str, ...] = (), *, by_number: bool = False
 ) -> Plan:
-    """The plan of the call over rows that are inserted and retracted, as the column ROW_KIND says.
+    """The plan of the call over a changelog, whose column ROW_KIND says which rows are inserted and which retracted.
 
-    ``identified_by``: as in ``Aggregates``.
+    ``identified_by``: as in ``Aggregates``. ``by_number``: as in ``plan_of``.
     """
     plain = plan_of(call, schema, retracting=True)
     if call.every_change:

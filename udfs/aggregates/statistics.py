@@ -26,7 +26,9 @@ from sqlstream.udfs.aggregates.sums import add_up
 
 @dataclass(frozen=True)
 class Moments(Accumulator):
-    """Count, mean and the sums of the 2nd to the ``order``-th powers of the distances to the mean."""
+    """The accumulator of variances, skewness and kurtosis: the count, the mean, and the sums of the 2nd to the
+    ``order``-th powers of the distances to the mean.
+    """
 
     order: int
 
@@ -57,7 +59,9 @@ def means_of(numbers: np.ndarray, groups: Groups) -> np.ndarray:
 
 
 def merged_means(counts: np.ndarray, means: np.ndarray, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """The counts and means of groups merged from parts; exactly the parts' mean where all have the same."""
+    """The row count and the mean of each group, merged from those of its parts; exactly the parts' mean where all parts
+    have the same.
+    """
     total = add_up(counts, groups)
     present = np.flatnonzero(counts)
     reference = _one_of_each(means[present], Groups(groups.ids[present], groups.count))
@@ -84,7 +88,9 @@ def _shifted(counts: np.ndarray, distance: np.ndarray, powers: list[np.ndarray])
 
 
 def variance(source: Source, *, sample: bool, root: bool) -> Plan:
-    """VAR_POP, VAR_SAMP and their roots; NULL for no values, for a sample also for a single one."""
+    """The plan of VAR_POP, VAR_SAMP (``sample``) and their roots STDDEV_POP, STDDEV_SAMP (``root``); NULL for no
+    values, for a sample also for a single one.
+    """
     return Plan((Moments(source, 2),), partial(_variance, sample, root))
 
 
@@ -95,7 +101,7 @@ def _variance(sample: bool, root: bool, count: pa.Array, mean: pa.Array, second:
 
 
 def skewness(source: Source) -> Plan:
-    """SKEWNESS; NULL for no values or no variance."""
+    """The plan of SKEWNESS; NULL for no values or no variance."""
     return Plan((Moments(source, 3),), _skewness)
 
 
@@ -105,7 +111,7 @@ def _skewness(count: pa.Array, mean: pa.Array, *powers: pa.Array) -> pa.Array:
 
 
 def kurtosis(source: Source) -> Plan:
-    """KURTOSIS, the excess over that of a normal distribution; NULL for no values or no variance."""
+    """The plan of KURTOSIS, the excess over that of a normal distribution; NULL for no values or no variance."""
     return Plan((Moments(source, 4),), _kurtosis)
 
 
@@ -119,7 +125,9 @@ def _kurtosis(count: pa.Array, mean: pa.Array, *powers: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Comoments(Accumulator):
-    """Count, both means, both sums of squared distances to the mean, and the sum of the products of the distances."""
+    """The accumulator of statistics of two columns: the count, both means, both sums of squared distances to the mean,
+    and the sum of the products of the distances.
+    """
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -158,7 +166,7 @@ Formula = Callable[[Sums], tuple[np.ndarray, np.ndarray]]
 
 
 def comoment(source: Source, formula: Formula) -> Plan:
-    """A statistic of two columns, computed by ``formula``."""
+    """The plan of a statistic of two columns, which ``formula`` computes from their ``Sums``."""
     return Plan((Comoments(source),), partial(_computed, formula))
 
 
@@ -168,17 +176,17 @@ def _computed(formula: Formula, *columns: pa.Array) -> pa.Array:
 
 
 def covar_pop(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """COVAR_POP: the values, and where they are NULL."""
+    """COVAR_POP of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xy / s.n, s.n == 0
 
 
 def covar_samp(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """COVAR_SAMP: the values, and where they are NULL."""
+    """COVAR_SAMP of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xy / (s.n - 1), s.n < 2
 
 
 def corr(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """CORR: the values, and where they are NULL."""
+    """CORR of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xy / np.sqrt(s.xx * s.yy), (s.n < 2) | (s.xx * s.yy == 0)
 
 
@@ -186,43 +194,45 @@ def corr(s: Sums) -> tuple[np.ndarray, np.ndarray]:
 
 
 def regr_avgx(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_AVGX: the values, and where they are NULL."""
+    """REGR_AVGX of each group: an array of values, and an array that is true where the result is NULL."""
     return s.y, s.n == 0
 
 
 def regr_avgy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_AVGY: the values, and where they are NULL."""
+    """REGR_AVGY of each group: an array of values, and an array that is true where the result is NULL."""
     return s.x, s.n == 0
 
 
 def regr_sxx(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_SXX: the values, and where they are NULL."""
+    """REGR_SXX of each group: an array of values, and an array that is true where the result is NULL."""
     return s.yy, s.n == 0
 
 
 def regr_syy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_SYY: the values, and where they are NULL."""
+    """REGR_SYY of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xx, s.n == 0
 
 
 def regr_sxy(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_SXY: the values, and where they are NULL."""
+    """REGR_SXY of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xy, s.n == 0
 
 
 def regr_slope(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_SLOPE: the values, and where they are NULL."""
+    """REGR_SLOPE of each group: an array of values, and an array that is true where the result is NULL."""
     return s.xy / s.yy, (s.n == 0) | (s.yy == 0)
 
 
 def regr_intercept(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_INTERCEPT: the values, and where they are NULL."""
+    """REGR_INTERCEPT of each group: an array of values, and an array that is true where the result is NULL."""
     slope, missing = regr_slope(s)
     return s.x - slope * s.y, missing
 
 
 def regr_r2(s: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """REGR_R2: 1 if the dependent variable is constant, NULL if the other one is."""
+    """REGR_R2 of each group: an array of values, and an array that is true where the result is NULL. It is 1 if the
+    dependent variable is constant, NULL if the independent one is.
+    """
     ratio = np.where(s.xx == 0, 1.0, s.xy * s.xy / (s.xx * s.yy))
     return ratio, (s.n == 0) | (s.yy == 0)
 
@@ -240,10 +250,11 @@ _THRESHOLDS = (10, 20, 40, 80, 220, 400, 900, 1800, 3100, 6500, 11500, 20000, 50
 
 @dataclass(frozen=True)
 class HyperLogLog(Accumulator):
-    """A HyperLogLog sketch: the registers that are set as ``register << 6 | rank``, ascending, out of ``2**bits``.
+    """The accumulator of APPROX_COUNT_DISTINCT: a HyperLogLog sketch of ``2**bits`` registers. Only registers that are
+    set are stored, ascending, as ``register << 6 | rank``.
 
-    The source column has 64-bit hashes: the first ``bits`` select the register, the number of zeros after them is the
-    rank.
+    The source column has 64-bit hashes: the first ``bits`` select the register, the rank is the number of zero bits
+    after them.
     """
 
     bits: int
@@ -283,7 +294,7 @@ class HyperLogLog(Accumulator):
 
 
 def approximate_count(source: Source, error: float) -> Plan:
-    """The number of distinct hashes with a relative standard deviation of ``error``."""
+    """The plan of APPROX_COUNT_DISTINCT over 64-bit hashes, with a relative standard deviation of ``error``."""
     bits = int(np.ceil(2 * np.log2(1.106 / error)))
     return Plan((HyperLogLog(source, bits),), partial(_estimates, bits))
 

@@ -102,8 +102,8 @@ class FloatSum(Accumulator):
 
     @property
     def retracts(self) -> bool:
-        """True: sums subtract retractions as Flink's do, so the last bits may be wrong, and an infinity remains
-        forever.
+        """True, although subtracting a retraction may leave errors in the last bits, and an infinity forever: Flink's
+        sums do the same.
         """
         return True
 
@@ -113,7 +113,9 @@ class FloatSum(Accumulator):
 
 @dataclass(frozen=True)
 class ExactSum(Accumulator):
-    """The sum of BIGINTs beyond their range, as the sums of their lower and upper 32 bits; 0 without values."""
+    """The sum of BIGINTs beyond the range of BIGINT, stored as the sum of their upper and that of their lower 32 bits;
+    0 without values.
+    """
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:
@@ -139,7 +141,7 @@ class ExactSum(Accumulator):
 
 
 def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:
-    """The values that are not NULL, and their groups."""
+    """The values of a column that are not NULL, as a NumPy array, and the groups of these rows."""
     if not column.null_count:
         return column, groups
     kept = column.is_valid().to_numpy(zero_copy_only=False)
@@ -147,33 +149,37 @@ def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:
 
 
 def add_up(numbers: np.ndarray, groups: Groups) -> np.ndarray:
-    """The sum of each group, of the type of the numbers; integers wrap around."""
+    """The sum of each group, as an array of the type of ``numbers``; integers wrap around on overflow."""
     totals = np.zeros(groups.count, numbers.dtype)
     np.add.at(totals, groups.ids, numbers)
     return totals
 
 
 def range_sums(numbers: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """The sums of ranges of whole numbers, as differences of running totals; overflows of the totals cancel out."""
+    """The sum of ``numbers[start:stop]`` for each pair of bounds, as a difference of running totals. ``numbers`` are
+    integers; overflows of the totals cancel out.
+    """
     totals = np.zeros(len(numbers) + 1, np.int64)
     np.cumsum(numbers, out=totals[1:])
     return np.asarray(totals[stop] - totals[start])
 
 
 def without_values(column: pa.Array, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """True for ranges that contain only NULLs."""
+    """One boolean per range ``[start, stop)`` of rows: true if the column has only NULLs there."""
     if not column.null_count:
         return np.asarray(stop <= start)
     return np.asarray(range_sums(column.is_valid().to_numpy(zero_copy_only=False), start, stop) == 0)
 
 
 def longest(start: np.ndarray, stop: np.ndarray) -> int:
-    """The length of the longest range."""
+    """The number of rows of the longest range ``[start, stop)``."""
     return int((stop - start).max(initial=0))
 
 
 def may_overflow(numbers: np.ndarray, most: int | None = None) -> bool:
-    """False where no sum of these BIGINTs can overflow. ``most``: the maximum number of summands, by default all."""
+    """False if no sum of these BIGINTs can overflow. ``most`` is the maximum number of summands in one sum; None for
+    all numbers.
+    """
     if not len(numbers):
         return False
     most = len(numbers) if most is None else most
@@ -181,7 +187,9 @@ def may_overflow(numbers: np.ndarray, most: int | None = None) -> bool:
 
 
 def overflows(numbers: np.ndarray, groups: Groups) -> bool:
-    """True where the sum of a group overflows BIGINT; computed from sums of halves, which do not overflow."""
+    """One boolean per group: true if its sum overflows BIGINT. It is computed from the sums of 32-bit halves, which do
+    not overflow.
+    """
     low, high = (add_up(half, groups) for half in (numbers & 0xFFFFFFFF, numbers >> 32))
     high += low >> 32
     return bool((high != high.astype(np.int32)).any())
@@ -194,7 +202,7 @@ OVERFLOW = repeating("SS431")
 
 
 def overflow(function: str, type_: pa.DataType) -> ExecutionError:
-    """The error of an overflow. It names Spark's error class, because users search for that."""
+    """The error for a sum that overflows. It names Spark's error class, because users search for that."""
     wider = "DOUBLE" if pa.types.is_decimal(type_) else "DECIMAL(38, 0)"
     return ExecutionError(
         OVERFLOW,
@@ -236,14 +244,16 @@ class Count(Accumulator):
 
 
 def average(source: Source, type_: pa.DataType) -> Plan:
-    """AVG as sum and count. BIGINTs are summed as DOUBLE, as in Spark, so that the sum cannot overflow."""
+    """The plan of AVG as sum and count. BIGINTs are summed as DOUBLE, as in Spark, so that the sum cannot overflow."""
     exact = kinds.is_integer(type_) and type_.bit_width < 64
     total: Accumulator = IntegerSum(source, pa.int64()) if exact else FloatSum(source)
     return Plan((total, Count(Source((), source.filters, source.required))), _quotient)
 
 
 def retracting_average(source: Source, type_: pa.DataType) -> Plan:
-    """AVG for retractions: integers are summed exactly, because a DOUBLE does not return to its earlier value."""
+    """The plan of AVG over a changelog. Integers are summed exactly, because a DOUBLE does not return to its earlier
+    value when a row is subtracted.
+    """
     if not kinds.is_integer(type_):
         return average(source, type_)
     return Plan((ExactSum(source), Count(Source((), source.filters, source.required))), _exact_quotient)
@@ -256,7 +266,7 @@ def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def interval_average(source: Source, type_: pa.DataType) -> Plan:
-    """AVG of day-time intervals, to the microsecond, rounded half up."""
+    """The plan of AVG over day-time intervals, to the microsecond, rounded half up."""
     count = Count(Source((), source.filters, source.required))
     return Plan((IntegerSum(source, type_), count), _interval_quotient)
 
@@ -283,7 +293,7 @@ _OPERATIONS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np
 
 @dataclass(frozen=True)
 class Bits(Accumulator):
-    """All integers of a group combined bit by bit; NULL for a group without values."""
+    """BIT_AND, BIT_OR and BIT_XOR of the integers of a group; NULL for a group without values."""
 
     type: pa.DataType
     function: str
@@ -339,12 +349,12 @@ class DecimalSum(_Sum):
 
 
 def sum_type(type_: pa.DataType) -> pa.DataType:
-    """The type of Spark's SUM over decimals of a type."""
+    """The result type of Spark's SUM over decimals of ``type_``."""
     return pa.decimal128(min(_LARGEST_PRECISION, type_.precision + 10), type_.scale)
 
 
 def decimal_average(source: Source, type_: pa.DataType, result: pa.DataType) -> Plan:
-    """AVG of decimals, rounded half up to the scale of ``result``."""
+    """The plan of AVG over decimals, rounded half up to the scale of ``result``."""
     total = DecimalSum(source, sum_type(type_))
     count = Count(Source((), source.filters, source.required))
     return Plan((total, count), partial(_decimal_quotient, result))

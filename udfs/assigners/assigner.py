@@ -26,7 +26,9 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Assigned(NamedTuple):
-    """Pairs of a row and a window that contains it: by row in order of arrival, then by ascending end."""
+    """The result of ``Assigner.assign``: arrays with one entry per pair of a row and a window that contains it, sorted
+    by row, then by the window's end.
+    """
 
     row: RowIndices
     start: Times
@@ -38,7 +40,7 @@ class Assigner(Protocol):
 
     @property
     def domain(self) -> Domain:
-        """The clock that closes the windows."""
+        """The clock, event time or processing time, that closes the windows."""
         ...
 
     @property
@@ -47,7 +49,7 @@ class Assigner(Protocol):
         ...
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:
-        """The windows of the rows. SS401 for a NULL time."""
+        """The windows that contain each row, which may be none or several. ExecutionError SS401 for a NULL time."""
         ...
 
 
@@ -56,16 +58,18 @@ LAST_INSTANT = 253_370_764_800_000_000
 
 
 def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
-    """The time of each row in microseconds: of the column ``time``, or the processing time of the call if None. SS401
-    for a NULL."""
+    """The time of each row in microseconds since 1970: the value of the column ``time``, or the current processing time
+    if ``time`` is None. ExecutionError SS401 for a NULL.
+    """
     if time is None:
         return np.full(rows.num_rows, min(context.processing_time, LAST_INSTANT), np.int64)
     return micros(rows.column(time), time)
 
 
 def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Context) -> tuple[pa.Table, Times]:
-    """The rows that are not late, and their times; in processing time at most the current time. Late rows are
-    counted."""
+    """The rows that are not late, and their times in microseconds. Late rows are counted and dropped. In processing
+    time no row is late, and times after the current one become the current one.
+    """
     times = times_of(rows, time, context)
     if domain is Domain.PROCESSING:
         return rows, np.minimum(times, context.processing_time)
@@ -77,7 +81,9 @@ def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Cont
 
 
 def micros(column: pa.ChunkedArray, name: str) -> Times:
-    """A column of timestamps, or of integers that are microseconds, as microseconds. SS401 for a NULL."""
+    """The column ``name``, of timestamps or of integers that are microseconds, as int64 microseconds. ExecutionError
+    SS401 for a NULL.
+    """
     if column.null_count:
         raise ExecutionError(NULL_EVENT_TIME, f'the time "{name}" of a row is NULL', hint="Filter such rows out.")
     if pa.types.is_timestamp(column.type):
@@ -86,7 +92,7 @@ def micros(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def per_row(start: Times, end: Times, row_count: int) -> Assigned:
-    """The pairs for exactly one window per row."""
+    """The ``Assigned`` pairs if each row is in exactly one window."""
     return Assigned(np.arange(row_count, dtype=np.int64), start, end)
 
 
@@ -96,7 +102,9 @@ def per_row(start: Times, end: Times, row_count: int) -> Assigned:
 
 
 def to_wall(instants: Times, zone: str | None) -> Times:
-    """The time that a clock in ``zone`` shows, in microseconds since 1970 on that clock. A zone of None is UTC."""
+    """The time that a wall clock in ``zone`` shows at each instant, in microseconds since 1970 on that clock. None
+    means UTC.
+    """
     if zone is None:
         return instants
     shown = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("us", zone)))
@@ -104,13 +112,17 @@ def to_wall(instants: Times, zone: str | None) -> Times:
 
 
 def start_of(wall: Times, zone: str | None) -> Times:
-    """The first instant at which a clock in the zone shows ``wall``, or has skipped it."""
+    """The first instant, in microseconds since 1970 UTC, at which a wall clock in ``zone`` shows ``wall`` or has
+    skipped it (daylight saving).
+    """
     # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
     return wall if zone is None else _instants(wall, zone, "earliest", "latest")
 
 
 def end_of(wall: Times, zone: str | None) -> Times:
-    """The first instant after which a clock in the zone never shows less than ``wall`` again."""
+    """The first instant, in microseconds since 1970 UTC, from which on a wall clock in ``zone`` never again shows less
+    than ``wall`` (daylight saving).
+    """
     return wall if zone is None else _instants(wall - 1, zone, "latest", "earliest") + 1
 
 
@@ -131,7 +143,7 @@ def _micros(instants: pa.Array) -> Times:
 
 @dataclass(frozen=True)
 class Tumble:
-    """Windows of ``size`` that do not overlap."""
+    """The assigner of TUMBLE: windows of ``size`` microseconds that do not overlap."""
 
     time: str | None
     size: int
@@ -147,8 +159,9 @@ class Tumble:
 
 @dataclass(frozen=True)
 class Hop:
-    """Windows of ``size`` that start every ``slide``. ``size`` need not be a multiple of ``slide``; if it is smaller,
-    some rows have no window."""
+    """The assigner of HOP: windows of ``size`` microseconds, one starting every ``slide``. ``size`` need not be a
+    multiple of ``slide``; if it is smaller, some rows have no window.
+    """
 
     time: str | None
     slide: int
@@ -167,9 +180,11 @@ class Hop:
 
 @dataclass(frozen=True)
 class Cumulate:
-    """Windows that start together every ``size`` and end one ``step`` after another.
+    """The assigner of CUMULATE: windows that start together every ``size`` microseconds and end one ``step`` after
+    another.
 
-    Ends in an hour that the clock skips are one instant: the windows that end there are one window.
+    If several of them would end within an hour that daylight saving skips, they are one window that ends at that
+    instant.
     """
 
     time: str | None
@@ -188,7 +203,7 @@ class Cumulate:
 
 
 def windows_of_a_row(assigner: Assigner) -> int:
-    """The maximum number of windows of a row; 1 for assigners of users."""
+    """The maximum number of windows that contain one row; 1 for assigners written by users."""
     match assigner:
         case Hop():
             return -(-assigner.size // assigner.slide)
@@ -198,7 +213,9 @@ def windows_of_a_row(assigner: Assigner) -> int:
 
 
 def aligned(time: Times, period: int, offset: int) -> Times:
-    """The greatest multiple of ``period``, shifted by ``offset``, that is not after each time."""
+    """For each time the last window boundary at or before it: boundaries are the multiples of ``period``, shifted by
+    ``offset``. All in microseconds.
+    """
     return time - (time - offset) % period
 
 
@@ -239,7 +256,9 @@ class Session:
 
 
 def gaps_of(rows: pa.Table, gap: int | str) -> Times | int:
-    """The gap of each row, or the one gap of all rows, in microseconds. SS404 for a gap that is out of range."""
+    """The session gap in microseconds: an array if ``gap`` names a column, one integer if it is a constant.
+    ExecutionError SS404 for a gap that is out of range.
+    """
     if isinstance(gap, int):
         return gap
     if rows.column(gap).null_count:
@@ -284,8 +303,9 @@ class GivenWindows:
 
 @dataclass(frozen=True)
 class Global:
-    """One window per key, ``[NO_WATERMARK, END_OF_TIME)``, that no clock closes. ``domain`` is the clock of its
-    triggers."""
+    """The assigner of GLOBAL: one window per key, ``[NO_WATERMARK, END_OF_TIME)``, that no clock closes. ``domain`` is
+    the clock of its triggers.
+    """
 
     domain: Domain = Domain.EVENT
     merging: bool = False
@@ -317,7 +337,9 @@ _STORED = -1
 
 
 class Windows(NamedTuple):
-    """Windows and the number of the key of each, from 0. Windows of rows are in order of arrival."""
+    """Arrays with one entry per window: the index of its key, counted from 0, and the window's bounds. If they are
+    windows of rows, they are in order of arrival.
+    """
 
     key: RowIndices
     start: Times
@@ -329,8 +351,9 @@ class Windows(NamedTuple):
 
 
 class Sessions(NamedTuple):
-    """The result of merging. ``windows``: the merged sessions, by key and start. ``row`` and ``stored``: the number of
-    the session of each row and of each stored session; LATE for a late row."""
+    """The result of ``merge_sessions``. ``windows``: the merged sessions, by key and start. ``row`` and ``stored``: for
+    each new row and for each stored session the index of the merged session that contains it; LATE for a late row.
+    """
 
     windows: Windows
     row: RowIndices
@@ -338,9 +361,10 @@ class Sessions(NamedTuple):
 
 
 def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Sessions:
-    """Merge ``stored`` sessions and ``rows`` to sessions.
+    """Merges ``stored`` sessions and the windows of new ``rows`` of the same key where they intersect or touch.
 
-    ``watermark`` is NO_WATERMARK where no row can be late; ``allowed`` is the allowed lateness in microseconds.
+    All times are in microseconds. ``watermark`` is NO_WATERMARK where no row can be late; ``allowed`` is the allowed
+    lateness.
     """
     in_time = taken_windows(stored, rows, watermark, allowed)
     if in_time.all():
@@ -349,19 +373,23 @@ def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int 
 
 
 def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
-    """True for rows that are not late, False for late ones."""
+    """One boolean per window of ``rows``: false if the row is late, also after merging with the sessions that are open
+    when it arrives. Times in microseconds.
+    """
     late = late_windows(rows.end, watermark, allowed)
     return ~late | _rescued(stored, rows, late) if late.any() else ~late
 
 
 def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
-    """True for ends of windows that the watermark has passed by the allowed lateness."""
+    """One boolean per window end: true if the watermark has reached the window's last moment plus the allowed lateness.
+    All in microseconds.
+    """
     newest_late = min(max(watermark + MILLISECOND - allowed, _INT64.min), _INT64.max)
     return end <= newest_late
 
 
 def merge_windows(stored: Windows, rows: Windows) -> Sessions:
-    """Merge stored sessions and windows of rows, none of them late, to sessions."""
+    """Merges stored sessions and windows of rows where they intersect or touch; no row is late."""
     combined = stored + rows
     if len(combined.key) == 0:
         return Sessions(combined, rows.key, stored.key)
@@ -378,7 +406,9 @@ def merge_windows(stored: Windows, rows: Windows) -> Sessions:
 
 
 def on_line(windows: Windows) -> Intervals:
-    """The windows as intervals of one time line, shifted so that windows of different keys never touch."""
+    """Maps the windows of all keys to intervals of a single time axis, shifted so that windows of different keys never
+    touch.
+    """
     key, start, end = windows
     if len(key) == 0:
         return Intervals(start, end)
@@ -424,7 +454,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Intervals(NamedTuple):
-    """Closed intervals ``[start, end]`` of one time line."""
+    """Closed intervals ``[start, end]`` of a single time axis, as two arrays."""
 
     start: Times
     end: Times
@@ -435,7 +465,9 @@ class Intervals(NamedTuple):
 
 
 def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
-    """The least ``arrival`` among the ``others`` that touch each interval of ``asked``; NEVER if none does."""
+    """For each interval of ``asked`` the least ``arrival`` among the intervals of ``others`` that touch it; NEVER if
+    none does.
+    """
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
 
@@ -447,8 +479,8 @@ def _starting_within(asked: Intervals, others: Intervals, arrival: RowIndices) -
 
 
 def range_minima(values: RowIndices, left: RowIndices, right: RowIndices) -> RowIndices:
-    """The minimum of ``values[left:right]`` for each pair of bounds, from two overlapping ranges whose length is a
-    power of two.
+    """The minimum of ``values[left:right]`` for each pair of bounds. Each is computed from two overlapping ranges whose
+    length is a power of two.
     """
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)

@@ -38,7 +38,7 @@ from sqlstream.udfs.user_rows import clock_ms, watermark_ms
 
 
 class Window(NamedTuple):
-    """``[start, end)`` in milliseconds since 1970 (UTC)."""
+    """A time window ``[start, end)``, in milliseconds since 1970 (UTC)."""
 
     start: int
     end: int
@@ -46,7 +46,9 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class AssignerContext:
-    """The clocks in milliseconds. ``watermark`` is None before the first watermark."""
+    """What a user's assigner can read: the current watermark and processing time, in milliseconds since 1970.
+    ``watermark`` is None before the first watermark.
+    """
 
     processing_time: int
     watermark: int | None
@@ -56,15 +58,17 @@ class UserAssigner(Protocol):
     """The interface of an assigner that a user writes; the attribute ``merging`` is optional."""
 
     def assign(self, row: Any, time: int, context: AssignerContext) -> Iterable[Window]:
-        """The windows of a row whose time is ``time``."""
+        """The windows that contain a row. ``time`` is the row's time in milliseconds since 1970."""
         ...
 
 
 @dataclass(frozen=True)
 class User:
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``, for rows with ``columns``.
+    """The assigner that calls the user's class ``implementation``, an instance of which is created with ``arguments``.
+    The user's code gets rows with ``columns``.
 
-    SS411 where the class raises, SS412 where it returns anything but windows with a start before their end.
+    ExecutionError SS411 where the class raises, SS412 where it returns anything but windows with a start before their
+    end.
     """
 
     name: str
@@ -76,7 +80,7 @@ class User:
 
     @property
     def merging(self) -> bool:
-        """The attribute ``merging`` of the user's class, False without one."""
+        """The attribute ``merging`` of the user's class; False if the class does not define it."""
         return bool(getattr(self.implementation, "merging", False))
 
     def assign(self, rows: pa.Table, context: Context) -> Assigned:

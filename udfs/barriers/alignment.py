@@ -24,8 +24,9 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool = False) -> Passage:
-    """Process ``items``, first those held before, and update ``memory``. ``ends``: the input has ended, so all rows
-    pass.
+    """Processes ``items`` in the aligned mode (exactly-once), first those held back by earlier calls, and updates
+    ``memory``. Returns which rows pass and which are held. ``channels`` is the number of input channels, ``now`` the
+    processing time in microseconds; ``ends``: the input has ended, so all rows pass.
     """
     walk = _Walk(memory, items, channels, now)
     walk.run()
@@ -187,7 +188,9 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class MarkKind(IntEnum):
-    """The kind of an item: a row of data, the marker of a barrier, the cancellation of one, or the end of a channel."""
+    """The kind of an input item: a row of data, or one of three markers: a barrier, the cancellation of a barrier, or
+    the end of a channel.
+    """
 
     ROW = 0
     MARKER = 1
@@ -196,8 +199,8 @@ class MarkKind(IntEnum):
 
 
 class Items(NamedTuple):
-    """Rows and marks in order of arrival: the number of the channel, the ``MarkKind`` and, for marks of barriers, the
-    id.
+    """The items of a call, rows and markers, in order of arrival: for each the index of its input channel, its
+    ``MarkKind`` and, for markers of barriers, the id of the barrier.
     """
 
     channel: Values
@@ -211,7 +214,9 @@ class Items(NamedTuple):
 
 
 class BarrierOutcome(Enum):
-    """How a barrier ended. SUBSUMED: a newer one has begun. ENDED: the input ended before it was aligned."""
+    """How a barrier ended. ALIGNED: its marker arrived on all channels. SUBSUMED: a newer barrier began. CANCELLED: by
+    a marker or by the timeout. ENDED: the input ended before it was aligned.
+    """
 
     ALIGNED = "aligned"
     SUBSUMED = "subsumed"
@@ -220,7 +225,7 @@ class BarrierOutcome(Enum):
 
 
 class Event(NamedTuple):
-    """The end of a barrier. ``position`` is that of the item that decided it."""
+    """The end of one barrier. ``position`` is the position, among the items of the call, of the item that ended it."""
 
     position: int
     outcome: BarrierOutcome
@@ -228,9 +233,10 @@ class Event(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A run of rows that pass, as positions in order.
+    """Consecutive rows that pass, as positions among the items of the call, in order.
 
-    ``barrier`` is the last barrier aligned before them, None for none; ``begins``: it was aligned immediately before.
+    ``barrier`` is the id of the last barrier aligned before them, None for none; ``begins``: it was aligned immediately
+    before them.
     """
 
     barrier: int | None
@@ -239,8 +245,11 @@ class Segment(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """The outcome of a call: the rows that pass, the positions of rows that are held, and the barriers that ended.
-    ``released``: held rows were among those that passed."""
+    """The outcome of one call: the rows that pass, the positions of the rows that are held back, and the barriers that
+    ended.
+
+    ``released`` is true if rows held back earlier are among those that passed.
+    """
 
     parts: list[Segment]
     held: Values
@@ -250,27 +259,30 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class Pending:
-    """A barrier in progress: its marker has arrived on some channels, on the first one at ``since``."""
+    """A barrier that is not yet aligned: its marker has arrived on some channels, on the first one at the processing
+    time ``since`` (microseconds).
+    """
 
     id: int
     since: int
     arrived: frozenset[int] = frozenset()
 
     def with_channel(self, channel: int) -> Pending:
-        """The barrier with its marker arrived on one more channel."""
+        """A copy in which the barrier's marker has also arrived on ``channel``."""
         return replace(self, arrived=self.arrived | {channel})
 
     def started(self, since: int) -> Pending:
-        """The barrier with another start time."""
+        """A copy with the start time ``since``, in microseconds of processing time."""
         return replace(self, since=since)
 
 
 @dataclass
 class Memory:
-    """The state of the barriers of all channels.
+    """The alignment state of all channels, stored between calls.
 
-    Barriers with ids up to ``newest`` are over. ``aligned``: the last aligned barrier. ``pending``: the barriers in
-    progress, oldest first. ``ended``: channels whose input has ended, which count as arrived.
+    ``newest``: barriers with ids up to this one are finished. ``aligned``: the last aligned barrier. ``pending``: the
+    barriers that are not finished, oldest first. ``ended``: the channels whose input has ended, which count as if the
+    marker had arrived.
     """
 
     newest: int | None = None
@@ -283,11 +295,11 @@ class Memory:
         return replace(self, pending=list(self.pending))
 
     def is_new(self, barrier: int) -> bool:
-        """True for a barrier that is newer than all barriers that ended."""
+        """True if the id ``barrier`` is greater than that of every finished barrier."""
         return self.newest is None or barrier > self.newest
 
     def is_complete(self, pending: Pending, channels: int) -> bool:
-        """True where the marker has arrived on all channels."""
+        """True if the barrier's marker has arrived on all channels."""
         return len(pending.arrived | self.ended) == channels
 
     def to_json(self) -> str:
@@ -297,14 +309,16 @@ class Memory:
 
     @staticmethod
     def from_json(text: str) -> Memory:
-        """The state that ``to_json`` has written."""
+        """The state that ``to_json`` wrote."""
         newest, aligned, pending, ended = json.loads(text)
         pending_barriers = [Pending(number, since, frozenset(arrived)) for number, since, arrived in pending]
         return Memory(newest, aligned, pending_barriers, frozenset(ended))
 
 
 def waiting_since(pending: Iterable[Pending]) -> int | None:
-    """The start time of the oldest of the barriers; None without any."""
+    """The time at which the oldest of the pending barriers began, in microseconds of processing time; None if none is
+    pending.
+    """
     return min((p.since for p in pending), default=None)
 
 
@@ -318,7 +332,9 @@ MOST_PENDING = 50
 
 
 def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
-    """Process ``items`` without holding rows back (at-least-once), and update ``memory``."""
+    """Processes ``items`` in the unaligned mode (at-least-once): counts barriers without holding rows back, and updates
+    ``memory``. ``now`` is the processing time in microseconds.
+    """
     first, events = memory.aligned, []
     for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():
         events += _taken(memory, items, position, channels, now)

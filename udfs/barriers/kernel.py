@@ -78,13 +78,14 @@ class _State:
 
 @dataclass(frozen=True)
 class Barriers(Kernel):
-    """The kernel of ALIGN BARRIERS. It emits the rows of ``input``, which has CHANNEL, KIND and ID, with ALIGNED, but
-    not the marks.
+    """The kernel of ALIGN BARRIERS. It holds back rows of channels whose barrier marker has arrived until it has
+    arrived on all. ``input`` has the columns CHANNEL, KIND and ID; the output has the data rows with ALIGNED, not the
+    markers.
 
     ``timeout``: the microseconds of processing time after which a pending barrier is cancelled. ``most_held``: the
-    limit of held rows and marks. ``time``: a BIGINT column with the event time of a row, NULL for none; None if no row
-    has one. ``emits_barriers``: each aligned barrier is emitted as a row in which only BARRIER is set, at its position
-    among the rows.
+    limit of held rows and markers. ``time``: a BIGINT column with the event time of a row in microseconds, NULL for
+    none; None if no row has one. ``emits_barriers``: each aligned barrier is emitted as a row in which only BARRIER is
+    set, at its position among the rows.
     """
 
     input: pa.Schema
@@ -97,7 +98,7 @@ class Barriers(Kernel):
 
     @cached_property
     def passed(self) -> tuple[str, ...]:
-        """The columns that are emitted unchanged."""
+        """The names of the input columns that are emitted unchanged."""
         own = (KEY_HASH, CLOCK, CHANNEL, KIND, ID, self.time)
         return tuple(name for name in self.input.names if name not in own)
 
@@ -119,7 +120,7 @@ class Barriers(Kernel):
         BarrierCall(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those held back until their barriers have arrived on all channels."""
+        """Counts the rows that are held back until their barriers have arrived on all channels."""
         held = BarrierCall(self, context).held_rows()
         if held:
             yield Wait(Pending.HELD, None, held)
@@ -135,14 +136,14 @@ class Barriers(Kernel):
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """The columns of held rows."""
+        """The schema of the stored rows that are held back."""
         names = (*self.passed, CHANNEL, KIND, ID)
         kept = (self.input.field(name) for name in names)
         return pa.schema([*kept, pa.field(HELD_FROM, pa.int64())]).remove_metadata()
 
 
 class BarrierCall:
-    """One call of the kernel. It reads the state at its start and writes it at its end."""
+    """One call of the kernel ``Barriers``: it reads the state when it is created, and writes it when the call ends."""
 
     def __init__(self, kernel: Barriers, context: Context) -> None:
         self._kernel = kernel
@@ -152,7 +153,7 @@ class BarrierCall:
         self._state = ChunkedState(context.store, "held", kernel.stored)
 
     def rows(self, arrived: pa.Table) -> None:
-        """Processes new rows and marks."""
+        """Processes new rows and markers, and emits the rows that pass."""
         rows = self._with_held_from(arrived)
         passage, memory = self._taken(rows)
         if passage.released and self._state.rows(_HELD):
@@ -168,18 +169,22 @@ class BarrierCall:
         self._done()
 
     def held_again(self) -> None:
-        """Starts a new micro-batch: rows released in the previous one no longer hold the watermark."""
+        """Called first in a micro-batch if rows held the watermark: rows that the previous micro-batch released hold it
+        no longer.
+        """
         self._kept.lifting = END_OF_TIME
         self._done()
 
     def end(self) -> None:
-        """The input has ended: releases all held rows, ahead of the watermark."""
+        """Called at the end of the input: emits all rows that are held back, before the final watermark."""
         self._pass_all(ends=True)
         self._kept.lifting = END_OF_TIME
         self._done()
 
     def expire(self) -> None:
-        """Cancels the barriers whose timeout has passed."""
+        """Cancels the barriers that have been pending longer than the timeout, and emits the rows that this
+        releases.
+        """
         now, timeout = self._context.processing_time, self._kernel.timeout
         assert timeout is not None, "there is a timer of processing time"
         memory = self._kept.memory
@@ -199,7 +204,7 @@ class BarrierCall:
         self._emit(rows, passage)
 
     def held_rows(self) -> int:
-        """The number of held rows, without marks."""
+        """The number of data rows that are held back; markers are not counted."""
         return int((self._stored().column(KIND).to_numpy() == MarkKind.ROW).sum())
 
     # --- items ------------------------------------------------------------------------------------------------

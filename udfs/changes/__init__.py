@@ -30,7 +30,9 @@ class SetKind(Enum):
         return self in (SetKind.INTERSECT_ALL, SetKind.EXCEPT_ALL)
 
     def times(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """How many times a row is in the result, given how many times it is in each input."""
+        """How many times each row is in the result. ``left`` and ``right`` have the number of times that it is in each
+        input; all are int64 arrays.
+        """
         import numpy as np  # which the planner does without
 
         if self.intersects:

@@ -24,11 +24,12 @@ _GONE = pa.array(["-U", "-D"])
 
 @dataclass(frozen=True)
 class NormalizeKernel(ExpiringKernel):
-    """Normalizes a changelog by key. ``input`` has ROW_KIND, the ``keys`` and the columns ``passed`` that are emitted.
+    """The kernel that normalizes a changelog by primary key, as Flink's ChangelogNormalize: upserts become complete
+    changes with the previous row. ``input`` has ROW_KIND, the ``keys`` and the columns ``passed`` that are emitted.
 
     ``ttl``: the state of a key is dropped, without output, this many microseconds of processing time after its last
-    change; 0: never. With a ``ttl`` an unchanged row counts as a change, so that operators above keep their state as
-    long.
+    change; 0: never. With a ``ttl`` an unchanged row counts as a change, so that downstream operators store their state
+    as long.
     """
 
     input: pa.Schema
@@ -41,7 +42,7 @@ class NormalizeKernel(ExpiringKernel):
         return pa.schema([*(self.input.field(name) for name in self.passed), (ROW_KIND, pa.string())])
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Reduce the rows of a micro-batch to the last row of each key, in order of arrival."""
+        """Pre-aggregation before the shuffle: the last row of each key in the micro-batch, in order of arrival."""
         last = _last(dense_ids(rows, self.keys))
         return rows if len(last) == rows.num_rows else rows.take(pa.array(last))
 
@@ -118,7 +119,7 @@ class SetOperationKernel(Kernel):
     """The kernel of INTERSECT and EXCEPT. ``rows`` is the schema of both inputs: the fields, KEY_HASH and, for
     changelogs, ROW_KIND.
 
-    ``updates``: results are retracted. ``living``: how long the state of a row is stored after its last change.
+    ``updates``: results may be retracted. ``living``: the time to live of a row's counts after its last change.
     """
 
     kind: SetKind

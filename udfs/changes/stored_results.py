@@ -22,11 +22,11 @@ from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 
 @dataclass(frozen=True)
 class StoredResults:
-    """Computes the changes of results from changes of rows, and stores the current results.
+    """Stores the result of each row, so that a retraction of the row retracts the same result.
 
-    ``columns``: KEY_HASH, ROW_KIND, the columns of the rows and those of the results. Rows that are equal in ``by``
-    have the same KEY_HASH and retract each other. ``without``: a column that is set in rows without a result, for which
-    nothing is retracted.
+    ``columns``: KEY_HASH, ROW_KIND, the columns of the rows and those of the results. Rows that are equal in the
+    columns ``by`` have the same KEY_HASH and retract each other. ``without``: a column that is set in rows without a
+    result, for which nothing is retracted.
     """
 
     columns: pa.Schema
@@ -39,7 +39,7 @@ class StoredResults:
         return pa.schema([column for column in self.columns if column.name != KEY_HASH]).remove_metadata()
 
     def results(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The changes of the results, first -D and then +I, caused by changes of rows in order of arrival."""
+        """The changelog of the results, all -D before all +I, that the changes ``rows``, in order of arrival, cause."""
         changes = self._net(rows)
         state = self._state(context)
         stored = self._known(state, changes, context)
@@ -60,14 +60,14 @@ class StoredResults:
         return pa.concat_tables([self._of_kind("-D", retracted), self._of_kind("+I", added)])
 
     def forget(self, time: int, context: Context) -> None:
-        """Drops the rows whose time to live has passed."""
+        """Drops the stored rows whose time to live has passed at the processing time ``time`` (microseconds)."""
         assert self.living.ttl, "rows are remembered for ever"
         state = self._state(context)
         self.living.forgotten(state, time)
         state.flush()
 
     def wakes(self, context: Context) -> int:
-        """The processing time at which to call ``forget``; END_OF_TIME for never."""
+        """The processing time, in microseconds, at which ``forget`` must be called next; END_OF_TIME for never."""
         return self.living.wakes(self._state(context), context)
 
     def _net(self, rows: pa.Table) -> Changes:

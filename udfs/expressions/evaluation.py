@@ -41,13 +41,15 @@ Columns = Mapping[Column, pa.Array]
 
 
 def value(expression: Expression, columns: Columns) -> pa.Array:
-    """The value of the expression in each row; BOOLEAN for conditions, NULL where they are unknown."""
+    """The value of the expression in each row, as an Arrow array; BOOLEAN for conditions, NULL where they are
+    unknown.
+    """
     evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
     return evaluate(expression, columns)
 
 
 def is_true(condition: Expression, columns: Columns) -> npt.NDArray[np.bool_]:
-    """Whether the condition is true, neither false nor unknown, in each row."""
+    """One boolean per row: true where the condition is true, false where it is false or unknown (NULL)."""
     return np.asarray(pc.fill_null(value(condition, columns), False))
 
 
@@ -111,7 +113,9 @@ def _compared(expression: Compared, columns: Columns) -> pa.Array:
 
 
 def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
-    """The result of comparing values of one type, row by row; NULL where either is NULL."""
+    """The result of the comparison for each pair of values, as a BOOLEAN array; NULL where either value is NULL. Both
+    columns have the same type.
+    """
     if pa.types.is_boolean(left.type):
         left, right = left.cast(pa.uint8()), right.cast(pa.uint8())
     result = _PLAIN[comparison](left, right)

@@ -25,7 +25,7 @@ class Comparison(Enum):
 
 
 class Arithmetic(Enum):
-    """The operators that compute a number or a time of two."""
+    """The operators that compute a number or a time from two operands."""
 
     PLUS = "+"
     MINUS = "-"
@@ -36,7 +36,7 @@ class Arithmetic(Enum):
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression over columns; ``parts`` are its operands."""
+    """The base of expressions over columns. ``parts`` are the operands."""
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -50,7 +50,9 @@ class Expression:
 
 @dataclass(frozen=True)
 class Column(Expression):
-    """A column by its name; ``side`` is 1 for columns of the right one of two joined tables."""
+    """The value of a column. In conditions of joins ``side`` is 0 for columns of the left table, 1 for those of the
+    right.
+    """
 
     name: str
     side: int = 0
@@ -70,7 +72,7 @@ class Constant(Expression):
 
 @dataclass(frozen=True)
 class Converted(Expression):
-    """The value cast to another type; NULL where it does not fit."""
+    """CAST of the operand to another type; NULL where the value does not fit."""
 
     part: Expression
     type: DataType
@@ -130,7 +132,7 @@ class Not(Expression):
 
 @dataclass(frozen=True)
 class And(Expression):
-    """True where all conditions are true, false where one is false, else NULL."""
+    """True where all operands are true, false where one is false, else NULL."""
 
     conditions: tuple[Expression, ...]
 
@@ -141,7 +143,7 @@ class And(Expression):
 
 @dataclass(frozen=True)
 class Or(Expression):
-    """True where one condition is true, false where all are false, else NULL."""
+    """True where one operand is true, false where all are false, else NULL."""
 
     conditions: tuple[Expression, ...]
 
@@ -152,10 +154,11 @@ class Or(Expression):
 
 @dataclass(frozen=True)
 class Computed(Expression):
-    """An arithmetic operation on two numbers of ``type``, which is the result's too; decimals and times have their own
-    types.
+    """An arithmetic operation on two numbers. Both have the ``type`` of the result, except for decimals and times,
+    whose operands may have other types.
 
-    NULL where Spark fails, as for a division by zero: both sides of AND and OR are computed for all rows.
+    The result is NULL where Spark raises an error, as for a division by zero. Raising would be wrong here, because both
+    sides of AND and OR are computed for all rows.
     """
 
     operator: Arithmetic
@@ -203,7 +206,9 @@ class Coalesced(Expression):
 
 @dataclass(frozen=True)
 class Chosen(Expression):
-    """CASE: the value of the first condition that is true, else the last value."""
+    """CASE: the value that belongs to the first condition that is true, or the ELSE value, which is the last
+    operand.
+    """
 
     conditions: tuple[Expression, ...]
     values: tuple[Expression, ...]
@@ -214,5 +219,7 @@ class Chosen(Expression):
 
 
 def columns_read(expression: Expression | None, side: int) -> tuple[str, ...]:
-    """The names of the columns of one side that an expression reads."""
+    """The names of the columns that an expression reads from the left (0) or the right (1) table of a join; empty for
+    None.
+    """
     return tuple(sorted(c.name for c in expression.columns if c.side == side)) if expression is not None else ()

@@ -41,8 +41,9 @@ class GroupAggregateKernel(Kernel):
     """The kernel of GROUP BY. ``keys`` are columns of ``input``, compared as in SQL's GROUP BY; without keys there is
     one group.
 
-    ``strategies`` compute the columns ``results``, each some of the calls. ``living``: the time to live of a group.
-    ``emits_kinds``: results have ROW_KIND. Otherwise no result ever changes, and only new groups are emitted.
+    Each of the ``strategies`` computes some of the aggregate calls, and all of them together the columns ``results``.
+    ``living``: the time to live of a group's state. ``emits_kinds``: results have ROW_KIND. Otherwise no result ever
+    changes, and only new groups are emitted.
     """
 
     input: pa.Schema
@@ -69,7 +70,9 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows before the exchange, if the state consists of totals only."""
+        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only; otherwise
+        returns them unchanged.
+        """
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)

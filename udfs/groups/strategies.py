@@ -27,7 +27,9 @@ Flags = np.ndarray
 
 
 class StoredGroups(NamedTuple):
-    """The stored rows of the existing groups that a micro-batch changes, and the number of each group."""
+    """The stored state rows of those groups that a micro-batch changes and that exist already, with the index of each
+    among the changed groups.
+    """
 
     rows: pa.Table
     groups: Indices
@@ -35,10 +37,10 @@ class StoredGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class Changed:
-    """The rows of a micro-batch in order of arrival, with their groups.
+    """The changes of a micro-batch, in order of arrival, with their groups.
 
-    ``gone`` flags retractions (None: there are none). ``groups``: the number of the group of each row, out of
-    ``count``, by first appearance. ``keys``: KEY_HASH and the keys of each group.
+    ``gone``: true for retractions; None if there are none. ``groups``: the group index of each row, in ``[0, count)``,
+    numbered by first appearance. ``keys``: KEY_HASH and the key columns of each group.
     """
 
     rows: pa.Table
@@ -49,18 +51,19 @@ class Changed:
 
     @property
     def signs(self) -> np.ndarray:
-        """1 for insertions, -1 for retractions."""
+        """An array with 1 for each insertion and -1 for each retraction."""
         return np.ones(len(self.groups), np.int64) if self.gone is None else np.where(self.gone, -1, 1)
 
 
 class AggregateStrategy(ABC):
-    """A way to compute some of the aggregate calls of a kernel. It declares the columns that it needs in the row of a
-    group, and may have additional state of its own."""
+    """A way to compute some of the aggregate calls of ``GroupAggregateKernel``. It declares which columns it needs in
+    the stored row of a group, and may store additional state of its own.
+    """
 
     @property
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """The columns of this strategy in the stored row of a group."""
+        """The columns that this strategy needs in the stored row of a group."""
         ...
 
     @property
@@ -71,12 +74,14 @@ class AggregateStrategy(ABC):
 
     @abstractmethod
     def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
-        """The ``columns`` of all groups after the changes; ``stored`` has those before."""
+        """The new values of ``columns`` for all groups of ``changed``, in their order; ``stored`` has the old
+        values.
+        """
         ...
 
     @abstractmethod
     def finish(self, columns: pa.Table) -> pa.Table:
-        """The ``results`` of groups from their ``columns``."""
+        """The results of the aggregate calls, one row per group, computed from the stored ``columns``."""
         ...
 
     def forget(self, groups: pa.Table, context: Context) -> None:
@@ -87,8 +92,9 @@ class AggregateStrategy(ABC):
 
 @dataclass(frozen=True)
 class Totals(AggregateStrategy):
-    """Computes calls from their accumulators alone; with retractions ``Aggregates.retracts`` must be true. ``prefix``
-    makes the names of its columns unique."""
+    """Computes calls from their accumulators alone. For inputs with retractions ``Aggregates.retracts`` must be true.
+    ``prefix`` makes the names of its columns unique.
+    """
 
     aggregates: Aggregates
     prefix: str = "__total"
@@ -108,7 +114,9 @@ class Totals(AggregateStrategy):
         )
 
     def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
-        """The ``columns`` of rows, some of which may be retractions: one row per group."""
+        """The accumulators of rows: one row per group, out of ``count``. ``gone`` flags the rows that are
+        retractions.
+        """
         if gone is None:
             return self._named(self.aggregates.lift(rows, groups, count))
         come, left = (
@@ -119,7 +127,9 @@ class Totals(AggregateStrategy):
         return self._named(self.aggregates.merge(signed, np.concatenate([every, every]), count))
 
     def merged(self, stored: StoredGroups, lifted: pa.Table, count: int, groups: Indices | None = None) -> pa.Table:
-        """The stored columns merged with ``lifted`` ones: one row per group in order, or one for each of ``groups``."""
+        """Merges the stored accumulators with those of new rows (``lifted``): one row for each of the ``count`` groups.
+        ``groups``: the group index of each row of ``lifted``; None if they are one row per group, in order.
+        """
         groups = np.arange(count) if groups is None else groups
         names = self.columns.names
         if not len(stored.groups) and lifted.num_rows == count:
@@ -134,7 +144,7 @@ class Totals(AggregateStrategy):
         return _renamed(accumulators, self.columns)
 
     def own(self, columns: pa.Table) -> pa.Table:
-        """The columns of this strategy among those of a stored group."""
+        """The columns of this strategy, without its prefix, from the stored rows of groups."""
         return _renamed(columns, self.aggregates.accumulators)
 
 
@@ -161,8 +171,9 @@ _SPARE = 64
 
 @dataclass(frozen=True)
 class StoredRows(AggregateStrategy):
-    """Computes ``aggregates`` from stored rows, which have the columns of its input. ``name``: the part of the state
-    with the rows."""
+    """Computes ``aggregates`` over all current rows of a group, which it stores. ``name`` names this part of the
+    state.
+    """
 
     name: str
     keys: pa.Schema
@@ -298,8 +309,9 @@ _TIMES = "__times"
 
 @dataclass(frozen=True)
 class DistinctValues(AggregateStrategy):
-    """Computes calls over the distinct ``values`` of rows for which ``filter`` is true. ``totals`` are the calls
-    without DISTINCT. ``updates``: rows may be retracted."""
+    """Computes aggregate calls with DISTINCT over the ``values`` of rows for which ``filter`` is true. ``totals`` are
+    the same calls without DISTINCT. ``updates``: rows may be retracted.
+    """
 
     name: str
     keys: pa.Schema
@@ -329,13 +341,13 @@ class DistinctValues(AggregateStrategy):
         return self.totals.finish(columns)
 
     def drop(self, context: Context) -> None:
-        """Drops values whose time to live has passed."""
+        """Drops the stored values whose time to live has passed."""
         state = self._state(context)
         self.living.due(state, context)
         state.flush()
 
     def wakes(self, context: Context) -> int:
-        """The time of the next ``drop``; END_OF_TIME for never."""
+        """The processing time, in microseconds, at which ``drop`` must be called next; END_OF_TIME for never."""
         return self.living.wakes(self._state(context), context)
 
     # --- values -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class JoinKind(Enum):
-    """The kind of a join."""
+    """The kind of a join: INNER, an outer join, SEMI or ANTI."""
 
     INNER = "INNER"
     LEFT = "LEFT"
@@ -26,5 +26,7 @@ class JoinKind(Enum):
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """For each side, whether its rows without a partner are emitted: padded with NULL, or as they are for ANTI."""
+        """A pair of booleans for the left and the right side: whether rows without a partner are emitted, padded with
+        NULL, or alone in an ANTI join.
+        """
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

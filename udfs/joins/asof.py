@@ -41,14 +41,15 @@ class _Partners(NamedTuple):
 
 @dataclass(frozen=True)
 class AsofJoinKernel(Kernel):
-    """The kernel of an ASOF join.
+    """The kernel of an ASOF join: for each left row the right row with equal keys and the nearest value.
 
     ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
     without a partner is emitted with NULLs. ``above``: the nearest right value is the least one not below the left
-    value. ``strict``: the values must differ. ``first_by``: among right rows with equal values, the first in the order
-    of these columns is the partner, and among these the first that arrived. ``condition``: an additional condition on
-    partners. ``ttl``: all rows of a key are dropped this many microseconds of processing time after the last row of
-    either side arrived; 0: never. A key expires as a whole, because the retraction of a partner must be recognized.
+    value; otherwise the greatest one not above it. ``strict``: the values must differ. ``first_by``: among right rows
+    with equal values, the first in the order of these columns is the partner, and among these the first that arrived.
+    ``condition``: an additional condition on partners. ``ttl``: all rows of a key are dropped this many microseconds of
+    processing time after the last row of either side arrived; 0: never. A key expires as a whole, because the
+    retraction of a partner must be recognized.
     """
 
     sides: tuple[Side, Side]
@@ -221,8 +222,8 @@ _WIDER = 4
 
 
 class Candidates(NamedTuple):
-    """The candidates of a nearest-value search: some ``rows`` of a ``table`` sorted by key number (``ids``), then by
-    ``values``.
+    """The candidates of a nearest-value search: rows of ``table``, given as row indices sorted by the integer that
+    stands for their key (``ids``), then by ``values``.
     """
 
     table: pa.Table
@@ -234,10 +235,10 @@ class Candidates(NamedTuple):
 def nearest(
     probes: pa.Table, of: Indices, at: Indices, among: Candidates, *, strict: bool, condition: Expression | None
 ) -> Indices:
-    """The nearest candidate of each probe with key number ``of`` and value ``at``, as a row index; -1 for none.
+    """For each probe row the index, in ``among.table``, of its nearest candidate; -1 for none.
 
-    It is the last candidate with the probe's key number whose value is not above ``at`` (``strict``: is below it) and
-    that fulfils the ``condition`` with the probe.
+    ``of`` has the key id of each probe, ``at`` its value. The nearest candidate is the last one with the same key id
+    whose value is at most ``at`` (``strict``: less than ``at``) and that fulfils the ``condition`` with the probe.
     """
     if not len(among.rows) or not len(of):
         return np.full(len(of), -1, np.int64)

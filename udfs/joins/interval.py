@@ -52,8 +52,8 @@ class IntervalJoinKernel(Kernel):
     """The kernel of an interval join. ``bounds`` limit the time of the left row minus the time of the right row, in
     microseconds.
 
-    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``domain``: the clock that
-    the times belong to. No output column is in both sides.
+    ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``domain``: the clock, event
+    time or processing time, of the rows' times. The output columns of the two sides have different names.
     """
 
     left: Side
@@ -96,7 +96,7 @@ class IntervalJoinKernel(Kernel):
         self._expire(time, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those without a partner, which are emitted when the clock has passed their bounds."""
+        """Counts the stored rows without a partner, which are emitted when the clock has passed their bounds."""
         for port, state in enumerate(self._states(context)):
             if self.kind.padded[port]:
                 rows = state.load_all()
@@ -319,8 +319,9 @@ row remains is read as a whole."""
 
 
 class ShortLived:
-    """The stored rows of one input that will probably expire with the next watermark, during one call. ``name``: the
-    part of the state that holds them.
+    """The stored rows of one input that will probably expire with the next watermark. They are stored in groups by
+    expiry time, which are dropped unread when they expire. An instance serves one call of the kernel; ``name`` names
+    this part of the state.
     """
 
     def __init__(self, store: Store, name: str, schema: pa.Schema) -> None:
@@ -330,18 +331,22 @@ class ShortLived:
 
     @staticmethod
     def keys(name: str) -> list[StateKey]:
-        """The state keys that each call reads: the index of the pieces, and the time of the newest row."""
+        """The state keys that each call reads: those of the index of the groups, and of the newest row's event time."""
         return [(name, 0), (f"{name}/newest", 0)]
 
     def left_over(self, now: int) -> Iterator[pa.Table]:
-        """Remove and return the stored rows that have not expired yet."""
+        """Removes all groups of rows from this part of the state, and returns the rows of those that have not expired
+        at ``now``, in microseconds of event time.
+        """
         for end in self._pieces.ids().tolist():
             if end > now:
                 yield self._pieces.read([end])[end]
             self._pieces.replace(end, None)
 
     def chosen(self, times: Times, ends: Times, now: int) -> np.ndarray:
-        """True for new rows to store here, given their times and the times at which they expire."""
+        """One boolean per new row: true if it should be stored here. ``times`` are the rows' times, ``ends`` the times
+        at which they expire, ``now`` is the clock; all in microseconds.
+        """
         if len(times) >= LEAST:
             soon = np.asarray(ends <= self._next(int(times.min()), int(times.max()), now))
             if np.count_nonzero(soon) >= LEAST:
@@ -349,19 +354,20 @@ class ShortLived:
         return np.zeros(len(times), np.bool_)
 
     def add(self, rows: pa.Table, ends: Times) -> None:
-        """Stores rows that expire at ``ends``."""
+        """Stores rows, which expire at the times ``ends`` (microseconds)."""
         if rows.num_rows:
             self._pieces.append(int(ends.max()), rows)
 
     @property
     def next_end(self) -> int:
-        """The time at which the first group of rows has expired; END_OF_TIME for none."""
+        """The time in microseconds at which the first group of rows expires; END_OF_TIME if no rows are stored here."""
         return int(self._pieces.ids().min(initial=END_OF_TIME))
 
     def flush(self, *, alone: bool) -> None:
-        """Write the changes to the state.
+        """Writes the changes to the state store.
 
-        ``alone``: the input has no other state; if nothing is stored here either, all entries are removed.
+        ``alone``: the input has no rows in other parts of the state; if none are stored here either, all entries are
+        removed.
         """
         self._pieces.flush()
         if alone and not len(self._pieces.ids()) and self._store.get([self._newest]) != [None]:

@@ -28,7 +28,9 @@ MOST_PAIRS = 2**18
 
 
 class Pairs(NamedTuple):
-    """Pairs of matching rows of two tables, as row numbers, in order of the left rows, then of the right ones."""
+    """Pairs of matching rows of two tables, as two arrays of row indices, sorted by the left, then by the right
+    index.
+    """
 
     left: Indices
     right: Indices
@@ -42,7 +44,9 @@ class Bounds(NamedTuple):
 
 
 def joinable(rows: pa.Table, keys: Sequence[str], null_safe: Sequence[bool]) -> np.ndarray:
-    """True for rows that may have a partner: no NULL in key columns, except in those that are ``null_safe``."""
+    """One boolean per row: true if it may have a partner, that is, no key column is NULL except those that are
+    ``null_safe``.
+    """
     may_match = np.ones(rows.num_rows, np.bool_)
     for name, safe in zip(keys, null_safe, strict=True):
         column = rows.column(name)
@@ -69,7 +73,9 @@ def matching(
 
 
 def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[Indices, Indices]:
-    """A number for each row of either table; equal rows, by these columns, have equal numbers."""
+    """An integer id for each row of the left and of the right table. Rows that are equal in ``columns`` have the same
+    id, in both tables.
+    """
     if not columns:
         return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
     ids = dense_ids(pa.concat_tables([left.select(columns), right.select(columns)]), columns).ids
@@ -77,8 +83,8 @@ def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[I
 
 
 def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
-    """The pairs of rows with equal numbers, in blocks of about MOST_PAIRS; efficient where most numbers have
-    a partner.
+    """The pairs of a left and a right row with equal ids, in blocks of about MOST_PAIRS. ``of_left`` and ``of_right``
+    have the id of each row. Efficient if most ids have a partner.
     """
     if not len(of_left) or not len(of_right):
         return
@@ -88,19 +94,22 @@ def equal(of_left: Indices, of_right: Indices) -> Iterator[Pairs]:
 
 
 def moved(pairs: Pairs, rows: Indices) -> Pairs:
-    """The pairs with their left numbers replaced by the rows at these positions of ``rows``."""
+    """The pairs with each left index ``i`` replaced by ``rows[i]``, for pairs that were computed from a selection of
+    rows.
+    """
     return Pairs(rows[pairs.left], pairs.right)
 
 
 def in_order(ids: Indices) -> Indices:
-    """The row indices sorted by number (stable); small numbers are sorted by radix."""
+    """The indices of ``ids`` sorted by id (stable). Ids below 65,536 are sorted by radix, which is faster."""
     small = len(ids) > 0 and int(ids.max()) < 2**16
     return np.argsort(ids.astype(np.uint16), kind="stable") if small else sorting.in_order([ids])
 
 
 def newest(ordered: Indices, times: Times, probe_number: Indices, probe_time: Times, *, strict: bool) -> Indices:
-    """For each probe the index of the last entry with its number and a time not after (``strict``: before) its own; -1
-    for none. Entries are sorted by number (``ordered``), then by time."""
+    """For each probe the index of the newest entry with the same id whose time is at most (``strict``: less than) the
+    probe's; -1 for none. Entries are sorted by id (``ordered`` has their ids), then by time.
+    """
     if not len(ordered) or not len(probe_number):
         return np.full(len(probe_number), -1, np.int64)
     entry = places_of(ordered, times, probe_number, probe_time, after_equal=not strict) - 1
@@ -125,8 +134,9 @@ def _in_bounds(
 
 
 def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Times, *, after_equal: bool) -> Indices:
-    """The insertion positions of rows, by key and time, among sorted rows: before or, with ``after_equal``, after
-    equal ones."""
+    """The positions at which rows with ``probe_keys`` and ``probe_times`` would be inserted among rows sorted by key,
+    then by time: before equal rows or, with ``after_equal``, after them.
+    """
     low, high = min(int(times.min()), int(probe_times.min())), max(int(times.max()), int(probe_times.max()))
     span = high - low + 2
     if span * (max(int(keys[-1]), int(probe_keys.max())) + 1) < 2**62:
@@ -143,7 +153,9 @@ def places_of(keys: Indices, times: Times, probe_keys: Indices, probe_times: Tim
 
 
 def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pairs]:
-    """The pairs of each left row with a range of ordered right rows, in blocks of whole left rows."""
+    """The pairs of each left row ``i`` with the right rows ``order[start[i]:stop[i]]``, in blocks; a left row is never
+    divided between two blocks.
+    """
     total = np.cumsum(stop - start)
     begin = 0
     while begin < len(total) and total[-1] > (total[begin - 1] if begin else 0):
@@ -160,9 +172,8 @@ def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pa
 
 @dataclass(frozen=True)
 class Side:
-    """One input of a join. ``outputs``: pairs of the name of a result column and the column of ``input`` that it is.
-
-    ``ttl``: how long a regular join stores rows after their arrival, in microseconds of processing time; 0: for ever.
+    """One input of a join. ``outputs``: pairs of a result column's name and the ``input`` column that it copies.
+    ``ttl``: how long a regular join stores a row after its arrival, in microseconds of processing time; 0: for ever.
     """
 
     input: pa.Schema
@@ -171,13 +182,13 @@ class Side:
 
     @property
     def updates(self) -> bool:
-        """True where the join may retract results because of this input."""
+        """True if rows of this input may be retracted, so that the join may have to retract results."""
         return ROW_KIND in self.input.names
 
 
 @dataclass(frozen=True)
 class JoinResults:
-    """Builds the results of a join, with columns in the order of ``schema``."""
+    """Builds the result rows of a join, with columns in the order of ``schema``."""
 
     kind: JoinKind
     sides: tuple[Side, Side]
@@ -190,13 +201,15 @@ class JoinResults:
         )
 
     def of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> Iterator[pa.ChunkedArray]:
-        """The result columns of pairs of rows, for kinds that emit pairs."""
+        """One result row for each pair of rows. Only for kinds of joins whose results have columns of both sides."""
         for side, rows, row_indices in zip(self.sides, (left, right), pairs, strict=True):
             indices = pa.array(row_indices)
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        """The result columns of rows of one side without a partner, padded with NULL."""
+        """One result row for each of ``rows``, which are rows of the side ``port`` (0: left, 1: right) without a
+        partner; the columns of the other side are NULL.
+        """
         for number, side in enumerate(self._emitted):
             for _, own in side.outputs:
                 yield rows.column(own) if number == port else pa.nulls(rows.num_rows, side.input.field(own).type)
@@ -209,7 +222,7 @@ class JoinResults:
 def fulfilling(
     pairs: Iterator[Pairs], condition: Expression | None, left: pa.Table, right: pa.Table
 ) -> Iterator[Pairs]:
-    """The pairs of rows of two tables for which the condition is true; all pairs without a condition."""
+    """The pairs of rows of ``left`` and ``right`` for which the condition is true; all pairs if it is None."""
     if condition is None:
         yield from pairs
         return

@@ -28,8 +28,8 @@ _ADDS, _RETRACTS = "+I", "-D"
 
 @dataclass(frozen=True)
 class RegularJoinKernel(Kernel):
-    """The kernel of a regular join. ``keys`` are columns of both inputs, of equal types; NULL equals NULL in those that
-    are ``null_safe``.
+    """The kernel of a regular join, which stores the rows of both inputs. ``keys`` are columns of both inputs, of equal
+    types; NULL equals NULL in those that are ``null_safe``.
 
     Results have the outputs of the left side, then those of the right side unless the kind is SEMI or ANTI, then
     ROW_KIND if results are retracted.

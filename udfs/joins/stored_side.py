@@ -29,8 +29,9 @@ _WAKES = 16
 
 @dataclass(frozen=True)
 class SideState:
-    """The layout of the stored rows of one side. ``read``: the columns that results and matches need.
-    ``counts_partners``: rows have the column PARTNERS."""
+    """How the rows of one side of a regular join are stored. ``read``: the columns that results and matches need.
+    ``counts_partners``: each stored row has its current number of partners in the column PARTNERS.
+    """
 
     name: str
     side: Side
@@ -44,18 +45,18 @@ class SideState:
 
     @cached_property
     def plain(self) -> pa.Schema:
-        """The schema of the stored columns of the input."""
+        """The schema of those stored columns that are columns of the input."""
         return pa.schema([self.side.input.field(name) for name in self.columns])
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the stored rows: the ``plain`` columns, the number of partners and the timer."""
+        """The schema of the stored rows: the ``plain`` columns, the number of partners and the expiry timer."""
         own = ((PARTNERS, self.counts_partners), (PROCESSING_TIMER, self.side.ttl > 0))
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
 
     def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
-        """The changes of a batch: first of the rows that may have partners, then of all others, which are not
-        stored.
+        """The net changes of a micro-batch, in two parts: those of rows that may have partners, and those of all other
+        rows, which are not stored. None for ``rows`` means no changes.
         """
         if rows is None:
             none = self.plain.empty_table()
@@ -67,20 +68,22 @@ class SideState:
         return changes.where(can), changes.where([~flags for flags in can])
 
     def state(self, context: Context) -> KeyedState:
-        """The stored rows of a key group."""
+        """The stored rows of the side in the key group of ``context``."""
         return KeyedState(context.store, self.name, self.schema)
 
     def expiry(self, now: int) -> int:
-        """The time at which rows that arrive at ``now`` expire.
+        """The processing time at which rows that arrive at ``now`` expire; both in microseconds.
 
-        At the end of the input they never expire; before the first tick of the clock the time is unknown.
+        At the end of the input rows never expire; before the first tick of the clock the time is unknown.
         """
         if now == NO_WATERMARK:
             return _EARLY
         return now if now == END_OF_TIME else now + self.side.ttl
 
     def living(self, rows: pa.Table, now: int) -> pa.Table:
-        """The rows that have not expired. Rows that arrived before the clock was known start their time to live now."""
+        """The stored ``rows`` that have not expired at the processing time ``now`` (microseconds). For rows that
+        arrived before the clock was known the time to live starts now.
+        """
         if not self.side.ttl or now in (END_OF_TIME, NO_WATERMARK) or not rows.num_rows:
             return rows
         timer = rows.column(PROCESSING_TIMER).to_numpy()
@@ -91,7 +94,7 @@ class SideState:
         return rows if lives.all() else rows.filter(pa.array(lives))
 
     def drop(self, context: Context) -> int:
-        """Drop the expired rows and return the time of the next call."""
+        """Drops the expired rows. Returns the processing time of the next call, in microseconds."""
         now = context.processing_time
         if not self.side.ttl or now == END_OF_TIME:
             return END_OF_TIME
@@ -103,7 +106,7 @@ class SideState:
         return self.wakes(state, context)
 
     def wakes(self, state: KeyedState, context: Context) -> int:
-        """The time at which to call ``drop``; END_OF_TIME for never."""
+        """The processing time, in microseconds, at which ``drop`` must be called next; END_OF_TIME for never."""
         if not self.side.ttl or context.processing_time == END_OF_TIME:
             return END_OF_TIME
         timer = state.next_timer(Domain.PROCESSING)
@@ -111,7 +114,8 @@ class SideState:
 
 
 class SideChange(NamedTuple):
-    """The rows of one side in a call: first the ``removed`` ones, then the unchanged ones, last the ``added`` ones.
+    """The rows of one side of a join in a call, as one table: first the ``removed`` rows, then the unchanged ones, last
+    the ``added`` ones.
 
     ``partners``: the number of partners of each row before the call, if the side counts them.
     """
@@ -123,32 +127,34 @@ class SideChange(NamedTuple):
 
     @property
     def removed_rows(self) -> slice:
-        """The range of the removed rows."""
+        """The slice of ``table`` with the removed rows."""
         return slice(0, self.removed)
 
     @property
     def unchanged_rows(self) -> slice:
-        """The range of the unchanged rows."""
+        """The slice of ``table`` with the unchanged rows."""
         return slice(self.removed, self.table.num_rows - self.added)
 
     @property
     def added_rows(self) -> slice:
-        """The range of the added rows."""
+        """The slice of ``table`` with the added rows."""
         return slice(self.table.num_rows - self.added, self.table.num_rows)
 
     @property
     def old_rows(self) -> slice:
-        """The range of the rows before the change."""
+        """The slice of ``table`` with the rows that existed before the call: removed and unchanged ones."""
         return slice(0, self.table.num_rows - self.added)
 
     @property
     def new_rows(self) -> slice:
-        """The range of the rows after the change."""
+        """The slice of ``table`` with the rows that exist after the call: unchanged and added ones."""
         return slice(self.removed, self.table.num_rows)
 
 
 class StoredSide:
-    """One side of a join during a call: the stored rows with some key hashes, before and after the ``changes``."""
+    """One side of a regular join during a call: its stored rows with certain key hashes, before and after the call's
+    ``changes``.
+    """
 
     def __init__(self, kept: SideState, changes: Changes, hashes: np.ndarray, context: Context) -> None:
         self._kept = kept
@@ -170,7 +176,8 @@ class StoredSide:
         self.rows = SideChange(_joined(*parts), removed.num_rows, added.num_rows, np.concatenate(partners))
 
     def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
-        """Store the rows with their numbers of partners, and return the time of the next ``SideState.drop``.
+        """Stores the rows with their numbers of ``partners`` after the call. Returns the processing time, in
+        microseconds, of the next ``SideState.drop``.
 
         With ``drop_matched`` only rows without partners are stored.
         """
@@ -230,22 +237,25 @@ Flags = np.ndarray
 
 
 class Changes(NamedTuple):
-    """The net changes of a batch, as rows of one schema. ``repeated``: stored rows that were retracted and inserted
-    again unchanged."""
+    """The net changes of a micro-batch: a row that is inserted and retracted again is in none of the tables.
+    ``repeated``: rows that were stored, retracted, and inserted again unchanged.
+    """
 
     added: pa.Table
     removed: pa.Table
     repeated: pa.Table
 
     def where(self, chosen: Sequence[Flags]) -> Changes:
-        """The changes restricted by one array of flags for each kind."""
+        """The changes for which the flags are true. ``chosen`` has one array of flags for each of ``added``,
+        ``removed`` and ``repeated``.
+        """
         return Changes(*(rows.filter(pa.array(flags)) for rows, flags in zip(self, chosen, strict=True)))
 
 
 def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
-    """The net changes of rows with kinds in ROW_KIND; rows without that column are insertions.
+    """The net changes of a changelog whose kinds are in ROW_KIND; rows without that column are insertions.
 
-    ``repeats``: return the repeated rows; otherwise they are omitted.
+    Rows are compared by ``columns``, which are also those of the result. ``repeats``: also return the repeated rows.
     """
     images = rows.select(columns)
     none = images.slice(0, 0)
@@ -256,7 +266,9 @@ def net(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> Changes:
 
 
 class NetFlags(NamedTuple):
-    """Flags of the rows that belong to each part of ``Changes``. ``repeated`` is None if it was not requested."""
+    """For each table of ``Changes`` an array of booleans: which input rows belong to it. ``repeated`` is None if it was
+    not requested.
+    """
 
     added: Flags
     removed: Flags
@@ -264,7 +276,9 @@ class NetFlags(NamedTuple):
 
 
 def net_flags(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> NetFlags | None:
-    """Like ``net``, as flags, for rows of which ``columns`` decide equality. None if all rows are insertions."""
+    """The net changes of a changelog like ``net``, as flags of its rows. Rows are equal if they are equal in
+    ``columns``. None if all rows are insertions.
+    """
     retracts = retracted_rows(rows)
     if retracts is None:
         return None
@@ -292,7 +306,7 @@ def _used(ids: Indices, sign: Indices) -> Indices:
 
 
 def within(ids: Indices, most: Indices) -> Flags:
-    """True for the first rows of each id, up to its number in ``most``."""
+    """One boolean per row: true for the first ``most[id]`` rows of each id."""
     order = in_order(ids)
     ordered = ids[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -303,7 +317,9 @@ def within(ids: Indices, most: Indices) -> Flags:
 
 
 def found_among(rows: pa.Table, wanted: pa.Table, columns: Sequence[str]) -> tuple[Flags, Flags]:
-    """Flags of the rows that equal a wanted row, one row for each; and flags of the wanted rows that have one."""
+    """Matches equal rows of two tables one to one. Returns one boolean per row of ``rows``: whether it was matched with
+    a wanted row; and one per row of ``wanted``: whether an equal row was found.
+    """
     if not rows.num_rows or not wanted.num_rows:
         return np.zeros(rows.num_rows, np.bool_), np.zeros(wanted.num_rows, np.bool_)
     ids, of_wanted = numbered(rows, wanted, columns)

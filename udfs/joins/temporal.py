@@ -109,7 +109,7 @@ class TemporalJoinKernel(Kernel):
         self._close(left, right, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: left rows, which are emitted when the watermark reaches their time."""
+        """Counts the stored left rows, which are emitted when the watermark reaches their time."""
         yield from waits(Pending.ROWS, Domain.EVENT, self._left(context).load_all().column(TIME).to_numpy())
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -237,13 +237,12 @@ _RETRACTIONS = pa.array(["-U", "-D"])
 
 @dataclass(frozen=True)
 class SingleMatchResults:
-    """Results of joins with at most one partner per left row, in the order of the left rows.
+    """Emits the results of joins in which each left row has at most one partner, in the order of the left rows.
 
     ``keys``: columns of both sides. ``outer``: a left row without a partner is emitted with NULLs. ``condition``: an
-    additional condition on pairs. No output column is in both sides.
-
-    Left rows with ROW_KIND may be retracted: rows that are equal in ``identified_by`` retract each other, with the
-    partner that the inserted row had. That partner is stored for the ``ttl`` of the left side.
+    additional condition on pairs. The output columns of the two sides have different names.
+    Left rows with ROW_KIND may be retracted: rows that are equal in ``identified_by`` retract each other, and the
+    result of the inserted row, with its partner, is retracted. That partner is stored for the ``ttl`` of the left side.
     """
 
     sides: tuple[Side, Side]
@@ -264,15 +263,18 @@ class SingleMatchResults:
         return self.sides[0].updates
 
     def kept(self, port: int, *more: str) -> list[pa.Field]:
-        """The columns of a side that must be stored until its rows are emitted."""
+        """The columns of the input ``port`` (0: left, 1: right) that must be stored until its rows are emitted;
+        ``more`` names additional ones.
+        """
         side = self.sides[port]
         read = (*self.keys, *more, *columns_read(self.condition, port), *(own for _, own in side.outputs))
         kind = (ROW_KIND,) if port == 0 and self.updates else ()
         return [side.input.field(name) for name in dict.fromkeys((KEY_HASH, *read, *kind))]
 
     def emit(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> None:
-        """Emits the results of left rows. ``partner``: the row number of the right row with the key of each left row,
-        -1 for none."""
+        """Emits the results of the rows ``left``. ``partner`` has for each the index in ``right`` of the row with the
+        same key, -1 for none.
+        """
         matches = self._fulfilling(left, right, partner)
         if self.updates:
             context.emit(self._changes(left, right, matches, context))
@@ -285,12 +287,14 @@ class SingleMatchResults:
         context.emit(pa.Table.from_arrays(columns, schema=self.schema))
 
     def forget(self, time: int, context: Context) -> None:
-        """Drops the stored partners of left rows whose time to live has passed."""
+        """Drops the stored partners of left rows whose time to live has passed at the processing time ``time``
+        (microseconds).
+        """
         if self.sides[0].ttl:
             self._stored_results.forget(time, context)
 
     def wakes(self, context: Context) -> int:
-        """The processing time at which to call ``forget``; END_OF_TIME for never."""
+        """The processing time, in microseconds, at which ``forget`` must be called next; END_OF_TIME for never."""
         return self._stored_results.wakes(context) if self.sides[0].ttl else END_OF_TIME
 
     def _changes(self, left: pa.Table, right: pa.Table, partner: Indices, context: Context) -> pa.Table:
@@ -331,7 +335,7 @@ class SingleMatchResults:
 
 
 def retracted(rows: pa.Table) -> np.ndarray:
-    """True for right rows (-U, -D) that end the validity of the row of their key."""
+    """One boolean per right row: true for retractions (-U, -D), after which their key has no valid row."""
     if ROW_KIND not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     return np.array(pc.is_in(rows.column(ROW_KIND), value_set=_RETRACTIONS))

@@ -29,8 +29,12 @@ _MILLISECOND = 1000
 
 @dataclass(frozen=True)
 class WindowJoinKernel(Kernel):
-    """The kernel of a window join. ``keys``: columns of both inputs; NULL equals NULL in those that are ``null_safe``.
-    Rows with equal keys have the same END. No output column is in both sides."""
+    """The kernel of a window join. ``keys``: columns of both inputs, among them the window; NULL equals NULL in those
+    that are ``null_safe``.
+
+    Rows with equal keys belong to the same window, so they have the same END. The output columns of the two sides have
+    different names.
+    """
 
     kind: JoinKind
     sides: tuple[Side, Side]
@@ -69,7 +73,7 @@ class WindowJoinKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open windows."""
+        """Counts the stored rows of windows that have not closed."""
         for state in self._states(context):
             yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, state.load_all().column(EVENT_TIMER).to_numpy())
 

@@ -24,11 +24,11 @@ MOST_TEXT = 200
 
 
 class WrongAnswer(Exception):
-    """A source returned an answer that does not fit its columns."""
+    """Raised for an answer of a lookup source that does not fit its declared columns."""
 
 
 class AnswerShape:
-    """The Arrow type of the answers to a request: LIST<STRUCT<columns>>."""
+    """The Arrow type of a lookup's answers: LIST<STRUCT<columns>>, one list of rows per key."""
 
     def __init__(self, request: Request) -> None:
         self._columns = request.columns
@@ -38,7 +38,7 @@ class AnswerShape:
         self.type = pa.list_(self._struct)
 
     def lists(self, answers: Sequence[Sequence[Row] | None]) -> pa.ListArray:
-        """One list per answer; NULL for None."""
+        """The answers as an Arrow array with one list of rows per answer; NULL for None."""
         row_lists = [rows or () for rows in answers]
         offsets = np.zeros(len(row_lists) + 1, np.int32)
         np.cumsum(np.fromiter(map(len, row_lists), np.int32, len(row_lists)), out=offsets[1:])
@@ -47,9 +47,8 @@ class AnswerShape:
         return pa.ListArray.from_arrays(pa.array(offsets), structs, type=self.type, mask=mask)
 
     def checked(self, keys: int, returned: Sequence[Sequence[Row]]) -> list[Sequence[Row] | Exception]:
-        """The answer for each key, or an exception that describes its mistake.
-
-        Raises WrongAnswer if the number of answers is not that of the keys.
+        """The ``returned`` answers, one per key, if they are well-formed. Raises WrongAnswer, which describes the
+        mistake, if their number is not ``keys`` or a row does not fit.
         """
         try:
             answers = [list(rows) for rows in returned]
@@ -141,10 +140,9 @@ FAILED = "SS432"
 
 
 class LookupOutcome(NamedTuple):
-    """The outcome of a lookup for a row. ``rows``: the answer, empty for a miss, None for no answer. ``error``: the
-    text for ON ERROR TO. ``deferred``: the row waits in state. ``failure``: the error that ends the job.
-
-    ``counted``: the metrics that count the row.
+    """The result of a lookup for one key. ``rows``: the rows found, empty for a miss, None without an answer.
+    ``error``: the text for ON ERROR TO. ``deferred``: the row waits in the state of a kernel (ON TIMEOUT DEFER).
+    ``failure``: the error that ends the job. ``counted``: the names of the metrics in which the row counts.
     """
 
     rows: Sequence[Row] | None
@@ -159,7 +157,7 @@ PASSES_BY = LookupOutcome(None)
 
 
 def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> LookupOutcome:
-    """The outcome of a row whose TIMEOUT has passed, as ON TIMEOUT specifies."""
+    """The outcome for a row whose TIMEOUT has passed without an answer, as the clause ON TIMEOUT specifies."""
     match options.on_timeout:
         case OnTimeout.NULL:
             return LookupOutcome((), counted=(TIMEOUTS,))
@@ -174,7 +172,7 @@ def of_timeout(source: LookupSource, key: Key, options: LookupOptions) -> Lookup
 
 
 def of_error(source: LookupSource, key: Key, options: LookupOptions, error: BaseException) -> LookupOutcome:
-    """The outcome of a row whose lookup failed, as ON ERROR specifies."""
+    """The outcome for a row whose lookup failed, as the clause ON ERROR specifies."""
     cause = str(error).strip() or type(error).__name__
     match options.on_error:
         case OnError.NULL:
@@ -209,10 +207,10 @@ RowSelection = slice | np.ndarray
 
 
 class StepKeys:
-    """The distinct keys of one lookup in one batch, with their outcomes.
+    """The distinct keys of one lookup in one batch of rows, with their outcomes.
 
-    ``ids``: int64, the number of the key of each row; ``len(keys)`` where a key is NULL, and one more where the row
-    bypasses the lookup.
+    ``ids``: for each row the index of its key (int64); ``len(keys)`` for a key with NULL, and ``len(keys) + 1`` for a
+    row that bypasses the lookup.
     """
 
     def __init__(
@@ -231,23 +229,25 @@ class StepKeys:
 
     @property
     def sizes(self) -> np.ndarray:
-        """The number of rows of each key."""
+        """The number of rows of each key, as an array."""
         if self._sizes is None:
             self._sizes = np.bincount(self.ids, minlength=len(self.outcomes))
         return self._sizes
 
     @property
     def unknown(self) -> np.ndarray:
-        """The numbers of keys without an outcome."""
+        """One boolean per key: true if its outcome has not arrived yet."""
         return np.fromiter((outcome is None for outcome in self.outcomes), np.bool_, len(self.outcomes))
 
     @property
     def asked(self) -> int:
-        """The number of rows whose key is requested: those without NULL that do not bypass the lookup."""
+        """The number of rows whose key is requested from the source: those without NULL in the key that do not bypass
+        the lookup.
+        """
         return int(self.sizes[: len(self.keys)].sum())
 
     def of(self, rows: RowSelection) -> tuple[list[LookupOutcome], np.ndarray]:
-        """The distinct outcomes of some rows, and the index among them for each row."""
+        """The distinct outcomes of the given rows, and for each row the index of its outcome among them."""
         ids = self.ids[rows]
         if 8 * len(ids) < len(self.outcomes):
             numbers, places = np.unique(ids, return_inverse=True)
@@ -276,8 +276,8 @@ def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.n
 
 
 class Asked(NamedTuple):
-    """The configuration of one lookup for a batch: its key columns, the type of its answers, and whether it adds the
-    other columns.
+    """What a batch needs to know about one lookup: its key columns, the type of its answers, and which other columns it
+    adds (error, deferred).
     """
 
     columns: Sequence[str]
@@ -288,10 +288,10 @@ class Asked(NamedTuple):
 
 
 class LookupBatch:
-    """A batch of rows that waits for answers.
+    """A batch of rows that waits for the answers of all its lookups.
 
-    ``groups``: rows with the same keys in all lookups, numbered by first appearance. ``left``: in ORDERED mode, the
-    number of rows that have been emitted.
+    Rows with the same keys in all lookups are a group; ``groups`` has the index of each row's group, numbered by first
+    appearance. ``left``: in ORDERED mode, the number of rows that have been emitted.
     """
 
     def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
@@ -306,19 +306,19 @@ class LookupBatch:
         self._order: np.ndarray | None = None
 
     def numbers(self, group: int) -> list[int]:
-        """For each lookup the number of the group's key."""
+        """For each lookup the index of the key of ``group``."""
         row = self.groups.first[group]
         return [int(step.ids[row]) for step in self.steps]
 
     def undone(self) -> np.ndarray:
-        """The groups that still wait for an answer."""
+        """The indices of the groups that still wait for an answer."""
         waits = np.zeros(self.groups.count, np.bool_)
         for step in self.steps:
             waits |= step.unknown[step.ids[self.groups.first]]
         return np.flatnonzero(waits)
 
     def rows_of(self, groups: np.ndarray) -> np.ndarray:
-        """The rows of some groups, ascending."""
+        """The ascending indices of the rows of these groups."""
         if 8 * len(groups) > self.groups.count:
             wanted = np.zeros(self.groups.count, np.bool_)
             wanted[groups] = True
@@ -331,7 +331,7 @@ class LookupBatch:
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def leaving(self, rows: RowSelection, schema: pa.Schema) -> pa.RecordBatch:
-        """The given rows with their answers, in ``schema``."""
+        """The rows with the given indices, complete with their answers, in the output ``schema``."""
         if isinstance(rows, slice):
             columns_of_rows = self.rows.slice(rows.start, rows.stop - rows.start)
         else:

@@ -46,11 +46,13 @@ Answers = Sequence[Sequence[Row] | BaseException]
 
 
 class Cancelled(Exception):
-    """Raised when a client has cancelled its own request."""
+    """Raised where a source's client cancelled its own request, which counts as an error of the lookup."""
 
 
 class Asker:
-    """Sends the requests of a process to one source, for lookups with the same options."""
+    """Sends the requests of a worker process to one source. All lookups with the same options share it, and one request
+    serves all rows that wait for the same key.
+    """
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Asker:
     # --- requests ----------------------------------------------------------------------------------------
 
     def ask(self, asked: Iterable[tuple[Key, Waiter]]) -> None:
-        """Request the answers to keys, for one waiter each."""
+        """Requests the answers to keys. Each ``Waiter`` is called with the outcome of its key."""
         for key, waiter in asked:
             self._ask(key, waiter)
         self._pump(self._rows)
@@ -102,7 +104,7 @@ class Asker:
             self._deadlines.add(waiter)
 
     def forget(self, waiters: Iterable[Waiter]) -> None:
-        """Remove waiters whose task has ended, and cancel requests without other waiters."""
+        """Removes the waiters of a task that has ended, and cancels requests for which no one else waits."""
         for waiter in waiters:
             self._deadlines.remove(waiter)
             request = waiter.request
@@ -112,8 +114,8 @@ class Asker:
                     self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
-        """The outcomes of keys of rows in state, as far as they have arrived, else None; missing ones are requested in
-        the background.
+        """For rows stored in state (ON TIMEOUT DEFER): the outcome of each key if it has arrived, else None. Keys that
+        were not requested yet are now requested in the background.
         """
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
@@ -137,7 +139,7 @@ class Asker:
 
     @property
     def timers(self) -> int:
-        """The number of waiters with a running timeout."""
+        """The number of waiters whose timeout is running."""
         return len(self._deadlines) + len(self._left)
 
     @property
@@ -326,7 +328,9 @@ MOST = 10_000
 
 
 class UnclaimedOutcomes:
-    """Outcomes by key for rows in state, each stored for ``seconds``."""
+    """Outcomes by key for rows stored in state (ON TIMEOUT DEFER), until a kernel takes them. Each expires after
+    ``seconds``.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -341,7 +345,7 @@ class UnclaimedOutcomes:
             self._outcomes.popitem(last=False)
 
     def pop(self, key: Hashable) -> LookupOutcome | None:
-        """Removes and returns the outcome; None if there is none or it has expired."""
+        """Removes and returns the outcome of ``key``; None if there is none or it has expired."""
         outcome, until = self._outcomes.pop(key, (None, 0.0))
         return outcome if until > self._clock() else None
 
@@ -367,10 +371,10 @@ class _OfRun:
 
 
 class Worker:
-    """The clients and caches of a worker process: clients by source, caches and askers by run of a query, source and
-    options.
+    """What lookups share in a worker process: an event loop in a thread, clients by source, and caches and ``Asker``s
+    by run of a query, source and options.
 
-    A query that starts sees the current contents of its sources: it shares no cached answers with earlier queries.
+    A query that starts sees the current contents of its sources, because it shares no cached answers with earlier runs.
     """
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
@@ -408,11 +412,11 @@ class Worker:
         return own
 
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Schedules a function on the event loop."""
+        """Schedules a call of ``function`` on the event loop, without waiting for it."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def result(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """The result of a function called on the event loop."""
+        """Calls ``function`` on the event loop, waits, and returns its result."""
         future: Future[Result] = Future()
 
         def run() -> None:
@@ -425,7 +429,7 @@ class Worker:
         return future.result()
 
     def close(self) -> None:
-        """Closes the clients and ends the thread."""
+        """Closes the clients and ends the thread of the event loop."""
         asyncio.run_coroutine_threadsafe(self._close_clients(), self.loop).result()
         self.call(self.loop.stop)
         self._thread.join()
@@ -474,7 +478,7 @@ _current: tuple[int, Worker] | None = None
 
 
 def worker() -> Worker:
-    """The worker of this process."""
+    """The ``Worker`` of this process, which is created at the first call."""
     global _current
     with _lock:
         if _current is None or _current[0] != os.getpid() or not _current[1].is_alive:

@@ -30,13 +30,14 @@ _PENDING = 0
 
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
-    """The kernel after a lookup with DEFER. ``step.deferred`` is true in rows of ``input`` without an answer.
+    """The kernel after a lookup with ON TIMEOUT DEFER: it stores rows without an answer until their answer arrives.
+    ``step.deferred`` is true in such rows of ``input``.
 
     ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
-    UNORDERED: rows with answers pass. KEY ORDERED: they wait for earlier rows of their key; the lookup key determines
-    the key group. ORDERED: they wait for all earlier rows; there is one key group. With ``stored_results`` rows may be
-    retracted: whatever the order, they wait for earlier rows of their KEY_HASH, so that no row is retracted before it
-    was emitted.
+    UNORDERED: rows with answers are emitted at once. KEY ORDERED: they wait for earlier rows of their key; the lookup
+    key determines the key group. ORDERED: they wait for all earlier rows; there is one key group. With
+    ``stored_results`` rows may be retracted: in every mode they wait for earlier rows of their KEY_HASH, so that no row
+    is retracted before it was emitted.
     """
 
     step: LookupStep
@@ -188,8 +189,9 @@ def _replaced(rows: pa.Table, name: str, values: pa.Array, at: np.ndarray, numbe
 
 @dataclass(frozen=True)
 class RetractableLookups(Kernel):
-    """A kernel that emits updating rows with their answers: retractions are emitted with the answers of the row that
-    they retract, as in Flink's KeyedLookupJoinWrapper."""
+    """A kernel for lookups of a changelog: it stores the answers of each inserted row, and emits its retraction with
+    the same answers, as Flink's KeyedLookupJoinWrapper does.
+    """
 
     stored_results: StoredResults
 

@@ -37,23 +37,27 @@ NAMES = (*COUNTS, MAX_IN_FLIGHT, *LATENCIES)
 
 
 def metric_key(lookup: int, name: str) -> str:
-    """The key of a lookup's count in the METRICS map; ``lookup`` is the lookup's number."""
+    """The name under which the metric ``name`` of a lookup is in the METRICS map. ``lookup`` is the number of the
+    lookup in the plan.
+    """
     return f"{lookup}/{name}"
 
 
 def latency_bucket(ms: float) -> str:
-    """The name of the count of requests in the bucket of a latency in milliseconds."""
+    """The metric name that counts the requests whose latency falls into the same histogram bucket as ``ms``
+    milliseconds.
+    """
     return LATENCIES[bisect_left(BUCKETS_MS, ms)]
 
 
 class Meter:
-    """The counts of one lookup in one task."""
+    """The metrics of one lookup in one task: counts by name."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def count(self, name: str, value: int = 1) -> None:
-        """Adds to a count."""
+        """Adds ``value`` to the count ``name``."""
         self.counts[name] += value
 
     def sent(self, in_flight: int) -> None:
@@ -62,7 +66,7 @@ class Meter:
         self.counts[MAX_IN_FLIGHT] = max(self.counts[MAX_IN_FLIGHT], in_flight)
 
     def took(self, seconds: float) -> None:
-        """Counts the latency of a request."""
+        """Counts the latency of a request in its histogram bucket."""
         self.counts[latency_bucket(seconds * 1000)] += 1
 
 

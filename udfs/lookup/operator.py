@@ -55,11 +55,11 @@ class LookupStep:
 
 @dataclass(frozen=True)
 class LookupRows:
-    """Several lookups for the same rows, requested at the same time; a row is emitted when all its answers have
+    """Performs several lookups for each row, requested at the same time; a row is emitted when all its answers have
     arrived.
 
-    Rows are emitted in the strictest order of the lookups. Lookups that are KEY ORDERED by different columns preserve
-    the order of arrival, which satisfies each of them.
+    Rows are emitted in the strictest order of the lookups. If several are KEY ORDERED by different columns, the order
+    of arrival is preserved, which satisfies each of them.
     """
 
     steps: tuple[LookupStep, ...]
@@ -80,7 +80,7 @@ class LookupRows:
         return pa.schema([*schema, *added, pa.field(METRICS, METRICS_TYPE)])
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the input with their answers; at the end one row with METRICS alone, if there was any input."""
+        """The input rows with their answers. After them comes one row with METRICS alone, if there was any input."""
         spare_imports()
         task = Task(self.steps, self.order, worker())
         try:
@@ -108,10 +108,12 @@ Answered = tuple[Waiter, LookupOutcome]
 
 
 class Task:
-    """One task of the lookup operator: reads batches, requests their keys on the event loop, and emits rows in order.
+    """One Spark task of the lookup operator: reads batches, requests their keys on the event loop, and emits rows in
+    order.
 
     The thread of the task does everything except the requests. It reads more rows while few keys wait for answers and
-    few rows wait for others, so that memory is bounded by MOST_ROWS and one batch, and requests never run dry.
+    few rows wait for others, so that memory is bounded by MOST_ROWS plus one batch, and there is always something to
+    request.
     """
 
     def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:
@@ -140,7 +142,7 @@ class Task:
     def run(
         self, batches: Iterator[pa.RecordBatch], output: Callable[[pa.Schema], pa.Schema]
     ) -> Iterator[pa.RecordBatch]:
-        """The enriched batches; at the end one row with METRICS."""
+        """The rows with their answers, in batches; after them one row with METRICS alone."""
         more = True
         while more or self._backlog or len(self._queue):
             if more and self._has_room:
@@ -160,7 +162,7 @@ class Task:
             yield metrics_row(self._schema, self._meters)
 
     def close(self) -> None:
-        """Cancels outstanding requests."""
+        """Cancels the requests of the task that have not been answered."""
         for asker in set(self._askers):
             waiters = [waiter for waiter in self._waiters if self._askers[waiter.key_id[1]] is asker]
             if waiters and self._worker.is_alive:
@@ -310,7 +312,9 @@ class WholeTable:
     source: LookupSource
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the table, for an input of a single row. ExecutionError SS610 where the source fails."""
+        """All rows of the table, in batches. The input is a single row, which only starts the reading. ExecutionError
+        SS610 where the source fails.
+        """
         shape = AnswerShape(self.source.request)
         for batch in batches:
             for _ in range(batch.num_rows):

@@ -7,7 +7,9 @@ from enum import Enum
 
 
 class Order(Enum):
-    """The order in which rows are emitted. In KEY_ORDERED mode rows with equal keys remain in order."""
+    """The order in which a lookup emits rows: that of arrival, that of arrival among rows with equal keys
+    (KEY_ORDERED), or that in which the answers arrive.
+    """
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
@@ -15,7 +17,9 @@ class Order(Enum):
 
 
 class OnTimeout(Enum):
-    """FAIL the job, answer NULL as for a miss, or store the row in state and continue to ask (DEFER)."""
+    """What happens to a row whose TIMEOUT passes: FAIL the job, answer NULL as for a miss, or store the row in state
+    and continue to ask (DEFER).
+    """
 
     FAIL = "FAIL"
     NULL = "NULL"
@@ -23,7 +27,7 @@ class OnTimeout(Enum):
 
 
 class OnError(Enum):
-    """FAIL the job, answer NULL as for a miss, or send the row TO a table."""
+    """What happens to a row whose lookup fails: FAIL the job, answer NULL as for a miss, or send the row TO a table."""
 
     FAIL = "FAIL"
     NULL = "NULL"
@@ -46,10 +50,10 @@ class Retry:
 
 @dataclass(frozen=True)
 class Cache:
-    """The options of a cache of the last ``rows`` keys.
+    """The options of a lookup's cache, which has the answers of the ``rows`` most recently used keys.
 
-    Answers expire after ``ttl_ms``; those of keys without rows after ``negative_ttl_ms``, by default ``ttl_ms``. None
-    for both: never.
+    Answers expire after ``ttl_ms`` milliseconds; those of keys without rows after ``negative_ttl_ms``, by default
+    ``ttl_ms``. If both are None, answers never expire.
     """
 
     rows: int
@@ -62,9 +66,9 @@ class LookupOptions:
     """The options of a lookup.
 
     ``asynchronous`` False: one request at a time, in order of arrival (a lookup join without LOOKUP ASYNC).
-    ``capacity``: requests in flight per task. ``timeout_ms`` covers all attempts of a row. ``retries``: at most one
-    policy for misses and one for errors. ``batch``: keys per request, for which a request waits ``batch_within_ms`` at
-    most.
+    ``capacity``: the maximum number of requests in flight per task. ``timeout_ms`` (milliseconds) covers all attempts
+    of a row. ``retries``: at most one policy for misses and one for errors. ``batch``: the number of keys per request;
+    a request waits at most ``batch_within_ms`` milliseconds for so many.
     """
 
     asynchronous: bool = True

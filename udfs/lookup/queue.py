@@ -22,8 +22,8 @@ Content = TypeVar("Content")
 
 @dataclass(eq=False, slots=True)
 class Entry(Generic[Content]):
-    """An entry of a queue. ``key``: in KEY_ORDERED mode entries with equal keys leave in order of arrival; None imposes
-    no order.
+    """An entry of a ``LookupQueue``. In KEY_ORDERED mode entries with an equal ``key`` leave the queue in order of
+    arrival; None imposes no order.
     """
 
     content: Content
@@ -34,7 +34,9 @@ class Entry(Generic[Content]):
 
 
 class LookupQueue(ABC, Generic[Content]):
-    """A queue of at most ``capacity`` entries, which leave in an order that the subclass defines."""
+    """A queue of at most ``capacity`` entries that wait for answers. The subclass defines the order in which complete
+    entries leave.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -50,7 +52,9 @@ class LookupQueue(ABC, Generic[Content]):
         return self._size >= self._capacity
 
     def put(self, entry: Entry[Content]) -> bool:
-        """Add an entry. False if the queue is full: retry when others have left."""
+        """Adds an entry and returns True. Returns False if the queue is full; the caller retries when others have
+        left.
+        """
         if self.is_full:
             return False
         self._size += 1
@@ -63,7 +67,7 @@ class LookupQueue(ABC, Generic[Content]):
         self._completed(entry)
 
     def pop(self) -> list[Entry[Content]]:
-        """Remove and return all entries that may leave now, in order."""
+        """Removes and returns all entries that may leave now, in the order in which their rows are emitted."""
         left = self._pop()
         self._size -= len(left)
         return left
@@ -84,14 +88,14 @@ class LookupQueue(ABC, Generic[Content]):
 
 
 def queue_of(order: Order, capacity: int) -> LookupQueue[Content]:
-    """A queue for an order of rows."""
+    """An empty queue whose entries leave in the given order of rows."""
     if order is Order.ORDERED:
         return OrderedQueue(capacity)
     return SegmentedQueue(capacity, by_key=order is Order.KEY_ORDERED)
 
 
 class OrderedQueue(LookupQueue[Content]):
-    """A queue whose entries leave in order of arrival."""
+    """A queue whose entries leave in order of arrival: a complete entry waits for all earlier ones."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -128,8 +132,8 @@ class _Segment(Generic[Content]):
 
 
 class SegmentedQueue(LookupQueue[Content]):
-    """A queue whose entries leave when complete; with ``by_key`` those of equal keys in order of arrival. No
-    entry overtakes a mark.
+    """A queue whose entries leave as soon as they are complete; with ``by_key`` those of equal keys leave in order of
+    arrival. An entry with ``is_mark``, such as the end of the input, divides the queue: no entry overtakes it.
     """
 
     def __init__(self, capacity: int, *, by_key: bool) -> None:
@@ -187,9 +191,8 @@ class SegmentedQueue(LookupQueue[Content]):
 
 @dataclass(eq=False, slots=True)
 class WaitingRows:
-    """An entry for rows: in ORDERED mode all remaining rows up to ``until``, otherwise the rows of ``groups``.
-
-    ``missing``: the number of answers that have not arrived.
+    """The content of a queue entry: in ORDERED mode all rows of the batch up to the row index ``until`` that have not
+    left, otherwise the rows of ``groups``. ``missing``: the number of answers that have not arrived.
     """
 
     batch: LookupBatch
@@ -205,8 +208,9 @@ _NO_GROUPS = np.zeros(0, np.int64)
 
 
 def entries_of(batch: LookupBatch, order: Order, queue: LookupQueue[WaitingRows | None]) -> Iterator[QueuedRows]:
-    """The entries of a batch, in the order in which they must be added to the queue, which may hold entries of earlier
-    batches."""
+    """Divides a batch into queue entries, in the order in which they must be added to ``queue``. The queue may still
+    have entries of earlier batches.
+    """
     return _ordered(batch) if order is Order.ORDERED else _by_group(batch, queue, by_key=order is Order.KEY_ORDERED)
 
 

@@ -17,7 +17,7 @@ from sqlstream.udfs.lookup.source import Key, Request
 
 
 class Waiter:
-    """A recipient of the answer to a key. ``sink(waiter, outcome)`` is called once, on the event loop."""
+    """Someone who waits for the answer to a key. ``sink(waiter, outcome)`` is called once, on the event loop."""
 
     __slots__ = ("key_id", "meter", "request", "sink")
 
@@ -29,9 +29,9 @@ class Waiter:
 
 
 class KeyRequest:
-    """The request for a key, over all its attempts; its time starts with the first one.
+    """The request for one key, over all its attempts. Its TIMEOUT starts with the first attempt.
 
-    ``background``: it is for rows in state. ``gone``: all its waiters have ended.
+    ``background``: it is for rows stored in state. ``gone``: the tasks of all its waiters have ended.
     """
 
     __slots__ = (
@@ -61,7 +61,9 @@ class KeyRequest:
 
 
 class Attempt:
-    """One request to the source, for one key or several. ``runs``: its task has started."""
+    """One request that was sent to the source, for one key or a batch of keys. ``runs``: its asyncio task has
+    started.
+    """
 
     __slots__ = ("begun", "cancelled", "lane", "requests", "runs", "task")
 
@@ -74,7 +76,7 @@ class Attempt:
 
 
 class Lane:
-    """Requests that share a capacity: attempts in flight, and keys in the queue.
+    """A queue of keys to request, and the attempts in flight, which share one limit (CAPACITY).
 
     A batch is sent when it is full, or when its first key has waited for ``within`` seconds. ``window`` is the timer
     for that, ``due`` the number of keys that have waited that long.
@@ -91,12 +93,12 @@ class Lane:
 
     @property
     def has_room(self) -> bool:
-        """True where another attempt may be sent."""
+        """True if the limit allows one more attempt in flight."""
         return self.in_flight < self._capacity
 
     @property
     def waits_for_more(self) -> bool:
-        """True while a batch is not full and may still grow."""
+        """True if the keys in the queue are not a full batch and none of them has waited ``within`` seconds yet."""
         return bool(self._waiting) and not self._sends
 
     @property
@@ -104,7 +106,7 @@ class Lane:
         return bool(self._waiting) and (self.within == 0 or self.due > 0 or len(self._waiting) >= self._batch)
 
     def add(self, request: KeyRequest, *, first: bool = False) -> None:
-        """Adds a key to the queue, at its beginning if ``first``."""
+        """Adds a key to the end of the queue, or to its beginning with ``first``."""
         request.lane = self
         self._waiting[request] = None
         if first:
@@ -117,7 +119,7 @@ class Lane:
         return waits
 
     def next(self) -> list[KeyRequest]:
-        """The keys of the next request; empty if none may be sent now."""
+        """Removes and returns the keys of the next request; empty if none may be sent now."""
         if not self._sends or not self.has_room:
             return []
         requests = [self._waiting.popitem(last=False)[0] for _ in range(min(self._batch, len(self._waiting)))]
@@ -125,7 +127,9 @@ class Lane:
         return requests
 
     def window_is_over(self) -> None:
-        """Mark the keys in the queue as due: they have waited for ``within`` seconds."""
+        """Called when the oldest keys have waited for ``within`` seconds: marks the keys in the queue as due, so that
+        they are sent even if they do not fill a batch.
+        """
         self.window = None
         self.due = len(self._waiting)
 
@@ -135,8 +139,8 @@ _COMPOSITE = frozenset({"ARRAY", "MAP", "STRUCT", "VARIANT", "FLOAT", "DOUBLE"})
 
 
 def identities(request: Request) -> Callable[[Key], Hashable] | None:
-    """A function that maps keys so that Python's equality is SQL's: NaN equals NaN, and lists are hashable. None if
-    that holds already.
+    """A function that maps a key to a hashable value, so that equality in Python is equality in SQL: all NaN become one
+    value, lists become tuples. None if no key column needs it.
     """
     return _identity if any(kind.name in _COMPOSITE for _, kind in request.keys) else None
 
@@ -158,7 +162,7 @@ are exact."""
 
 
 class Attempts:
-    """The number of retries of one key, by the policy that granted each."""
+    """Counts the retries of one key, separately for each retry policy."""
 
     __slots__ = ("_times",)
 
@@ -168,9 +172,10 @@ class Attempts:
     def delay(
         self, retries: Sequence[Retry], *, missed: bool, spread: Callable[[], float] = random.random
     ) -> float | None:
-        """Seconds until the next attempt after a miss or an error, which this call counts; None: no more attempts.
+        """The seconds to wait before the next attempt after a miss (``missed``) or an error; None if no more attempts
+        are allowed. The call counts the attempt.
 
-        ``spread``: a function that returns a random number of [0, 1).
+        ``spread``: a function that returns a random number of [0, 1), by which delays differ.
         """
         for retry in retries:
             if retry.on_miss if missed else retry.on_error:
@@ -183,7 +188,9 @@ class Attempts:
 
 
 def delay_ms(retry: Retry, done: int, spread: float = 0.5) -> float:
-    """The delay in milliseconds after ``done`` earlier ones; ``spread`` moves it, with 0.5 it is exact."""
+    """The delay in milliseconds before a retry, of which ``done`` have been made. ``spread`` of [0, 1) varies it at
+    random; with 0.5 it is exactly as configured.
+    """
     if not retry.exponential:
         return retry.delay_ms
     # Larger exponents would overflow, and are past every limit and timeout.
@@ -200,7 +207,9 @@ Wait = TypeVar("Wait")
 
 
 class Deadlines(Generic[Wait]):
-    """Timeouts: calls ``expired`` for a wait that was not removed within ``seconds`` after it was added."""
+    """Timeouts of many waits that are all ``seconds`` long: calls ``expired`` for a wait that was not removed in that
+    time after it was added.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[Wait], None]) -> None:
         self._loop = loop
@@ -215,7 +224,7 @@ class Deadlines(Generic[Wait]):
 
     @property
     def is_armed(self) -> bool:
-        """True while the timer of the event loop is set."""
+        """True while a timer of the event loop is set, that is, while there are waits."""
         return self._timer is not None
 
     def add(self, wait: Wait) -> None:
@@ -256,7 +265,9 @@ _UNKNOWN = (None, -NEVER)
 
 
 class AnswerCache:
-    """A cache of the most recently used keys, at most ``options.rows``. ``clock`` is monotonic, in seconds."""
+    """A cache with the answers of at most ``options.rows`` keys, from which the least recently used key is removed
+    first. ``clock`` returns monotonic seconds.
+    """
 
     def __init__(self, options: Cache, clock: Callable[[], float] = time.monotonic) -> None:
         negative_ms = options.ttl_ms if options.negative_ttl_ms is None else options.negative_ttl_ms

@@ -44,7 +44,9 @@ class Request:
 
 
 class LookupClient(Protocol):
-    """An open connection, or a pool of them. All calls come from one event loop, many at the same time."""
+    """An open connection to a source, or a pool of connections. All calls come from one event loop, many at the same
+    time.
+    """
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         """The rows of each key, in the order of the keys; an empty sequence for a key without rows.
@@ -59,10 +61,10 @@ class LookupClient(Protocol):
 
 
 class LookupSource(Protocol):
-    """A system that rows are looked up in. Implementations are frozen, picklable and hashable. Equal sources give equal
-    answers, and share clients and caches.
+    """A system in which rows are looked up by key. Implementations are frozen, picklable and hashable. Equal sources
+    give equal answers, and share clients and caches.
 
-    ``repr`` shows no secret. ``request`` is part of it.
+    ``repr`` shows no secret. ``request`` is part of the source's identity.
     """
 
     @property
@@ -72,7 +74,7 @@ class LookupSource(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the table or function, for messages."""
+        """The name of the table or function, for error messages."""
         ...
 
     async def open(self) -> LookupClient:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:  # the planner makes automata, and does without numpy
 
 @dataclass(frozen=True)
 class Automaton:
-    """The automaton of a pattern, whose states are the places of variables in the pattern.
+    """The automaton of a row pattern. Its states are the *places* of the pattern: the positions at which a variable is
+    written, so that a variable written twice has two places.
 
-    ``variables``: the variable of each place. ``first``: the places where a match may begin. ``ends``: whether a match
-    may end after each place. ``matches_nothing``: a match may have no rows.
+    ``variables``: the variable of each place. ``first``: the places where a match may begin. ``follow``: the places
+    that may follow each place. ``ends``: whether a match may end after each place. ``matches_nothing``: a match may
+    have no rows.
     """
 
     variables: tuple[str, ...]
@@ -38,42 +40,42 @@ class Automaton:
 
     @property
     def start(self) -> int:
-        """The number of the start state, in which no row is mapped; it follows those of all places."""
+        """The index of the start state, in which no row has been mapped yet. It follows the indices of all places."""
         return len(self.variables)
 
     @cached_property
     def fan(self) -> Indices:
-        """The number of successors of each place, and of the start."""
+        """For each place, and for the start state last, the number of places that may follow it."""
         return _indices(len(places) for places in (*self.follow, self.first))
 
     @cached_property
     def targets(self) -> Indices:
-        """The successors of all places, concatenated; those of a place begin at its offset."""
+        """The places that may follow each place, concatenated; those of place ``p`` begin at ``offsets[p]``."""
         return _indices(place for places in (*self.follow, self.first) for place in places)
 
     @cached_property
     def offsets(self) -> Indices:
-        """The offset of each place's successors in ``targets``."""
+        """For each place the position in ``targets`` at which its successors begin."""
         return self.fan.cumsum() - self.fan
 
     @cached_property
     def may_end(self) -> Flags:
-        """Whether a match may end after each place, as an array."""
+        """``ends`` as a NumPy array: whether a match may end after each place."""
         return _indices(self.ends).astype(bool)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The distinct variables."""
+        """The distinct variables of the pattern, by first appearance."""
         return tuple(dict.fromkeys(self.variables))
 
     @cached_property
     def variable_of(self) -> Indices:
-        """The number of the variable of each place, among ``names``."""
+        """For each place the index of its variable in ``names``."""
         return _indices(self.names.index(name) for name in self.variables)
 
     @cached_property
     def reachable(self) -> Flags:
-        """For each place and variable, whether a row after the place may be mapped to the variable."""
+        """A boolean matrix by place and variable: whether a row after the place may be mapped to the variable."""
         np = _numpy()
         reachable: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
@@ -82,7 +84,9 @@ class Automaton:
 
     @cached_property
     def has_one_length(self) -> bool:
-        """True where all matches have the same number of rows: each is then decided by its last row, and in order."""
+        """True if all matches have the same number of rows. A match is then decided as soon as its last row is
+        known.
+        """
         now, ended = set(self.first), False
         for _ in self.variables:
             ends = {self.ends[place] for place in now}
@@ -95,7 +99,7 @@ class Automaton:
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
-        """True where rows that are mapped only to the variables ``among`` can lead from the place back to itself."""
+        """True if rows that are mapped only to variables of ``among`` can lead from the place back to itself."""
         return place in self._places_after(place, among)
 
     def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:
@@ -125,7 +129,7 @@ def _numpy() -> Any:
 
 
 class SkipTo(Enum):
-    """The options of AFTER MATCH SKIP."""
+    """The variants of AFTER MATCH SKIP."""
 
     PAST_LAST_ROW = "PAST LAST ROW"
     NEXT_ROW = "TO NEXT ROW"
@@ -135,7 +139,7 @@ class SkipTo(Enum):
 
 @dataclass(frozen=True)
 class Skip:
-    """AFTER MATCH SKIP: where the next match may begin."""
+    """The clause AFTER MATCH SKIP, which says where the search for the next match begins."""
 
     to: SkipTo
     variable: str | None = None

@@ -28,11 +28,12 @@ NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class Line:
-    """The rows of a call, ordered by key.
+class RowsByKey:
+    """The rows that one call of the kernel matches, sorted by key, then in the order of ORDER BY.
 
-    ``table``: the rows by key, in order. Of each key, rows ``[begin, next)`` were mapped in earlier calls, ``[next,
-    ready)`` are to be mapped now, and ``[ready, stop)`` later, when the rows after them are known.
+    Of each key, rows ``[begin, next)`` of ``table`` were mapped to variables in earlier calls, ``[next, ready)`` are to
+    be mapped now, and ``[ready, stop)`` later, when the rows after them are known. ``time``: the time of each row in
+    microseconds.
     """
 
     table: pa.Table
@@ -47,11 +48,13 @@ class Line:
 
     @cached_property
     def key(self) -> Indices:
-        """The number of the key of each row."""
+        """For each row the index of its key, from 0."""
         return np.repeat(np.arange(len(self.begin)), self.stop - self.begin)
 
     def shifted(self, rows: Indices, shift: int) -> Indices:
-        """The rows of the same keys, ``shift`` rows after these; NO_ROW where there is none."""
+        """For each row index of ``rows`` the index of the row ``shift`` rows later of the same key; NO_ROW if there is
+        none.
+        """
         if shift == 0:
             return rows
         to, key = rows + shift, self.key[rows]
@@ -59,7 +62,9 @@ class Line:
         return np.where(is_there, to, NO_ROW)
 
     def values(self, column: str, rows: Indices, absent: str | None = None) -> pa.Array:
-        """A column in these rows; for NO_ROW it is NULL, or the value of the constant column ``absent``."""
+        """The column's values in the rows with these indices. For NO_ROW it is NULL or, with ``absent``, the value of
+        that column, which is constant.
+        """
         values = self.column(column)
         missing = rows == NO_ROW
         if not missing.any():
@@ -70,7 +75,7 @@ class Line:
         return pc.if_else(pa.array(missing), self.column(absent)[0], values_there)
 
     def column(self, name: str) -> pa.Array:
-        """A column of the table in one chunk."""
+        """The column ``name`` of the table in one chunk."""
         if name not in self._columns:
             column = self.table.column(name)
             self._columns[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -88,10 +93,11 @@ class Line:
 ROOT = -1
 
 
-class Trail:
-    """A tree of mappings: paths of rows to places, whose common beginnings are shared.
+class PathTree:
+    """Paths of places (see ``Automaton``): each path says to which place each row of a partial match was mapped. They
+    are stored as a tree, in which paths with a common beginning share it.
 
-    A node is the place that a row was mapped to, and the node of the previous row; ROOT before the first.
+    A node is a place and the node of the previous row; ROOT before the first row.
     """
 
     def __init__(self) -> None:
@@ -100,14 +106,16 @@ class Trail:
         self._count = 0
 
     def add(self, parent: Indices, place: Indices) -> Indices:
-        """Adds a node for each parent. Returns their numbers."""
+        """Adds a node for each parent node and place. Returns the indices of the new nodes."""
         self._parents.append(parent)
         self._places.append(place)
         self._count += len(parent)
         return np.arange(self._count - len(parent), self._count)
 
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
-        """Adds the nodes of whole paths, which are concatenated. Returns the last node of each."""
+        """Adds whole paths. ``places`` has them concatenated, ``lengths`` the length of each. Returns the index of the
+        last node of each path.
+        """
         node = np.arange(self._count, self._count + len(places))
         parent = node - 1
         ends = np.cumsum(lengths)
@@ -116,7 +124,9 @@ class Trail:
         return node[ends - 1]
 
     def paths(self, node: Indices, lengths: Indices) -> Indices:
-        """The concatenated paths that end in these nodes, each of ``lengths`` rows, as places."""
+        """The places of the paths that end in these nodes, concatenated. ``lengths`` has the number of rows of each
+        path.
+        """
         parents, places = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (self._parents, self._places))
         path = np.empty(int(lengths.sum()), np.int64)
         at, begin = np.cumsum(lengths) - 1, np.cumsum(lengths) - lengths
@@ -129,7 +139,9 @@ class Trail:
 
 @dataclass(frozen=True)
 class Definition:
-    """The condition of a variable (DEFINE). ``condition`` is over the values of operands, by name."""
+    """The condition of a variable in DEFINE. ``condition`` is an expression over the values of ``operands``, which are
+    columns by name.
+    """
 
     variable: str
     condition: Expression
@@ -137,22 +149,24 @@ class Definition:
 
 @dataclass(frozen=True)
 class Definitions:
-    """The conditions of a pattern. A variable without a condition accepts every row."""
+    """The conditions of all variables in DEFINE, split by what they read. A variable without a condition accepts every
+    row.
+    """
 
     automaton: Automaton
     definitions: tuple[Definition, ...]
     operands: tuple[Operand, ...]
     input: pa.Schema
 
-    def of_rows(self, line: Line) -> Flags:
-        """For each variable and row, whether the row may be mapped to it, by the conditions that read only the row and
-        its neighbours.
+    def of_rows(self, ordered: RowsByKey) -> Flags:
+        """Evaluates the conditions that read only the row and its neighbours: for each variable an array of booleans,
+        one per row, whether the row may be mapped to it.
         """
-        fits = np.ones((len(self.automaton.names), len(line)), np.bool_)
-        rows = np.arange(len(line))
+        fits = np.ones((len(self.automaton.names), len(ordered)), np.bool_)
+        rows = np.arange(len(ordered))
         read = {column.name for conditions in self._of_rows.values() for c in conditions for column in c.columns}
         columns = {
-            Column(operand.name): line.values(operand.column, line.shifted(rows, operand.shift), operand.absent)
+            Column(operand.name): ordered.values(operand.column, ordered.shifted(rows, operand.shift), operand.absent)
             for operand in self.operands
             if isinstance(operand, Current) and operand.name in read
         }
@@ -163,7 +177,9 @@ class Definitions:
 
     @cached_property
     def of_matches(self) -> dict[str, Expression]:
-        """The conditions by variable that also read rows mapped before, so that they are evaluated for each match."""
+        """Those conditions, by variable, that also read rows mapped earlier in the match, so that they are evaluated
+        for each partial match.
+        """
         conjuncts = {name: tuple(c for c in all_of if not self._is_of_rows(c)) for name, all_of in self._conjuncts}
         return {name: conditions[0] if len(conditions) == 1 else And(conditions)
                 for name, conditions in conjuncts.items() if conditions}  # fmt: skip
@@ -186,7 +202,9 @@ class Definitions:
 
     @cached_property
     def reads(self) -> dict[str, dict[Column, Operand]]:
-        """The operands of the conditions ``of_matches`` by variable, by the columns that stand for them."""
+        """For each variable with a condition in ``of_matches`` its operands, by the names of the columns that stand for
+        them.
+        """
         return {
             variable: {c: self._by_name[c.name] for c in sorted(condition.columns, key=lambda c: c.name)}
             for variable, condition in self.of_matches.items()
@@ -194,12 +212,12 @@ class Definitions:
 
     @cached_property
     def registers(self) -> Registers:
-        """The registers that the conditions need."""
+        """The registers that the conditions need: for each partial match the rows that later conditions will read."""
         return Registers(self.automaton, [o for read in self.reads.values() for o in read.values()])
 
     @cached_property
     def reads_start(self) -> bool:
-        """True where a condition reads all rows of the match from the first one on."""
+        """True if some condition reads all rows of the match from the first one on."""
         operands = (o for read in self.reads.values() for o in read.values())
         return any(
             not isinstance(o, Current) and o.variable is None and (isinstance(o, Aggregated) or not o.last or o.offset)
@@ -208,7 +226,7 @@ class Definitions:
 
     @cached_property
     def is_read(self) -> Flags:
-        """By place and variable: whether conditions for later rows read rows of the variable."""
+        """A boolean matrix by place and variable: whether conditions on later rows read rows of the variable."""
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
         for variable, read in self.reads.items():
@@ -219,13 +237,15 @@ class Definitions:
 
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:
-        """The aggregates that conditions read, by the variable of their rows."""
+        """The aggregates that conditions contain, by the variable over whose rows they are computed."""
         operands = [o for read in self.reads.values() for o in read.values() if isinstance(o, Aggregated)]
         return aggregates_of(operands, self.input)
 
 
 def aggregates_of(operands: Iterable[Aggregated], rows: pa.Schema) -> dict[str | None, Aggregates]:
-    """Aggregates over rows of this schema, by the variable of their rows; None for all rows of the match."""
+    """The aggregate calls of ``operands``, by the variable over whose rows they are computed; None for all rows of the
+    match. ``rows`` is the schema of the rows.
+    """
     by_variable: dict[str | None, dict[str, Aggregated]] = {}
     for operand in operands:
         by_variable.setdefault(operand.variable, {})[operand.name] = operand
@@ -245,8 +265,9 @@ def _conjuncts(condition: Expression) -> Iterable[Expression]:
 
 @dataclass(frozen=True)
 class Current:
-    """The column in the row that is being mapped, or ``shift`` rows after it (negative: before it) among all rows of
-    the key. If there is no such row, the value of the column ``absent`` or NULL."""
+    """An operand: the column's value in the row that is being mapped, or ``shift`` rows after it (negative: before it)
+    among all rows of the key. If there is no such row, the value of the column ``absent`` or NULL.
+    """
 
     name: str
     column: str
@@ -256,9 +277,10 @@ class Current:
 
 @dataclass(frozen=True)
 class Mapped:
-    """The column in the first or last row of a variable, or ``offset`` rows of the variable away from it, towards the
-    other end; ``shift`` and ``absent`` as in ``Current``. ``running``: evaluated at each row of a match, with that row
-    as the last one."""
+    """An operand, FIRST or LAST: the column's value in the first or last row of a variable, or ``offset`` rows of the
+    variable away from it, towards the other end; ``shift`` and ``absent`` as in ``Current``. ``running``: evaluated at
+    each row of a match, with that row as the last one.
+    """
 
     name: str
     column: str
@@ -272,7 +294,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Aggregated:
-    """An aggregate over the rows of a variable."""
+    """An operand: an aggregate over the rows of a variable."""
 
     call: AggregateCall
     variable: str | None
@@ -280,7 +302,7 @@ class Aggregated:
 
     @property
     def name(self) -> str:
-        """The name of the result."""
+        """The name of the result column."""
         return self.call.name
 
 
@@ -317,7 +339,7 @@ def field_of(measure: Measure, rows: pa.Schema) -> pa.Field:
 
 
 def columns_of(read: Operand | Measure) -> tuple[str, ...]:
-    """The columns of rows that an operand or a measure reads."""
+    """The names of the input columns that an operand or a measure reads."""
     match read:
         case Current() | Mapped():
             return (read.column, *([read.absent] if read.absent else []))
@@ -351,7 +373,9 @@ class _Slots:
 
 
 class Registers:
-    """The registers for the ``conditions`` on rows of each variable, by its number."""
+    """The layout of the registers: int64 values of each partial match, mostly row indices, which conditions will read.
+    ``conditions`` are those on rows of each variable, by the variable's index.
+    """
 
     def __init__(self, automaton: Automaton, operands: Iterable[Operand]) -> None:
         lasts: dict[str, int] = {}
@@ -380,12 +404,14 @@ class Registers:
         return _Slots(number, last, first, of_set)
 
     def empty(self, count: int) -> Indices:
-        """The registers of matches without rows."""
+        """The initial registers of ``count`` matches that have no rows yet: a matrix by register and match."""
         return np.full((self.count, count), NO_ROW, np.int64)
 
     def row_of(self, read: Mapped, values: Indices, mapped_to: str, row: Indices, start: Indices) -> Indices:
-        """The row to read while ``row`` is about to be mapped to a variable, for matches from ``start`` on with these
-        register values; NO_ROW for none. The shift is not applied."""
+        """For each match the index of the row that the operand ``read`` refers to while ``row`` is about to be mapped
+        to the variable ``mapped_to``; NO_ROW for none. ``values`` are the registers, ``start`` the first row of each
+        match. The operand's shift is not applied.
+        """
         if read.variable is None:
             wanted = row - read.offset if read.last else start + read.offset
             return np.where((wanted >= start) & (wanted <= row), wanted, NO_ROW)
@@ -403,7 +429,9 @@ class Registers:
         return np.where(is_next, row, stored)
 
     def mapped(self, values: Indices, variable: Indices, row: Indices) -> Indices:
-        """The register values after each row was mapped to a variable, given by its number; changes ``values``."""
+        """Updates the registers ``values`` in place, and returns them, after each ``row`` was mapped to a variable,
+        given by its index.
+        """
         for slots in self._slots.values():
             chosen = np.flatnonzero(variable == slots.variable)
             if not len(chosen):
@@ -422,7 +450,9 @@ class Registers:
         return values
 
     def forget(self, values: Indices, place: Indices, is_read: np.ndarray) -> None:
-        """Clear registers that no condition on rows after a place reads. ``is_read``: by place and variable."""
+        """Clears registers that no condition on rows after ``place`` reads, so that partial matches become equal.
+        ``is_read``: as in ``Definitions``.
+        """
         for slots in self._slots.values():
             unread = ~is_read[place, slots.variable]
             if unread.any():
@@ -430,7 +460,7 @@ class Registers:
 
     @property
     def rows(self) -> list[int]:
-        """The registers that hold row numbers."""
+        """The indices of the registers that hold row indices."""
         return [slot for slots in self._slots.values() for slot in (*slots.last, *slots.first)]
 
 
@@ -444,8 +474,10 @@ def _mixed(of_set: Indices, row: Indices) -> Indices:
 
 
 def register_numbers(values: Indices) -> Indices:
-    """A number for each column of registers; equal columns have equal numbers."""
+    """An integer for each column of ``values``, which are the registers of one match; equal columns have equal
+    integers.
+    """
     numbers = np.zeros(values.shape[1], np.int64)
-    for line in values:
-        numbers = _mixed(numbers, line)
+    for ordered in values:
+        numbers = _mixed(numbers, ordered)
     return numbers

@@ -27,13 +27,13 @@ from sqlstream.udfs.match.definitions import (
     Definitions,
     Flags,
     Indices,
-    Line,
     Mapped,
     MatchNumber,
     Measure,
     Operand,
+    PathTree,
+    RowsByKey,
     Times,
-    Trail,
     columns_of,
     field_of,
 )
@@ -50,8 +50,9 @@ MAPPED = "__mapped"
 class MatchKernel(WaitingRows):
     """The kernel of MATCH_RECOGNIZE. ``passed``: the columns of ``input`` that are emitted before the ``measures``:
     keys, or any columns with ``all_rows``, which emits each row of a match. ``within`` is in microseconds. ``time``:
-    the column with the rows' times; None means processing time. ``holds``: operators above do not see a watermark that
-    has passed the last row of an undecided match."""
+    the column with the rows' times; None means processing time. ``holds``: the watermark of downstream operators is
+    held back while a match is undecided.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -109,29 +110,29 @@ class MatchKernel(WaitingRows):
             state.replace(rows)
             return
         waiting = filtered(rows, ~passed)
-        line, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
-        stored, trail, ends = self._open.state(context.store), Trail(), Ends.none(len(line))
-        threads, others = self._open.load(stored, line, ends, trail)
-        threads = self._search.run(line, threads, ends, trail)
-        threads = threads.where(self._in_time(line, threads.start, now))
-        is_open = np.zeros(len(line), np.bool_)
+        ordered, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
+        stored, tree, ends = self._open.state(context.store), PathTree(), Ends.none(len(ordered))
+        threads, others = self._open.load(stored, ordered, ends, tree)
+        threads = self._search.run(ordered, threads, ends, tree)
+        threads = threads.where(self._in_time(ordered, threads.start, now))
+        is_open = np.zeros(len(ordered), np.bool_)
         is_open[threads.start] = True
-        resolved = resolve(line, ends, is_open, trail, self.skip, self.automaton)
-        self._emit(line, resolved, appeared, context)
+        resolved = resolve(ordered, ends, is_open, tree, self.skip, self.automaton)
+        self._emit(ordered, resolved, appeared, context)
         threads = threads.where(resolved.kept[threads.start])
         ends.last[~resolved.kept] = NO_ROW
-        kept_from = self._kept_from(line, resolved.kept, now)
-        open_matches = self._open.rows(line, threads, ends, trail, kept_from)
+        kept_from = self._kept_from(ordered, resolved.kept, now)
+        open_matches = self._open.rows(ordered, threads, ends, tree, kept_from)
         stored.replace(pa.concat_tables([open_matches, others]) if others.num_rows else open_matches)
         stored.flush()
-        timer = self._timers(line, resolved.kept, ends.last != NO_ROW, now)
-        is_mapped = np.arange(len(line)) < line.ready[line.key]
-        stays = np.arange(len(line)) >= kept_from[line.key]
+        timer = self._timers(ordered, resolved.kept, ends.last != NO_ROW, now)
+        is_mapped = np.arange(len(ordered)) < ordered.ready[ordered.key]
+        stays = np.arange(len(ordered)) >= kept_from[ordered.key]
         # Waiting rows follow processed ones, both in the order of the state, so that it need not sort them.
-        state.replace(filtered(self._table(line.table, line.time, is_mapped, timer), stays))
+        state.replace(filtered(self._table(ordered.table, ordered.time, is_mapped, timer), stays))
         state.append(waiting)
 
-    def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[Line, Indices]:
+    def _lined_up(self, rows: pa.Table, passed: Indices, now: int) -> tuple[RowsByKey, Indices]:
         """The rows that have passed, in order, and for each key when it appeared first.
 
         Keys are in the order of their hashes, as they are in the state.
@@ -160,56 +161,56 @@ class MatchKernel(WaitingRows):
         ready = stop if now == END_OF_TIME else np.maximum(following, stop - self._rows_after)
         first = np.empty(count, np.int64)
         first[rank] = np.arange(count)
-        return Line(table, time, begin, following, ready, stop), first
+        return RowsByKey(table, time, begin, following, ready, stop), first
 
-    def _in_time(self, line: Line, start: Indices, now: int) -> Flags:
+    def _in_time(self, ordered: RowsByKey, start: Indices, now: int) -> Flags:
         """True where a future row may still belong to a match that begins at the row."""
         if now == END_OF_TIME:
             return np.zeros(len(start), np.bool_)
         if self.within is None:
             return np.ones(len(start), np.bool_)
-        key = line.key[start]
-        waits = line.ready[key] < line.stop[key]
-        upcoming = line.time[np.minimum(line.ready[key], max(len(line) - 1, 0))]
+        key = ordered.key[start]
+        waits = ordered.ready[key] < ordered.stop[key]
+        upcoming = ordered.time[np.minimum(ordered.ready[key], max(len(ordered) - 1, 0))]
         at_least = now + 1 if self.domain is Domain.EVENT else now
-        return np.asarray(np.where(waits, upcoming, at_least) - line.time[start] < self.within)
+        return np.asarray(np.where(waits, upcoming, at_least) - ordered.time[start] < self.within)
 
-    def _kept_from(self, line: Line, kept: Flags, now: int) -> Indices:
+    def _kept_from(self, ordered: RowsByKey, kept: Flags, now: int) -> Indices:
         """The first stored row of each key: the first of its open matches, minus the number of rows that PREV reads."""
         if now == END_OF_TIME:
-            return line.stop
-        first = line.ready.copy()
+            return ordered.stop
+        first = ordered.ready.copy()
         starts = np.flatnonzero(kept)
-        np.minimum.at(first, line.key[starts], starts)
-        return np.maximum(first - self._rows_before, line.begin)
+        np.minimum.at(first, ordered.key[starts], starts)
+        return np.maximum(first - self._rows_before, ordered.begin)
 
-    def _timers(self, line: Line, kept: Flags, has_end: Flags, now: int) -> Times:
+    def _timers(self, ordered: RowsByKey, kept: Flags, has_end: Flags, now: int) -> Times:
         """When a row must be processed again: at the end of the input if it waits for later rows, or when an open match
         that it begins cannot continue."""
-        timer = np.full(len(line), END_OF_TIME)
-        timer[np.arange(len(line)) >= line.ready[line.key]] = AT_THE_END
+        timer = np.full(len(ordered), END_OF_TIME)
+        timer[np.arange(len(ordered)) >= ordered.ready[ordered.key]] = AT_THE_END
         timer[kept & has_end] = AT_THE_END
         if self.within is not None:
-            ends = line.time + self.within - (self.domain is Domain.EVENT)
+            ends = ordered.time + self.within - (self.domain is Domain.EVENT)
             timer = np.where(kept, np.where(ends > now, ends, AT_THE_END), timer)
         return timer
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _emit(self, line: Line, resolved: Resolved, appeared: Indices, context: Context) -> None:
+    def _emit(self, ordered: RowsByKey, resolved: Resolved, appeared: Indices, context: Context) -> None:
         """The matches in the order of the times of their last rows, then of keys; those of one key in their order."""
         matches = resolved.matches
         if not len(matches.start):
             return
         number = resolved.number
         if any(isinstance(measure, MatchNumber) for measure in self.measures):
-            number = self._numbers.next(line, line.key[matches.start], number, context.store)
-        key = line.key[matches.start]
-        order = in_order([never_back(key, line.time[matches.last]), appeared[key]])
+            number = self._numbers.next(ordered, ordered.key[matches.start], number, context.store)
+        key = ordered.key[matches.start]
+        order = in_order([never_back(key, ordered.time[matches.last]), appeared[key]])
         matches, number = matches.take(order), number[order]
-        measured = Measured(line, matches, self.automaton, *self._measured_at(matches), number)
+        measured = Measured(ordered, matches, self.automaton, *self._measured_at(matches), number)
         rows = measured.rows() if self.all_rows else matches.start
-        passed = (line.column(name).take(pa.array(rows)) for name in self.passed)
+        passed = (ordered.column(name).take(pa.array(rows)) for name in self.passed)
         context.emit(pa.Table.from_arrays([*passed, *measured.columns(self.measures)], schema=self.output))
 
     def _measured_at(self, matches: Mapping) -> tuple[Indices, Indices]:

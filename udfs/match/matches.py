@@ -20,11 +20,11 @@ from sqlstream.udfs.match.definitions import (
     Classifier,
     Flags,
     Indices,
-    Line,
     Mapped,
     MatchNumber,
     Measure,
-    Trail,
+    PathTree,
+    RowsByKey,
 )
 from sqlstream.udfs.match.search import Accumulators, Ends, Search, Threads
 from sqlstream.udfs.state.buckets import EVENT_TIMER
@@ -36,7 +36,9 @@ ENDLESS = repeating("SS449")
 
 @dataclass(frozen=True)
 class Mapping:
-    """Matches: each from row ``start`` to row ``last``. ``places``: the places of their rows, concatenated."""
+    """Complete matches: each has the rows of a key from index ``start`` to ``last``. ``places``: the places (see
+    ``Automaton``) to which their rows were mapped, concatenated.
+    """
 
     start: Indices
     last: Indices
@@ -49,7 +51,7 @@ class Mapping:
 
     @property
     def begin(self) -> Indices:
-        """The position of the first row of each match in the concatenation of all matches."""
+        """For each match the position of its first row in ``places``."""
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
@@ -61,9 +63,10 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Decided ``matches`` in order, by key; ``number``: the number of each among those of its key in this call.
+    """The ``matches`` that are final, by key, in order. ``number``: the index of each among the final matches of its
+    key in this call.
 
-    ``kept``: for each row, whether a match that begins there is still needed.
+    ``kept``: for each row, whether a match that begins there is still possible.
     """
 
     matches: Mapping
@@ -71,9 +74,11 @@ class Resolved:
     kept: Flags
 
 
-def resolve(line: Line, ends: Ends, is_open: Flags, trail: Trail, skip: Skip, automaton: Automaton) -> Resolved:
-    """Decide which matches are final. ``is_open``: for each row, whether a match that begins there may still have a
-    longer or better end.
+def resolve(
+    ordered: RowsByKey, ends: Ends, is_open: Flags, tree: PathTree, skip: Skip, automaton: Automaton
+) -> Resolved:
+    """Decides which matches are final, applying AFTER MATCH SKIP. ``ends`` has the best match that begins at each row;
+    ``is_open`` is true for rows at which a match begins that may still get a longer or better end.
     """
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
     if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
@@ -82,10 +87,10 @@ def resolve(line: Line, ends: Ends, is_open: Flags, trail: Trail, skip: Skip, au
     is_decided = ~is_open[starts]
     decided = starts[is_decided]
     lengths = ends.last[decided] - decided + 1
-    mapping = Mapping(decided, ends.last[decided], trail.paths(ends.node[decided], lengths))
+    mapping = Mapping(decided, ends.last[decided], tree.paths(ends.node[decided], lengths))
     target = np.full(len(starts), NO_ROW)
     target[is_decided] = _targets(mapping, skip, automaton)
-    at, stop = np.searchsorted(starts, line.begin), np.searchsorted(starts, line.stop)
+    at, stop = np.searchsorted(starts, ordered.begin), np.searchsorted(starts, ordered.stop)
     active = np.flatnonzero(at < stop)
     rounds: list[Indices] = []
     while len(active):
@@ -96,8 +101,8 @@ def resolve(line: Line, ends: Ends, is_open: Flags, trail: Trail, skip: Skip, au
             _require_progress(starts[index], target[index], skip)
         at[active] = np.searchsorted(starts, target[index])
         active = active[at[active] < stop[active]]
-    kept = np.zeros(len(line), np.bool_)
-    kept[starts[np.arange(len(starts)) >= at[line.key[starts]]]] = True
+    kept = np.zeros(len(ordered), np.bool_)
+    kept[starts[np.arange(len(starts)) >= at[ordered.key[starts]]]] = True
     chosen = np.concatenate([np.zeros(0, np.int64), *rounds])
     number = np.repeat(np.arange(len(rounds)), [len(index) for index in rounds])
     order = np.argsort(chosen)
@@ -137,13 +142,13 @@ def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measures at some rows of matches.
+    """Evaluates MEASURES at some rows of matches.
 
-    ``match``: the match of each of them; ``row``: its position among the rows of all matches. ``number``: the
-    MATCH_NUMBER of each match.
+    ``match``: for each of these rows the index of its match; ``row``: its position among the rows of all matches.
+    ``number``: the MATCH_NUMBER of each match.
     """
 
-    line: Line
+    ordered: RowsByKey
     matches: Mapping
     automaton: Automaton
     match: Indices
@@ -151,18 +156,18 @@ class Measured:
     number: Indices
 
     def columns(self, measures: Sequence[Measure]) -> list[pa.Array]:
-        """The values of the measures."""
+        """The values of the measures, one array each."""
         return [self._column(measure) for measure in measures]
 
     def rows(self) -> Indices:
-        """The rows of the line at which the measures are evaluated."""
+        """The indices, in ``RowsByKey``, of the rows at which the measures are evaluated."""
         return self._all_rows[self.row]
 
     def _column(self, measure: Measure) -> pa.Array:
         match measure:
             case Mapped():
-                rows = self.line.shifted(self._read(measure), measure.shift)
-                return self.line.values(measure.column, rows, measure.absent)
+                rows = self.ordered.shifted(self._read(measure), measure.shift)
+                return self.ordered.values(measure.column, rows, measure.absent)
             case Aggregated():
                 return self._aggregated(measure)
             case Classifier():
@@ -181,8 +186,8 @@ class Measured:
 
     def _aggregated(self, measure: Aggregated) -> pa.Array:
         mapped = self._mapped_to(measure.variable)
-        rows = self.line.table.take(pa.array(self._all_rows[mapped]))
-        aggregates = Aggregates((measure.call,), self.line.table.schema)
+        rows = self.ordered.table.take(pa.array(self._all_rows[mapped]))
+        aggregates = Aggregates((measure.call,), self.ordered.table.schema)
         begin = np.searchsorted(mapped, self.matches.begin[self.match])
         end = np.searchsorted(mapped, self._until(measure.running))
         if len(self.match) == len(self.matches.start):  # one row for each
@@ -214,7 +219,7 @@ class Measured:
 
     @cached_property
     def _all_rows(self) -> Indices:
-        """The rows of all matches in the line."""
+        """The rows of all matches in the ordered."""
         matches = self.matches
         return np.arange(len(matches.places)) + np.repeat(matches.start - matches.begin, matches.lengths)
 
@@ -229,10 +234,12 @@ _PLACE = np.uint16
 
 @dataclass(frozen=True)
 class OpenMatches:
-    """The stored open matches: one row per thread, and one per match with an end, which is in LAST.
+    """The stored state of matches that are not final: one row for each partial match that may continue, and one for
+    each complete match that may still be replaced by a better one. In the latter LAST is its last row.
 
-    Rows are numbered from the first stored row of the key; PATH has the places of the mapped rows, two bytes each.
-    EVENT_TIMER is the time of the end's row, so that the earliest end is known without reading all rows.
+    Rows of the input are given by their position after the first stored row of the key; PATH has the places of the
+    mapped rows, two bytes each. EVENT_TIMER is the time of the last row of a complete match, so that the earliest one
+    is found without reading all rows.
     """
 
     input: pa.Schema
@@ -252,12 +259,15 @@ class OpenMatches:
         return pa.schema([*(self.input.field(name) for name in self._names), *own, *registers, *accumulators])
 
     def state(self, store: Store) -> KeyedState:
-        """The open matches of a key group."""
+        """The stored open matches of the key group of ``store``."""
         return KeyedState(store, "matches", self.schema)
 
-    def load(self, state: KeyedState, line: Line, ends: Ends, trail: Trail) -> tuple[Threads, pa.Table]:
-        """The threads of the keys of a line, and the rows of other keys that were loaded with them."""
-        first = line.table.take(pa.array(line.begin))
+    def load(self, state: KeyedState, ordered: RowsByKey, ends: Ends, tree: PathTree) -> tuple[Threads, pa.Table]:
+        """Loads the open matches of the keys of ``ordered``: returns the partial matches, writes the complete ones to
+        ``ends``, and adds the paths of both to ``tree``. Also returns the stored rows of other keys that were loaded
+        with them.
+        """
+        first = ordered.table.take(pa.array(ordered.begin))
         stored = state.load(np.unique(first.column(KEY_HASH).to_numpy()))
         if not stored.num_rows:
             return self.search.begun(np.zeros(0, np.int64)), stored
@@ -265,13 +275,13 @@ class OpenMatches:
         others = stored.filter(pa.array(key == NO_ROW))
         order = np.argsort(key, kind="stable")
         order = order[key[order] != NO_ROW]
-        rows, begin = stored.take(pa.array(order)), line.begin[key[order]]
+        rows, begin = stored.take(pa.array(order)), ordered.begin[key[order]]
         start = begin + rows.column(START).to_numpy()
         last = rows.column(LAST).to_numpy()
         path = rows.column(PATH).combine_chunks()
         lengths = np.diff(np.frombuffer(path.buffers()[1], np.int32)[path.offset : path.offset + len(path) + 1]) // 2
         places = np.concatenate([np.zeros(0, _PLACE), *(np.frombuffer(part, _PLACE) for part in _bytes(path))])
-        node = trail.add_paths(places.astype(np.int64), lengths)
+        node = tree.add_paths(places.astype(np.int64), lengths)
         is_end = last != NO_ROW
         ends.last[start[is_end]], ends.node[start[is_end]] = (begin + last)[is_end], node[is_end]
         is_thread = np.flatnonzero(~is_end)
@@ -280,21 +290,23 @@ class OpenMatches:
         threads = Threads(start, place, node, registers, self._accumulators(rows))
         return threads.take(is_thread), others
 
-    def rows(self, line: Line, threads: Threads, ends: Ends, trail: Trail, kept_from: Indices) -> pa.Table:
-        """The rows to store for the keys of a line, whose rows before ``kept_from`` are dropped."""
+    def rows(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree, kept_from: Indices) -> pa.Table:
+        """The table of rows to store for the open matches of the keys of ``ordered``. For each key, input rows before
+        the index ``kept_from`` will be dropped.
+        """
         ended = np.flatnonzero(ends.last != NO_ROW)
         start = np.concatenate((threads.start, ended))
         last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[ended]))
         node = np.concatenate((threads.node, ends.node[ended]))
-        key = line.key[start]
-        end = np.where(last == NO_ROW, line.ready[key] - 1, last)
+        key = ordered.key[start]
+        end = np.where(last == NO_ROW, ordered.ready[key] - 1, last)
         lengths = end - start + 1
-        paths = trail.paths(node, lengths).astype(_PLACE)
+        paths = tree.paths(node, lengths).astype(_PLACE)
         offsets = np.append(0, np.cumsum(lengths) * paths.itemsize).astype(np.int32)
         path = pa.Array.from_buffers(pa.binary(), len(start), [None, pa.py_buffer(offsets), pa.py_buffer(paths)])
         first = kept_from[key]
-        named = line.table.select(self._names).take(pa.array(line.begin[key]))
-        last_time = line.time[np.where(last == NO_ROW, 0, last)] if len(line) else last
+        named = ordered.table.select(self._names).take(pa.array(ordered.begin[key]))
+        last_time = ordered.time[np.where(last == NO_ROW, 0, last)] if len(ordered) else last
         nothing = self.search.begun(np.zeros(len(ended), np.int64))
         registers = np.concatenate((threads.registers, nothing.registers), axis=1)
         for slot in self.search.definitions.registers.rows:
@@ -310,7 +322,7 @@ class OpenMatches:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _keys_of(self, first: pa.Table, stored: pa.Table) -> Indices:
-        """The number of the key of each stored row, NO_ROW for keys that the line does not have."""
+        """The number of the key of each stored row, NO_ROW for keys that the ordered does not have."""
         names = self._names
         ids = dense_ids(pa.concat_tables([t.select(names) for t in (first, stored)]), names).ids
         number = np.full(first.num_rows + stored.num_rows, NO_ROW)
@@ -353,7 +365,7 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Numbers:
-    """Stores the number of matches of each key so far. ``input`` has the ``keys``."""
+    """Stores how many matches each key has had, for MATCH_NUMBER. ``input`` has the ``keys``."""
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -363,11 +375,13 @@ class Numbers:
         """The schema of the stored counts."""
         return pa.schema([*(self.input.field(name) for name in self._names), (COUNT, pa.int64())])
 
-    def next(self, line: Line, key: Indices, number: Indices, store: Store) -> Indices:
-        """The MATCH_NUMBERs of matches, given their keys and their numbers in this call, from 0."""
+    def next(self, ordered: RowsByKey, key: Indices, number: Indices, store: Store) -> Indices:
+        """The MATCH_NUMBERs of new matches, and stores them. ``key`` has the key index of each match, ``number`` its
+        index among the new matches of its key, from 0.
+        """
         state = KeyedState(store, "numbers", self.schema)
         keys, counts = np.unique(key, return_counts=True)
-        named = line.table.select(self._names).take(pa.array(line.begin[keys]))
+        named = ordered.table.select(self._names).take(pa.array(ordered.begin[keys]))
         stored = state.load(named.column(KEY_HASH).to_numpy())
         row = places(named, stored, self._names)
         before = np.append(stored.column(COUNT).to_numpy(), 0)[row]

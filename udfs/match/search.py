@@ -24,8 +24,8 @@ from sqlstream.udfs.match.definitions import (
     Definitions,
     Flags,
     Indices,
-    Line,
-    Trail,
+    PathTree,
+    RowsByKey,
     register_numbers,
 )
 
@@ -34,11 +34,12 @@ Accumulators = dict[str | None, pa.Table]
 
 @dataclass(frozen=True)
 class Threads:
-    """The threads of a search: partial matches that may continue.
+    """The partial matches that may continue. Several of them may begin at the same row, if rows can be mapped to
+    variables in several ways.
 
-    ``start``: the first row of the match; threads of one match are adjacent. ``place``: the place of the last row.
-    ``node``: the mapping of all rows, in the trail. ``registers`` and ``accumulators``: the values that conditions read
-    of these rows.
+    ``start``: the index of the first row of each; those with the same start are adjacent. ``place``: the place of the
+    last mapped row in the ``Automaton``. ``node``: the path of all rows, as a node of the ``PathTree``. ``registers``
+    and ``accumulators``: the values that conditions read.
     """
 
     start: Indices
@@ -51,19 +52,19 @@ class Threads:
         return len(self.start)
 
     def take(self, chosen: Indices) -> Threads:
-        """Some of the threads, by index."""
+        """The partial matches with these indices."""
         accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
         return Threads(
             self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
         )
 
     def where(self, flags: Flags) -> Threads:
-        """The threads with the flag set."""
+        """The partial matches whose flag is set."""
         return self if flags.all() else self.take(np.flatnonzero(flags))
 
 
 def together(parts: list[Threads]) -> Threads:
-    """The threads of several parts, concatenated."""
+    """Concatenates several ``Threads``."""
     if len(parts) == 1:
         return parts[0]
     return Threads(
@@ -77,20 +78,22 @@ def together(parts: list[Threads]) -> Threads:
 
 @dataclass
 class Ends:
-    """The best match so far that begins at each row: its last row, and the node of its mapping."""
+    """For each row the best complete match so far that begins there: the index of its last row (NO_ROW for none), and
+    the node of its path.
+    """
 
     last: Indices
     node: Indices
 
     @staticmethod
     def none(count: int) -> Ends:
-        """No ends for ``count`` rows."""
+        """The ``Ends`` of ``count`` rows at which no match begins."""
         return Ends(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search for matches.
+    """The search for matches of a pattern, as a breadth-first simulation of its automaton.
 
     ``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit in
     microseconds from the first to the last row of a match; None for none.
@@ -100,14 +103,16 @@ class Search:
     skips_matched: bool
     within: int | None
 
-    def run(self, line: Line, threads: Threads, ends: Ends, trail: Trail) -> Threads:
-        """Maps all rows that are ready. Writes the results to ``ends`` and returns the remaining threads."""
-        if not (line.ready > line.next).any():
+    def run(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree) -> Threads:
+        """Maps the rows ``[next, ready)`` of each key. Writes complete matches to ``ends`` and returns the partial
+        matches that remain.
+        """
+        if not (ordered.ready > ordered.next).any():
             return threads
-        return _Run(self, line, ends, trail, self.definitions.of_rows(line)).threads(threads)
+        return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).threads(threads)
 
     def begun(self, rows: Indices) -> Threads:
-        """A thread for each row at which a match may begin, before that row is mapped."""
+        """A partial match without rows for each of the row indices ``rows``, at which a match may begin."""
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
@@ -127,43 +132,43 @@ class Search:
 
     @cached_property
     def joins_starts(self) -> bool:
-        """True where the earliest of equal threads of a key represents all of them.
+        """True if, of partial matches of a key that are equal except for their start, the earliest can represent all.
 
-        Equal threads continue alike, and the match of the earliest begins before theirs and ends after their beginning.
+        They continue alike, and the match of the earliest begins before the others and ends after their beginning.
         """
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 
 
 class _Run:
-    def __init__(self, search: Search, line: Line, ends: Ends, trail: Trail, fits: Flags) -> None:
+    def __init__(self, search: Search, ordered: RowsByKey, ends: Ends, tree: PathTree, fits: Flags) -> None:
         self._search = search
         self._definitions = search.definitions
         self._automaton = search.automaton
-        self._line = line
+        self._line = ordered
         self._ends = ends
-        self._trail = trail
+        self._trail = tree
         self._fits = fits
         first = np.unique(self._automaton.variable_of[list(self._automaton.first)])
         self._may_begin: Flags = np.logical_or.reduce(fits[first])
-        self._row = line.next.copy()  # of each key: the one that is mapped
+        self._row = ordered.next.copy()  # of each key: the one that is mapped
         self._parts = {
-            variable: aggregates.lift(line.table, np.arange(len(line)), len(line))
+            variable: aggregates.lift(ordered.table, np.arange(len(ordered)), len(ordered))
             for variable, aggregates in self._definitions.aggregates.items()
         }
 
     def threads(self, threads: Threads) -> Threads:
-        line = self._line
-        counts = line.ready - line.next
+        ordered = self._line
+        counts = ordered.ready - ordered.next
         keys = np.argsort(-counts, kind="stable")
         left = len(keys) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), side="right")
         waiting: list[Threads] = []
         busy = len(keys)
         for step, now_busy in enumerate(left.tolist()):
             if now_busy < busy:
-                has_row = counts[line.key[threads.start]] > step
+                has_row = counts[ordered.key[threads.start]] > step
                 waiting.append(threads.where(~has_row))
                 threads, busy = threads.where(has_row), now_busy
-            rows = line.next[keys[:busy]] + step
+            rows = ordered.next[keys[:busy]] + step
             self._row[keys[:busy]] = rows
             begun = rows[self._may_begin[rows]]
             if len(begun):

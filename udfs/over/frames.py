@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the planner knows frames, and does without numpy
-    from sqlstream.udfs.over.line import Bounds, Indices, Line
+    from sqlstream.udfs.over.line import Bounds, Indices, SortedRows
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of OVER: ``start`` and ``end`` are offsets from the current row, both inclusive: negative for PRECEDING,
-    0 for CURRENT ROW.
+    """A window frame of OVER: ``start`` and ``end`` are offsets from the current row, both inclusive: negative for
+    PRECEDING, positive for FOLLOWING, 0 for CURRENT ROW.
 
-    They are numbers of rows if ``rows``, otherwise microseconds, or in units of the ORDER BY value. ``start`` None is
-    UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
+    They count rows if ``rows``; otherwise they are microseconds or, without a time attribute, in units of the ORDER BY
+    value. ``start`` None is UNBOUNDED PRECEDING, ``end`` None is UNBOUNDED FOLLOWING, which needs all rows of the key.
     """
 
     rows: bool
@@ -31,17 +31,21 @@ class Frame:
 
     @property
     def unbounded(self) -> bool:
-        """True for UNBOUNDED PRECEDING."""
+        """True for frames that begin with UNBOUNDED PRECEDING."""
         return self.start is None
 
     @property
     def rows_before(self) -> int:
-        """The number of rows before a row that are read individually; totals may represent all earlier rows."""
+        """How many rows before the current row must be stored individually. Earlier rows may be replaced by their
+        totals.
+        """
         return self._before if self.rows else 0
 
     @property
     def time_before(self) -> int:
-        """The time before a row that is read row by row, in microseconds; 0 for frames of ROWS."""
+        """For how long before the current row rows must be stored individually, in microseconds; 0 for frames of
+        ROWS.
+        """
         return 0 if self.rows else self._before
 
     @property
@@ -55,28 +59,28 @@ class Frame:
 
     @property
     def rows_after(self) -> int:
-        """The number of rows after a row that the frame may contain."""
+        """How many rows after the current row the frame may contain."""
         return max(0, self._last) if self.rows else 0
 
     @property
     def time_after(self) -> int:
-        """The time after a row that the frame may contain, in microseconds; 0 for frames of ROWS."""
+        """How long after the current row the frame may reach, in microseconds; 0 for frames of ROWS."""
         return max(0, self._last) if not self.rows else 0
 
-    def bounds(self, line: Line) -> Bounds:
-        """The frame of each row as a range of rows of the line, within the rows of its key."""
-        return line.bounds(self._start(line), self._stop(line))
+    def bounds(self, ordered: SortedRows) -> Bounds:
+        """For each row its frame, as a range of row indices of ``ordered`` within the rows of its key."""
+        return ordered.bounds(self._start(ordered), self._stop(ordered))
 
-    def _start(self, line: Line) -> Indices:
+    def _start(self, ordered: SortedRows) -> Indices:
         if self.start is None:
-            return line.first
+            return ordered.first
         if self.rows:
-            return line.moved(self.start)
-        return line.first_peer if self.start == 0 else line.at(self.start, "left")
+            return ordered.moved(self.start)
+        return ordered.first_peer if self.start == 0 else ordered.at(self.start, "left")
 
-    def _stop(self, line: Line) -> Indices:
+    def _stop(self, ordered: SortedRows) -> Indices:
         if self.end is None:
-            return line.end
+            return ordered.end
         if self.rows:
-            return line.moved(self.end + 1)
-        return line.after_peers if self.end == 0 else line.at(self.end, "right")
+            return ordered.moved(self.end + 1)
+        return ordered.after_peers if self.end == 0 else ordered.at(self.end, "right")

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.aggregates.ordered import NTH_VALUE
 from sqlstream.udfs.over.frames import Frame
-from sqlstream.udfs.over.line import Bounds, Flags, Indices, Line
+from sqlstream.udfs.over.line import Bounds, Flags, Indices, SortedRows
 
 
 class Number(Enum):
-    """The kinds of row numbers and ranks."""
+    """The functions that number rows: ROW_NUMBER, RANK and DENSE_RANK."""
 
     ROW_NUMBER = "row_number"
     RANK = "rank"
@@ -25,20 +25,22 @@ class Number(Enum):
 
 @dataclass(frozen=True)
 class Aggregated:
-    """An aggregate over a frame."""
+    """An aggregate call over a frame."""
 
     call: AggregateCall
     frame: Frame
 
     @property
     def field(self) -> pa.Field:
-        """The result column."""
+        """The field of the result column."""
         return pa.field(self.call.name, self.call.result)
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The number of a row in the order of its key, from 1; peers have the same number except for ROW_NUMBER."""
+    """ROW_NUMBER, RANK or DENSE_RANK: the number of a row in the order of its key, from 1; peers have the same number
+    except for ROW_NUMBER.
+    """
 
     name: str
     number: Number
@@ -46,26 +48,26 @@ class Numbered:
 
     @property
     def field(self) -> pa.Field:
-        """The result column."""
+        """The field of the result column."""
         return pa.field(self.name, self.type)
 
-    def values(self, line: Line, counted: Indices, groups: Indices) -> pa.Array:
-        """The numbers of the line's rows. ``counted`` and ``groups``: the number of earlier rows, and groups of peers,
-        of their keys.
+    def values(self, ordered: SortedRows, counted: Indices, groups: Indices) -> pa.Array:
+        """The result for each row of ``ordered``. ``counted`` and ``groups``: for each row the number of earlier rows
+        of its key, and of earlier groups of peers, that are stored no longer.
         """
         match self.number:
             case Number.ROW_NUMBER:
-                numbers = np.arange(len(line)) - line.first + counted
+                numbers = np.arange(len(ordered)) - ordered.first + counted
             case Number.RANK:
-                numbers = line.first_peer - line.first + counted
+                numbers = ordered.first_peer - ordered.first + counted
             case Number.DENSE_RANK:
-                group = np.cumsum(line.begins_peers)
-                numbers = group - group[line.first] + groups
+                group = np.cumsum(ordered.begins_peers)
+                numbers = group - group[ordered.first] + groups
         return pa.array(numbers + 1).cast(self.type)
 
 
 class Place(Enum):
-    """The functions of the relative position of a row among all rows of its key."""
+    """The functions of the relative position of a row among all rows of its key: NTILE, PERCENT_RANK and CUME_DIST."""
 
     NTILE = "ntile"
     PERCENT_RANK = "percent_rank"
@@ -74,7 +76,7 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Placed:
-    """NTILE, PERCENT_RANK and CUME_DIST of SQL:2016.
+    """NTILE, PERCENT_RANK or CUME_DIST, as in SQL:2016.
 
     They depend on the number of rows of the key, so they are final when the key has all its rows. ``buckets``: the
     argument of NTILE.
@@ -86,31 +88,32 @@ class Placed:
 
     @property
     def field(self) -> pa.Field:
-        """The result column."""
+        """The field of the result column."""
         return pa.field(self.name, pa.int32() if self.place is Place.NTILE else pa.float64())
 
-    def values(self, line: Line) -> pa.Array:
-        """The results for all rows of the line, which has all rows of its keys."""
-        count = line.end - line.first
+    def values(self, ordered: SortedRows) -> pa.Array:
+        """The result for each row of ``ordered``, which must have all rows of its keys."""
+        count = ordered.end - ordered.first
         match self.place:
             case Place.NTILE:
                 size, longer = np.divmod(count, self.buckets)  # the first buckets have one row more
-                row = np.arange(len(line)) - line.first
+                row = np.arange(len(ordered)) - ordered.first
                 in_longer = longer * (size + 1)
                 in_shorter = longer + (row - in_longer) // np.maximum(size, 1)
                 return pa.array(np.where(row < in_longer, row // (size + 1), in_shorter) + 1).cast(pa.int32())
             case Place.PERCENT_RANK:
-                return pa.array((line.first_peer - line.first) / np.maximum(count - 1, 1))
+                return pa.array((ordered.first_peer - ordered.first) / np.maximum(count - 1, 1))
             case Place.CUME_DIST:
-                return pa.array((line.after_peers - line.first) / count)
+                return pa.array((ordered.after_peers - ordered.first) / count)
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """LAG and LEAD: the value of ``column`` in the row ``offset`` rows later, or earlier if it is negative.
+    """LAG and LEAD: the value of ``column`` in the row that is ``offset`` rows later, or earlier if ``offset`` is
+    negative.
 
-    ``default``: the column with the value if there is no such row; None for NULL.
-    ``ignore_nulls``: rows without a value are not counted.
+    ``default``: the column with the value to return if there is no such row; None for NULL. ``ignore_nulls``: rows in
+    which the column is NULL are not counted.
     """
 
     name: str
@@ -122,40 +125,42 @@ class Shifted:
 
     @property
     def field(self) -> pa.Field:
-        """The result column."""
+        """The field of the result column."""
         return pa.field(self.name, self.type)
 
     @property
     def frame(self) -> Frame:
-        """The frame that contains the row whose value is returned; unbounded where NULLs are ignored."""
+        """The frame within which the returned value lies; unbounded where NULLs are ignored."""
         if self.ignore_nulls:
             return Frame(rows=True, start=None, end=-1) if self.offset < 0 else Frame(rows=True, start=1, end=None)
         return Frame(rows=True, start=min(self.offset, 0), end=max(self.offset, 0))
 
     @property
     def of_totals(self) -> AggregateCall:
-        """LAG that ignores NULLs as an aggregate over its frame: the ``offset``-th value from the end."""
+        """The equivalent aggregate over the frame for LAG that ignores NULLs: the ``offset``-th value from the end."""
         assert self.ignore_nulls and self.offset < 0, "other rows are individually there"
         return _nth_call(self.name, self.column, -self.offset, self.type, last=True, ignore_nulls=True)
 
-    def found(self, line: Line, rows: pa.Table) -> tuple[Indices, Flags]:
-        """The index of the row whose value is returned for each row of the line, and whether that row exists."""
+    def found(self, ordered: SortedRows, rows: pa.Table) -> tuple[Indices, Flags]:
+        """For each row of ``ordered`` the index of the row whose value is returned, and whether that row exists."""
         if self.ignore_nulls:
             # The number, among the values, of the first one after the row, less 1; or of the first one from the row on.
             present, ahead = _present(rows, self.column), self.offset > 0
-            number = np.searchsorted(present, np.arange(len(line)), side="right" if ahead else "left") - ahead
+            number = np.searchsorted(present, np.arange(len(ordered)), side="right" if ahead else "left") - ahead
             row_indices, inside = _nth_present(present, number + self.offset)
         else:
-            row_indices, inside = np.arange(len(line)) + self.offset, np.ones(len(line), np.bool_)
-        return row_indices, inside & (row_indices >= line.first) & (row_indices < line.end)
+            row_indices, inside = np.arange(len(ordered)) + self.offset, np.ones(len(ordered), np.bool_)
+        return row_indices, inside & (row_indices >= ordered.first) & (row_indices < ordered.end)
 
-    def values(self, line: Line, rows: pa.Table) -> pa.Array:
-        """The results for all rows of the line."""
-        row_indices, inside = self.found(line, rows)
+    def values(self, ordered: SortedRows, rows: pa.Table) -> pa.Array:
+        """The result for each row of ``ordered``."""
+        row_indices, inside = self.found(ordered, rows)
         return self.defaulted(_at(rows, self.column, row_indices, inside), pa.array(inside), rows)
 
     def defaulted(self, values: pa.Array, found: pa.Array, rows: pa.Table) -> pa.Array:
-        """The values, with the default where ``found`` is false; ``rows`` are the rows of the results."""
+        """The ``values``, replaced by the default where ``found`` is false. ``rows`` has the rows for which they are
+        returned.
+        """
         if self.default is None:
             return values
         return pc.if_else(found, values, rows.column(self.default).combine_chunks().cast(values.type))
@@ -163,8 +168,9 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Nth:
-    """NTH_VALUE: the value of the ``n``-th row of a frame, NULL if it has fewer rows. ``ignore_nulls``: rows without a
-    value are not counted."""
+    """NTH_VALUE: the value of ``column`` in the ``n``-th row of a frame, NULL if the frame has fewer rows.
+    ``ignore_nulls``: rows in which the column is NULL are not counted.
+    """
 
     name: str
     column: str
@@ -178,16 +184,16 @@ class Nth:
 
     @property
     def field(self) -> pa.Field:
-        """The result column."""
+        """The field of the result column."""
         return pa.field(self.name, self.type)
 
     @property
     def of_totals(self) -> AggregateCall:
-        """The function as an aggregate over its frame."""
+        """The equivalent aggregate over the frame."""
         return _nth_call(self.name, self.column, self.n, self.type, last=False, ignore_nulls=self.ignore_nulls)
 
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:
-        """The results for rows with these frames."""
+        """The result for each frame of ``bounds``, which are ranges of the indices of ``rows``."""
         row_indices, inside = bounds.start + self.n - 1, np.ones(len(bounds.start), np.bool_)
         if self.ignore_nulls:
             present = _present(rows, self.column)
@@ -214,7 +220,7 @@ OverFunction = Aggregated | Numbered | Placed | Shifted | Nth
 
 
 def columns_of(function: OverFunction) -> tuple[str, ...]:
-    """The columns of the input that the function reads."""
+    """The names of the input columns that the function reads."""
     match function:
         case Aggregated(call):
             filters = () if call.filter is None else (call.filter,)

@@ -30,7 +30,7 @@ from sqlstream.udfs.over.line import (
     TIME,
     Flags,
     Indices,
-    Line,
+    SortedRows,
     Tie,
     Times,
     WaitingRows,
@@ -99,18 +99,18 @@ class OverKernel(WaitingRows):
             if not rows.num_rows:
                 state.replace(waiting)
                 return
-        rows, line, appeared = self._lined_up(rows, np.flatnonzero(passed))
+        rows, ordered, appeared = self._lined_up(rows, np.flatnonzero(passed))
         emitted = rows.column(EMITTED).to_numpy(zero_copy_only=False)
-        followed = self._is_followed(rows, line)
-        complete = emitted | self._complete(line, followed, now)
-        gone = self._droppable(line, complete, now)
+        followed = self._is_followed(rows, ordered)
+        complete = emitted | self._complete(ordered, followed, now)
+        gone = self._droppable(ordered, complete, now)
         fires = np.flatnonzero(complete & ~emitted)
-        fires = fires[in_order([line.time[fires], appeared[fires]])]
-        self._emit(rows, line, fires, gone, context)
-        timer = self._timers(line, complete, followed)
+        fires = fires[in_order([ordered.time[fires], appeared[fires]])]
+        self._emit(rows, ordered, fires, gone, context)
+        timer = self._timers(ordered, complete, followed)
         timer[timer <= now] = END_OF_TIME  # stored for waiting rows, until these are complete
         # Waiting rows follow processed ones, both in the order of the state, so that it need not sort them.
-        state.replace(filtered(self._table(rows, line.time, complete, timer), ~gone))
+        state.replace(filtered(self._table(rows, ordered.time, complete, timer), ~gone))
         state.append(waiting)
 
     def _there(self, rows: pa.Table, context: Context) -> pa.Table:
@@ -123,7 +123,7 @@ class OverKernel(WaitingRows):
         context.count(IGNORED, int((stays & goes).sum()))
         return filtered(rows, stays & ~goes)
 
-    def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, Line, Indices]:
+    def _lined_up(self, rows: pa.Table, passed: Indices) -> tuple[pa.Table, SortedRows, Indices]:
         """The rows that have passed, in the order of their line, and for each which key appeared first.
 
         Keys are in the order of their hashes, as they are in the state.
@@ -135,127 +135,135 @@ class OverKernel(WaitingRows):
         time = rows.column(TIME).to_numpy()[passed]
         if self.domain is Domain.PROCESSING:
             order = in_order([key])
-            line = Line(key[order], never_back(key[order], time[order]), peers=False)
+            ordered = SortedRows(key[order], never_back(key[order], time[order]), peers=False)
         elif self.ties:
             tie = tie_ranks(rows_at(rows.select([tie.column for tie in self.ties]), passed), self.ties)
             order = in_order([key, time, tie])
-            line = Line(key[order], time[order], tie=tie[order])
+            ordered = SortedRows(key[order], time[order], tie=tie[order])
         else:
             order = in_order([key, time])
-            line = Line(key[order], time[order])
-        return rows.take(pa.array(passed[order])).combine_chunks(), line, appeared.ids[order]
+            ordered = SortedRows(key[order], time[order])
+        return rows.take(pa.array(passed[order])).combine_chunks(), ordered, appeared.ids[order]
 
-    def _complete(self, line: Line, followed: Flags, now: int) -> Flags:
+    def _complete(self, ordered: SortedRows, followed: Flags, now: int) -> Flags:
         """True where no row to come can be in a frame of the row."""
         if now == END_OF_TIME:
-            return np.ones(len(line), np.bool_)
-        return followed & (line.time <= now - self._time_after)
+            return np.ones(len(ordered), np.bool_)
+        return followed & (ordered.time <= now - self._time_after)
 
-    def _is_followed(self, rows: pa.Table, line: Line) -> Flags:
+    def _is_followed(self, rows: pa.Table, ordered: SortedRows) -> Flags:
         """True for rows with as many later rows as a frame may contain, and with the one that LEAD looks for."""
-        followed: Flags = np.arange(len(line)) + self._rows_after < line.end
+        followed: Flags = np.arange(len(ordered)) + self._rows_after < ordered.end
         for function in self._looking_ahead:
-            followed = followed & function.found(line, rows)[1]
+            followed = followed & function.found(ordered, rows)[1]
         return followed
 
-    def _droppable(self, line: Line, complete: Flags, now: int) -> Flags:
+    def _droppable(self, ordered: SortedRows, complete: Flags, now: int) -> Flags:
         """True for emitted rows that no frame of a later row distinguishes from earlier ones. Peers are dropped
         together."""
         if now == END_OF_TIME:
             return complete
-        following = line.first + line.sums(complete)  # the first row of the key that is not complete, or to come
-        gone = np.arange(len(line)) + self._rows_before < following
+        following = ordered.first + ordered.sums(complete)  # the first row of the key that is not complete, or to come
+        gone = np.arange(len(ordered)) + self._rows_before < following
         if self._time_before:
-            waiting = following < line.end
-            newest = np.where(waiting, line.time[np.minimum(following, len(line) - 1)] - 1, now)
-            gone &= line.time <= newest - self._time_before
-        begins = np.flatnonzero(line.begins_peers)
-        return np.repeat(np.logical_and.reduceat(gone, begins), np.diff(begins, append=len(line)))
+            waiting = following < ordered.end
+            newest = np.where(waiting, ordered.time[np.minimum(following, len(ordered) - 1)] - 1, now)
+            gone &= ordered.time <= newest - self._time_before
+        begins = np.flatnonzero(ordered.begins_peers)
+        return np.repeat(np.logical_and.reduceat(gone, begins), np.diff(begins, append=len(ordered)))
 
-    def _timers(self, line: Line, complete: Flags, followed: Flags) -> Times:
+    def _timers(self, ordered: SortedRows, complete: Flags, followed: Flags) -> Times:
         """When a row must be processed again: when it may be complete, then when no frame contains it any more."""
-        waits = np.where(followed, line.time + self._time_after, AT_THE_END)
-        leaves = line.time + self._time_before if self._time_before else np.full(len(line), END_OF_TIME)
-        stays = np.arange(len(line)) + self._rows_before >= line.end  # until more rows come
+        waits = np.where(followed, ordered.time + self._time_after, AT_THE_END)
+        leaves = ordered.time + self._time_before if self._time_before else np.full(len(ordered), END_OF_TIME)
+        stays = np.arange(len(ordered)) + self._rows_before >= ordered.end  # until more rows come
         return np.where(complete, np.where(stays, END_OF_TIME, leaves), waits)
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _emit(self, rows: pa.Table, line: Line, fires: Indices, gone: Flags, context: Context) -> None:
+    def _emit(self, rows: pa.Table, ordered: SortedRows, fires: Indices, gone: Flags, context: Context) -> None:
         """Emits the complete rows in the order ``fires``, and adds dropped rows to the totals."""
         if self._totals is None:
-            self._emit_with(rows, line, None, fires, context)
+            self._emit_with(rows, ordered, None, fires, context)
             return
         state = self._totals.state(context.store)
-        stored = self._totals.load(state, rows.take(pa.array(np.flatnonzero(line.begins))))
-        self._emit_with(rows, line, stored, fires, context)
+        stored = self._totals.load(state, rows.take(pa.array(np.flatnonzero(ordered.begins))))
+        self._emit_with(rows, ordered, stored, fires, context)
         if gone.any():
-            self._totals.add(state, stored, rows, line, gone)
+            self._totals.add(state, stored, rows, ordered, gone)
         state.flush()
 
     def _emit_with(
-        self, rows: pa.Table, line: Line, stored: StoredTotals | None, fires: Indices, context: Context
+        self, rows: pa.Table, ordered: SortedRows, stored: StoredTotals | None, fires: Indices, context: Context
     ) -> None:
         if not len(fires):
             return
-        results = self._results(rows, line, stored, fires)
+        results = self._results(rows, ordered, stored, fires)
         passed = (rows.column(TIME if name == self._time_column else name) for name in self.passed)
         columns = [*(values.take(pa.array(fires)) for values in passed), *results]
         context.emit(pa.Table.from_arrays(columns, schema=self.output))
 
-    def _results(self, rows: pa.Table, line: Line, stored: StoredTotals | None, chosen: Indices) -> list[pa.Array]:
+    def _results(
+        self, rows: pa.Table, ordered: SortedRows, stored: StoredTotals | None, chosen: Indices
+    ) -> list[pa.Array]:
         """A column per function, for the chosen rows of the line."""
         columns: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
-            of_frame = self._aggregated(rows, line, stored, frame, aggregates, chosen)
+            of_frame = self._aggregated(rows, ordered, stored, frame, aggregates, chosen)
             names = [f.field.name for f in self._computed.values() if isinstance(f, Aggregated) and f.frame == frame]
             columns.update((name, of_frame.column(name).combine_chunks()) for name in names)
-        return [self._result(f, columns, rows, line, stored, chosen) for f in self.functions]
+        return [self._result(f, columns, rows, ordered, stored, chosen) for f in self.functions]
 
     def _result(
         self,
         function: OverFunction,
         aggregated: dict[str, pa.Array],
         rows: pa.Table,
-        line: Line,
+        ordered: SortedRows,
         stored: StoredTotals | None,
         chosen: Indices,
     ) -> pa.Array:
         """The results of a function for the chosen rows."""
         computed = self._computed[function]
         if not isinstance(computed, Aggregated):
-            return self._of_rows(computed, rows, line, stored).take(pa.array(chosen))
+            return self._of_rows(computed, rows, ordered, stored).take(pa.array(chosen))
         values = aggregated[computed.call.name]
         if not isinstance(function, Shifted):
             return values
         return function.defaulted(values, values.is_valid(), rows.take(pa.array(chosen)))
 
     def _of_rows(
-        self, function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: Line, stored: StoredTotals | None
+        self,
+        function: Numbered | Placed | Shifted | Nth,
+        rows: pa.Table,
+        ordered: SortedRows,
+        stored: StoredTotals | None,
     ) -> pa.Array:
         """The results of a function that is no aggregate, for all rows of the line."""
         match function:
             case Numbered():
                 assert stored is not None, "numbers count on from totals"
-                return function.values(line, stored.counted(COUNTED, line.key), stored.counted(GROUPS, line.key))
+                return function.values(
+                    ordered, stored.counted(COUNTED, ordered.key), stored.counted(GROUPS, ordered.key)
+                )
             case Shifted():
-                return function.values(line, rows)
+                return function.values(ordered, rows)
             case Nth():
-                return function.values(function.frame.bounds(line), rows)
+                return function.values(function.frame.bounds(ordered), rows)
         raise AssertionError("such results are final with all rows of a key")
 
     def _aggregated(
         self,
         rows: pa.Table,
-        line: Line,
+        ordered: SortedRows,
         stored: StoredTotals | None,
         frame: Frame,
         aggregates: Aggregates,
         chosen: Indices,
     ) -> pa.Table:
-        count = len(line)
-        parts, owner = aggregates.lift(rows, np.arange(count), count), line.key
-        start, stop = frame.bounds(line)
+        count = len(ordered)
+        parts, owner = aggregates.lift(rows, np.arange(count), count), ordered.key
+        start, stop = frame.bounds(ordered)
         if frame.unbounded:
             assert stored is not None, "frames without a start begin with totals"
             parts, owner, start, stop = _with_totals(stored, parts, owner, start, stop)
@@ -364,20 +372,24 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The stored totals of the keys of a line. ``row_of_key``: the row of each key in ``rows``, -1 for none."""
+    """The loaded totals of the keys of a call. ``row_of_key``: for each key the index of its row in ``rows``, -1 for
+    none.
+    """
 
     rows: pa.Table
     row_of_key: Indices
 
     def counted(self, column: str, key: Indices) -> Indices:
-        """The stored count in ``column`` for each row, by its key's number."""
+        """For each entry of ``key`` (a key index) the count stored in ``column``; 0 for keys without totals."""
         counts = np.append(self.rows.column(column).to_numpy(), 0)
         return np.asarray(counts[self.row_of_key][key], np.int64)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The totals of dropped rows per key. ``aggregates`` are those over unbounded frames. ``input`` has the keys."""
+    """Stores for each key the totals of the rows that were dropped from the state: the accumulators of ``aggregates``,
+    whose frames are unbounded. ``input`` has the keys.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -391,11 +403,11 @@ class Totals:
         return pa.schema([*own, *counts, *self.aggregates.accumulators])
 
     def state(self, store: Store) -> KeyedState:
-        """The stored totals of a key group."""
+        """The stored totals of the key group of ``store``."""
         return KeyedState(store, "totals", self.schema)
 
     def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
-        """The totals of some keys; ``first`` has one row of each key."""
+        """The totals of some keys; ``first`` has one row for each key."""
         stored = state.load(first.column(KEY_HASH).to_numpy())
         candidates = pa.concat_tables([rows.select(self._names) for rows in (first, stored)])
         ids = dense_ids(candidates, self.keys).ids
@@ -403,10 +415,10 @@ class Totals:
         stored_rows[ids[first.num_rows :]] = np.arange(stored.num_rows)
         return StoredTotals(stored, stored_rows[: first.num_rows])
 
-    def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, line: Line, dropped: Flags) -> None:
-        """Adds the ``dropped`` rows of a line to the totals, after those that were dropped before."""
+    def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, ordered: SortedRows, dropped: Flags) -> None:
+        """Adds the rows for which ``dropped`` is true to the totals of their keys, and stores these."""
         gone = np.flatnonzero(dropped)
-        keys, ids = np.unique(line.key[gone], return_inverse=True)
+        keys, ids = np.unique(ordered.key[gone], return_inverse=True)
         dropped_rows = rows.take(pa.array(gone))
         count = stored.rows.num_rows
         fresh = stored.row_of_key[keys] < 0
@@ -418,7 +430,7 @@ class Totals:
         first = dropped_rows.take(pa.array(np.unique(ids, return_index=True)[1][fresh])).select(self._names)
         named = pa.concat_tables([stored.rows.select(self._names), first])
         counts = [_added(stored.rows.column(COUNTED), ids, groups, size)]
-        counts.append(_added(stored.rows.column(GROUPS), ids[line.begins_peers[gone]], groups, size))
+        counts.append(_added(stored.rows.column(GROUPS), ids[ordered.begins_peers[gone]], groups, size))
         columns = [*named.columns, *map(pa.array, counts), *merged.columns]
         state.replace(pa.Table.from_arrays(columns, schema=self.schema))
 

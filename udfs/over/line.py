@@ -25,17 +25,18 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Bounds(NamedTuple):
-    """A range ``[start, stop)`` of rows for each of some rows; empty where ``stop <= start``."""
+    """Ranges ``[start, stop)`` of row indices, one for each of some rows; a range is empty where ``stop <= start``."""
 
     start: Indices
     stop: Indices
 
 
-class Line:
-    """The rows of a call in order: ``key`` counts from 0, ascending; ``time`` ascends within each key, in microseconds.
+class SortedRows:
+    """The rows of a call sorted by key, time and order of arrival: ``key`` has the index of each row's key, from 0;
+    ``time`` is in microseconds.
 
-    ``peers``: rows of one key, time and, if given, ``tie`` are peers. In processing time they are not: a row does not
-    see rows that arrive after it in the same instant.
+    ``peers``: rows of one key with equal time and, if given, equal ``tie`` are peers. In processing time there are no
+    peers, because a row does not see rows that arrive after it in the same instant.
     """
 
     def __init__(self, key: Indices, time: Times, *, peers: bool = True, tie: Indices | None = None) -> None:
@@ -49,32 +50,32 @@ class Line:
 
     @cached_property
     def begins(self) -> Flags:
-        """True for the first row of each key."""
+        """One boolean per row: true for the first row of each key."""
         begins = np.ones(len(self.key), np.bool_)
         np.not_equal(self.key[1:], self.key[:-1], out=begins[1:])
         return begins
 
     @cached_property
     def first(self) -> Indices:
-        """The position of the first row with the same key, for each row."""
+        """For each row the index of the first row with the same key."""
         rows = np.arange(len(self.key))
         return np.maximum.accumulate(np.where(self.begins, rows, 0))
 
     @cached_property
     def end(self) -> Indices:
-        """The position after the last row with the same key, for each row."""
+        """For each row the index after the last row with the same key."""
         starts = np.flatnonzero(self.begins)
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def sums(self, flags: Flags) -> Indices:
-        """The number of flagged rows with the same key, for each row."""
+        """For each row the number of rows with the same key for which ``flags`` is true."""
         starts = np.flatnonzero(self.begins)
         counts = np.add.reduceat(flags.astype(np.int64), starts)
         return np.repeat(counts, np.diff(starts, append=len(self.key)))
 
     @cached_property
     def begins_peers(self) -> Flags:
-        """True for the first row of each group of peers."""
+        """One boolean per row: true for the first row of each group of peers."""
         if not self._peers:
             return np.ones(len(self.key), np.bool_)
         begins = self.begins.copy()
@@ -85,29 +86,29 @@ class Line:
 
     @cached_property
     def first_peer(self) -> Indices:
-        """The position of the first peer of each row."""
+        """For each row the index of its first peer."""
         rows = np.arange(len(self.key))
         return np.maximum.accumulate(np.where(self.begins_peers, rows, 0))
 
     @cached_property
     def after_peers(self) -> Indices:
-        """The position after the last peer of each row."""
+        """For each row the index after its last peer."""
         starts = np.flatnonzero(self.begins_peers)
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def moved(self, count: int) -> Indices:
-        """For each row the position ``count`` rows later (negative: earlier), at most one after the last row of its
-        key.
+        """For each row the index ``count`` rows later (negative: earlier), limited to the rows of its key and the index
+        after the last of them.
         """
         return np.clip(np.arange(len(self.key)) + count, self.first, self.end)
 
     def bounds(self, start: Indices, stop: Indices) -> Bounds:
-        """The ranges between two positions, as Bounds."""
+        """The ranges from the row index ``start`` to ``stop``, one for each row."""
         return Bounds(start, stop)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the time ``offset`` after its own; ``side`` as in
-        NumPy's ``searchsorted``.
+        """For each row the index, among the rows of its key, at which a row with a time ``offset`` microseconds later
+        would be inserted; ``side`` as in NumPy's ``searchsorted``.
         """
         if len(self.key) == 0:
             return np.zeros(0, np.int64)
@@ -134,7 +135,7 @@ def _codes(key: Indices, time: Times, asked: Times) -> tuple[Times, Times]:
 
 @dataclass(frozen=True)
 class Tie:
-    """A column that orders rows of the same time."""
+    """A column of ORDER BY after the time attribute, which orders rows of the same time."""
 
     column: str
     descending: bool = False
@@ -142,7 +143,7 @@ class Tie:
 
 
 def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
-    """The rank of each row by its ties alone; equal rows have equal ranks."""
+    """For each row its rank in the order of the ties alone; rows that are equal in all ties have the same rank."""
     ranks = [_ranks(rows.column(tie.column), tie) for tie in ties]
     order = in_order(ranks)
     begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
@@ -152,7 +153,7 @@ def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
 
 
 def ranked(values: Indices) -> Indices:
-    """The rank of each value among all values."""
+    """For each value its rank among all values: 0 for the least, equal for equal values."""
     places = np.empty(len(values), np.int64)
     places[in_order([values])] = np.arange(len(values))
     return places
@@ -177,8 +178,10 @@ AT_THE_END = END_OF_TIME - 1
 
 
 class WaitingRows(Kernel):
-    """The base of kernels whose rows wait in state until a clock has passed them and are then processed key by key, in
-    order. ``domain`` is the clock. The state has the columns ``_kept`` of ``input``, TIME, ``_done`` and a timer."""
+    """The base of kernels whose rows wait in state until a clock has passed their time, and are then processed key by
+    key, in order of time. ``domain`` is the clock. The stored rows have the columns ``_kept`` of ``input``, TIME,
+    ``_done`` and a timer.
+    """
 
     input: pa.Schema
     domain: Domain
@@ -208,7 +211,7 @@ class WaitingRows(Kernel):
         self._advance(self._state(context), context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those that wait for the clock or for later rows."""
+        """Counts the stored rows that wait until the clock has passed their time, or for later rows of their key."""
         rows = self._state(context).load_all()
         timer = rows.column(self._timer).to_numpy()[~rows.column(self._done).to_numpy(zero_copy_only=False)]
         in_time = timer[timer != AT_THE_END]
@@ -243,7 +246,7 @@ class WaitingRows(Kernel):
 
 
 def rows_at(rows: pa.Table, places: Indices) -> pa.Table:
-    """The rows at sorted positions, each once."""
+    """The rows at these ascending, distinct indices."""
     return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
 
 

@@ -13,38 +13,40 @@ from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.over.frames import Frame
 from sqlstream.udfs.over.functions import Aggregated, Nth, Numbered, OverFunction, Placed, Shifted
-from sqlstream.udfs.over.line import Indices, Line
+from sqlstream.udfs.over.line import Indices, SortedRows
 from sqlstream.udfs.top_n.order import Order, in_order, sort_keys
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
-def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, Line, Indices]:
-    """The rows by key, in the order of their appearance, and in the order within each; and the original index
-    of each.
+def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, SortedRows, Indices]:
+    """Sorts rows by key, in the order of the keys' first appearance, then by ``order``. Returns the sorted table, the
+    same rows as ``RankedRows``, and the original index of each row.
     """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)
     rows = rows.take(pa.array(sorted_rows)).combine_chunks()
-    return rows, RankedLine.of(rows, ids[sorted_rows], [key[sorted_rows] for key in ranked], order), sorted_rows
+    return rows, RankedRows.of(rows, ids[sorted_rows], [key[sorted_rows] for key in ranked], order), sorted_rows
 
 
 @dataclass(frozen=True)
 class WholeKeys:
-    """Computes ``functions`` over rows with the columns of ``input``, which must include all rows of each key."""
+    """Computes OVER ``functions`` over rows with the columns of ``input``. The rows given must include all rows of each
+    key.
+    """
 
     input: pa.Schema
     functions: tuple[OverFunction, ...]
 
-    def results(self, rows: pa.Table, line: Line) -> pa.Table:
-        """A column per function, for all rows of the line."""
+    def results(self, rows: pa.Table, ordered: SortedRows) -> pa.Table:
+        """One column of results per function, for all rows. ``ordered`` has the same rows as ``rows``."""
         if not rows.num_rows:
             return self._schema.empty_table()
         aggregated: dict[str, pa.Array] = {}
         for frame, aggregates in self._aggregates.items():
-            of_frame = _of_frame(rows, line, frame, aggregates)
+            of_frame = _of_frame(rows, ordered, frame, aggregates)
             aggregated.update((name, of_frame.column(name).combine_chunks()) for name in of_frame.column_names)
         columns = [
-            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, line) for f in self.functions
+            aggregated[f.call.name] if isinstance(f, Aggregated) else _of_rows(f, rows, ordered) for f in self.functions
         ]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
@@ -62,30 +64,30 @@ class WholeKeys:
         return {frame: Aggregates(of_frame, self.input) for frame, of_frame in calls.items()}
 
 
-def _of_frame(rows: pa.Table, line: Line, frame: Frame, aggregates: Aggregates) -> pa.Table:
+def _of_frame(rows: pa.Table, ordered: SortedRows, frame: Frame, aggregates: Aggregates) -> pa.Table:
     """The aggregates of the frame of each row."""
-    count = len(line)
+    count = len(ordered)
     partial = aggregates.lift(rows, np.arange(count), count)
-    start, stop = frame.bounds(line)
+    start, stop = frame.bounds(ordered)
     filled = np.flatnonzero(stop > start)
-    merged = merge_ranges(aggregates, partial, line.key, Ranges(start[filled], stop[filled]))
+    merged = merge_ranges(aggregates, partial, ordered.key, Ranges(start[filled], stop[filled]))
     if len(filled) < count:
         merged = aggregates.merge(merged, filled, count)
     return aggregates.finish(merged)
 
 
-def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: Line) -> pa.Array:
+def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, ordered: SortedRows) -> pa.Array:
     """The results of a function that is no aggregate."""
     match function:
         case Numbered():
-            nothing = np.zeros(len(line), np.int64)
-            return function.values(line, nothing, nothing)
+            nothing = np.zeros(len(ordered), np.int64)
+            return function.values(ordered, nothing, nothing)
         case Placed():
-            return function.values(line)
+            return function.values(ordered)
         case Shifted():
-            return function.values(line, rows)
+            return function.values(ordered, rows)
         case Nth():
-            return function.values(function.frame.bounds(line), rows)
+            return function.values(function.frame.bounds(ordered), rows)
 
 
 # --- rows ordered by anything but time: the rank of a row takes the place of its time -------------------------
@@ -94,11 +96,12 @@ def _of_rows(function: Numbered | Placed | Shifted | Nth, rows: pa.Table, line: 
 _DAY_MICROS = 86_400_000_000
 
 
-class RankedLine(Line):
-    """A line of rows that are ordered by any columns. ``time`` is the rank of each row, equal for peers.
+class RankedRows(SortedRows):
+    """Rows sorted by key and by any ORDER BY columns. ``time`` has the rank of each row instead of a time, equal for
+    peers.
 
-    ``values``: the values of the only ORDER BY column, for distances: numbers, or times in microseconds; None if there
-    is not exactly one column.
+    ``values``: the values of the only ORDER BY column, for RANGE distances: numbers, or times in microseconds; None if
+    there is not exactly one column.
     """
 
     def __init__(self, key: Indices, rank: Indices, values: pa.Array | None, descending: bool) -> None:
@@ -107,16 +110,18 @@ class RankedLine(Line):
         self._descending = descending
 
     @classmethod
-    def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedLine:
-        """The line of rows that are sorted by id, then by ``keys``, the ``order`` as numbers."""
+    def of(cls, rows: pa.Table, ids: Indices, keys: Sequence[Indices], order: Sequence[Order]) -> RankedRows:
+        """The ``RankedRows`` of rows that are already sorted by the key index ``ids``, then by ``keys``, which are the
+        ``order`` columns as integers.
+        """
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in (ids, *keys)])
         values = rows.column(order[0].column).combine_chunks() if len(order) == 1 else None
         return cls(ids, np.cumsum(begins), values, len(order) == 1 and order[0].descending)
 
     def at(self, offset: int, side: str) -> Indices:
-        """For each row the position, among the rows of its key, of the value ``offset`` after its own in the direction
-        of the order.
+        """For each row the index, among the rows of its key, at which a row with a value ``offset`` further in the
+        direction of the order would be inserted; ``side`` as in NumPy's ``searchsorted``.
 
         NULLs are at distance 0 from each other, and never within a distance of values.
         """

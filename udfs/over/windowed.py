@@ -25,8 +25,10 @@ from sqlstream.udfs.top_n.order import Order
 @dataclass(frozen=True)
 class WindowOverKernel(Kernel):
     """The kernel of OVER in windows. ``input`` has the ``keys``, among which is the window, the columns of the
-    ``order``, those that ``functions`` read, those ``passed``, which are emitted before the results, and ``closes``,
-    the watermark at which the window of a row is complete. Rows of equal order are peers, in order of arrival."""
+    ``order``, those that ``functions`` read, those ``passed``, which are emitted before the results, and ``closes``:
+    the watermark, in microseconds, at which the window of a row is complete. Rows of equal order are peers, in order of
+    arrival.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -63,7 +65,7 @@ class WindowOverKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open windows."""
+        """Counts the stored rows of windows that have not closed."""
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

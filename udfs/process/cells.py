@@ -22,8 +22,8 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class Clock:
-    """The clock of processing time. ``passed``: the time in microseconds that has passed completely; NO_WATERMARK if
-    unknown.
+    """The processing-time clock of a call. ``passed``: the last time in microseconds that is completely over;
+    NO_WATERMARK if unknown.
     """
 
     passed: int = NO_WATERMARK
@@ -35,14 +35,15 @@ class Clock:
 
     @property
     def now(self) -> int:
-        """The current time in microseconds."""
+        """The current processing time in microseconds."""
         return self.passed + _MILLISECOND if self.is_known else NO_WATERMARK
 
 
 @dataclass(slots=True)
 class Entry:
-    """An entry of a state. ``written``: the clock at the last write, in microseconds; NO_WATERMARK if it was
-    unknown."""
+    """A value of a keyed state. ``written``: the processing time of the last write, in microseconds; NO_WATERMARK if it
+    was unknown.
+    """
 
     value: Any
     written: int = NO_WATERMARK
@@ -53,9 +54,10 @@ class Entry:
 
 @dataclass
 class Slots:
-    """The entries of one state and key, in order. ``ttl``: time to live in microseconds; None for ever.
+    """The entries of one declared state for one key, in order. ``ttl``: time to live in microseconds of processing
+    time; None for ever.
 
-    ``name``: the name of the state. ``log``: records overwritten and removed entries for undoing; None if that is not
+    ``name``: the name of the state. ``log``: records changed entries, so that they can be undone; None if that is not
     needed.
     """
 
@@ -68,13 +70,13 @@ class Slots:
     _count: int = 0
 
     def fill(self, slot: object, entry: Entry) -> None:
-        """Adds a stored entry after the existing ones."""
+        """Adds an entry that was loaded from the state store, after the existing ones."""
         self.entries[slot] = entry
         entry.number = self._count
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
-        """The entries that have not expired; entries of unknown age start to age now."""
+        """The entries that have not expired, by slot. For entries whose age is unknown the time to live starts now."""
         if self.ttl is not None and self.clock.is_known and self.entries:
             for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
@@ -85,7 +87,7 @@ class Slots:
         return self.entries
 
     def write(self, slot: object, value: object, key: object = None) -> None:
-        """Writes an entry. ``key``: the key of a map entry."""
+        """Writes an entry. ``slot`` is its hashable identity in this state; ``key`` the key of a map entry."""
         before = self.live().get(slot)
         number = self._count if before is None else before.number
         self._count += before is None
@@ -115,7 +117,7 @@ class Slots:
 
     @property
     def expiry(self) -> int:
-        """The processing time whose passing expires the first entry; END_OF_TIME for never."""
+        """The processing time, in microseconds, after which the first entry has expired; END_OF_TIME for never."""
         if self.ttl is None:
             return END_OF_TIME
         times = (e.written for e in self.entries.values() if e.written != NO_WATERMARK)
@@ -131,7 +133,7 @@ class UndoLog:
         self._written: list[tuple[Slots, object, Entry]] = []
 
     def written(self) -> Iterator[tuple[str, Entry]]:
-        """The entries that the call wrote and did not remove, with the names of their states."""
+        """The entries that exist because the call wrote them, with the names of their states."""
         for slots, slot, entry in self._written:
             if slots.entries.get(slot) is entry:
                 yield slots.name, entry
@@ -165,13 +167,13 @@ class UndoLog:
 
 
 class Cell:
-    """The common base of all kinds of state."""
+    """The common base of the objects by which user code reads and writes the state of a key."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
 
     def clear(self) -> None:
-        """Remove all entries of the state."""
+        """Removes all entries of this state for the key."""
         self._slots.clear()
 
 

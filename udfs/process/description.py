@@ -29,8 +29,8 @@ IMPLICIT = ("on_time", "uid")
 
 
 def describe_process_function(name: str, kind: Any, target: str) -> Function:
-    """The description of a user's class. ConnectorError SS554, SS555 with the reason where it is not a process
-    function.
+    """The description of a user's process function class. ConnectorError SS554 or SS555, with the reason, if it is not
+    one.
     """
     _check_class(kind, target)
     parameters = list(inspect.signature(kind.eval).parameters.values())[2:]
@@ -59,13 +59,13 @@ def describe_process_function(name: str, kind: Any, target: str) -> Function:
 
 
 def is_table(annotation: object) -> bool:
-    """True for the annotations ``Row`` and ``Row[T]``."""
+    """True for the annotations ``Row`` and ``Row[T]``, which mark a table argument."""
     inner = present(annotation)
     return inner is Row or typing.get_origin(inner) is Row
 
 
 def row_type(kind: Any, parameter: str) -> type | None:
-    """``T`` of a parameter ``Row[T]``."""
+    """The class ``T`` of a parameter that is annotated ``Row[T]``; None without ``T``."""
     arguments = typing.get_args(present(annotations_of(kind.eval).get(parameter)))
     return arguments[0] if arguments else None
 

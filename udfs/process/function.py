@@ -76,7 +76,7 @@ class Descriptor(tuple[str, ...]):
 
 
 class Timer(NamedTuple):
-    """A registered timer. ``time`` is in milliseconds."""
+    """A registered timer of a process function. ``time`` is in milliseconds since 1970."""
 
     name: str | None
     time: int
@@ -84,11 +84,12 @@ class Timer(NamedTuple):
 
 
 class ProcessContext:
-    """What a process function can read besides the row: the key, the clocks, and the timers of the key.
+    """What a process function can read besides the row: the key, the clocks, and the timers of the key. All times are
+    in milliseconds since 1970.
 
-    ``key`` is a named tuple of the columns of PARTITION BY. ``input`` is the parameter that the row belongs to, None at
-    a timer. ``watermark`` is None before the first one. ``ended`` is True once the input has ended: every timer fires
-    then, also those that timers register.
+    ``key`` is a named tuple of the columns of PARTITION BY. ``input`` is the name of the parameter to which the row
+    belongs, None at a timer. ``watermark`` is None before the first one. ``ended`` is True once the input has ended:
+    then every timer fires, also those that timers register.
     """
 
     def __init__(self, timers: TimerAccess) -> None:
@@ -101,34 +102,34 @@ class ProcessContext:
 
     @property
     def time(self) -> int:
-        """The event time of the row or of the timer. Only where the call has ``on_time``."""
+        """The event time of the row or of the timer, in milliseconds. Only where the call has ``on_time``."""
         return self._timers.time(self.row_time)
 
     @property
     def processing_time(self) -> int:
-        """The clock of processing time. Only for classes with ``processing_time = True``."""
+        """The current processing time in milliseconds. Only for classes with ``processing_time = True``."""
         return self._timers.clock()
 
     def register_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
-        """Register a call of ``on_timer`` at a time, immediate if it has passed. A timer exists once per name
-        and time.
+        """Registers a call of ``on_timer`` at a time, in milliseconds or as a datetime; at once if it has passed. A
+        timer exists once per name and time.
         """
         self._timers.register(Timer(name, _ms(time), domain))
 
     def delete_timer(self, name: str | None, time: int | datetime.datetime, domain: Domain = Domain.EVENT) -> None:
-        """Deletes a timer, if there is one."""
+        """Deletes the timer with this name and time, if there is one."""
         self._timers.delete(Timer(name, _ms(time), domain))
 
 
 class TimerAccess:
-    """The interface between a context and the timers of the current key."""
+    """The interface by which a ``ProcessContext`` accesses the timers of the current key."""
 
     def time(self, event_time: int | None) -> int:
-        """The event time in milliseconds; an error if there is none."""
+        """Returns ``event_time``, in milliseconds; raises an error if it is None."""
         raise NotImplementedError
 
     def clock(self) -> int:
-        """The clock of processing time in milliseconds."""
+        """The current processing time in milliseconds."""
         raise NotImplementedError
 
     def register(self, timer: Timer) -> None:
@@ -168,9 +169,10 @@ _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*", re.IGNORECASE)
 
 
 class State(Generic[C]):
-    """A declared state. As an attribute of an instance it is the cell of the key for which the instance is called.
+    """A keyed state, declared as an attribute of a process function's class. In an instance the attribute is the
+    ``Cell`` of the key for which the instance is called.
 
-    ``ttl``: an entry expires this long after its last write, by the clock of processing time.
+    ``ttl``: an entry expires this long after its last write, in processing time.
     """
 
     name = ""
@@ -204,7 +206,7 @@ class State(Generic[C]):
 
     @abstractmethod
     def cell(self, slots: Slots) -> C:
-        """The cell over the entries of a key."""
+        """The ``Cell`` by which user code accesses the entries of one key."""
 
 
 class ValueState(State[ValueCell[T]], Generic[T]):
@@ -215,7 +217,7 @@ class ValueState(State[ValueCell[T]], Generic[T]):
         self.default = default
 
     def cell(self, slots: Slots) -> ValueCell[T]:
-        """The cell over the entries of a key."""
+        """The ``ValueCell`` by which user code accesses the entry of one key."""
         return ValueCell(slots, self.default)
 
 
@@ -226,7 +228,7 @@ class ListState(State[ListCell[T]], Generic[T]):
         super().__init__(kind, ttl)
 
     def cell(self, slots: Slots) -> ListCell[T]:
-        """The cell over the entries of a key."""
+        """The ``ListCell`` by which user code accesses the entries of one key."""
         return ListCell(slots)
 
 
@@ -239,18 +241,18 @@ class MapState(State[MapCell[K, T]], Generic[K, T]):
         self.key_type = type_of(key)
 
     def cell(self, slots: Slots) -> MapCell[K, T]:
-        """The cell over the entries of a key."""
+        """The ``MapCell`` by which user code accesses the entries of one key."""
         return MapCell(slots)
 
 
 def states_of(function: type) -> tuple[State[Any], ...]:
-    """The states that a class and its base classes declare, sorted by name."""
+    """The states that a process function's class and its base classes declare, sorted by name."""
     members = {name: value for c in reversed(function.__mro__) for name, value in vars(c).items()}
     return tuple(value for _, value in sorted(members.items()) if isinstance(value, State))
 
 
 def type_of(kind: object) -> DataType:
-    """The SQL type of a declaration. TypeError where it has none."""
+    """The SQL type for the Python type or SQL type name with which a state was declared. TypeError if there is none."""
     try:
         sql = parse_type(kind) if isinstance(kind, str) else sql_type(kind)
     except SqlStreamError as error:
@@ -261,7 +263,9 @@ def type_of(kind: object) -> DataType:
 
 
 def milliseconds_of(duration: str | datetime.timedelta) -> int:
-    """A ``timedelta``, or a text such as "90 s", "1 hour" or "7 days", in milliseconds. ValueError for others."""
+    """A duration in milliseconds: a ``timedelta``, or a text such as "90 s", "1 hour" or "7 days". ValueError for other
+    texts.
+    """
     if isinstance(duration, datetime.timedelta):
         milliseconds = round(duration.total_seconds() * 1000)
     else:

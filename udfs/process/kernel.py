@@ -60,13 +60,15 @@ from sqlstream.udfs.user_rows import clock_ms, milliseconds, watermark_ms
 
 @dataclass(frozen=True)
 class Process(ProcessCall):
-    """The kernel of a call of a process function."""
+    """The kernel that calls a user's process function for each row and timer, with the state of the row's key."""
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         Call(self, context).rows(rows)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows, which wait for their turn in order of time, and timers, which wait to fire."""
+        """Counts the stored rows, which are processed in order of time when the watermark reaches them, and the timers
+        that have not fired.
+        """
         return Call(self, context).waits()
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -88,8 +90,9 @@ _MOST_OBJECTS = 1 << 15
 
 
 class CallResults:
-    """Collects the rows that user code returns, and emits them as columns. ``keys``: the keys of the call; ``rows``:
-    its input; ``shown``: the keys as users see them."""
+    """Collects the rows that user code returns, and converts them to tables. ``keys``: the keys of the kernel's call,
+    one row each; ``rows``: its input; ``shown``: the keys as users see them.
+    """
 
     def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
         self._kernel = kernel
@@ -103,7 +106,9 @@ class CallResults:
         self._tables: list[pa.Table] = []
 
     def add(self, rows: Sequence[Any], slot: int, index: int | None, time: int | None) -> None:
-        """Adds rows for a key. ``index``: the row they were made for, None at a timer."""
+        """Adds result rows for the key with the index ``slot``. ``index``: the input row for which they were returned,
+        None for a timer; ``time``: their event time in microseconds.
+        """
         self._found += rows
         self._slots += [slot] * len(rows)
         self._indices += [index] * len(rows)
@@ -146,10 +151,10 @@ _OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
 
 
 class Attempts:
-    """The calls of user code during one call of a kernel.
+    """Runs the calls of user code during one call of the kernel, and handles those that fail.
 
-    ``failures``: the failed ones, after which state, timers and output are unchanged. The results and writes of a call
-    are checked at its end if the kernel is tolerant, otherwise when all are written.
+    ``failures``: the failed ones, after which state, timers and output are unchanged. If the kernel is tolerant,
+    results and writes are checked after each call of user code, otherwise all together at the end.
     """
 
     def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
@@ -160,8 +165,8 @@ class Attempts:
         self.failures: list[Failure] = []
 
     def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
-        """The rows that ``call`` returns, for the key with number ``slot``; a failure is recorded as ``record``
-        describes it.
+        """The rows that ``call`` returns, for the key with the index ``slot``; if it fails in a tolerant kernel, the
+        failure is recorded with the text of ``record``, and no rows are returned.
         """
         if not self._kernel.tolerant:
             returned = call()
@@ -197,8 +202,8 @@ _HASH = pa.schema([(KEY_HASH, pa.int64())])
 
 
 class Call:
-    """One call of the kernel: reads the state of the keys of its rows and timers, runs the user's code, and writes the
-    changes.
+    """One call of the ``Process`` kernel: loads the state of the keys of its rows and timers, runs the user's code, and
+    writes the changes.
     """
 
     def __init__(self, kernel: ProcessCall, context: Context) -> None:
@@ -223,7 +228,9 @@ class Call:
     # --- what may happen --------------------------------------------------------------------------------------
 
     def rows(self, rows: pa.Table) -> None:
-        """Processes new rows."""
+        """Processes new rows: those with event time wait for the watermark, the user's code is called for the
+        others.
+        """
         rows = rows.select(self._kernel.schema.names).cast(self._kernel.schema)
         if self._waiting is None:
             self._run(rows, None)
@@ -234,14 +241,14 @@ class Call:
         self._close()
 
     def time(self, domain: Domain) -> None:
-        """Process the progress of the clock ``domain``."""
+        """Called when the clock ``domain`` has advanced: processes the rows and timers that are due."""
         waiting = self._waiting if domain is Domain.EVENT else None
         rows = waiting.take(self._outside.watermark) if waiting is not None else self._kernel.schema.empty_table()
         self._run(rows, waiting)
         self._close()
 
     def waits(self) -> Iterator[Wait]:
-        """Counts the pending rows and timers; no user code is run."""
+        """Counts the stored rows and timers that are pending; no user code is run."""
         if self._waiting is not None:
             yield from waits(Pending.ROWS, Domain.EVENT, self._waiting.all_times())
         if self._kernel.has_timers:
@@ -396,7 +403,7 @@ _MILLISECOND = 1000
 
 @dataclass
 class RowContext:
-    """The ``kernel.Context`` of a batch without state and without clocks."""
+    """A ``kernel.Context`` for kernels without state and timers, which process one Arrow batch."""
 
     processing_time: int
     watermark: int = NO_WATERMARK
@@ -404,7 +411,7 @@ class RowContext:
     emitted: list[pa.Table] = field(default_factory=list)
 
     def emit(self, rows: pa.Table) -> None:
-        """Collects results."""
+        """Collects result rows."""
         self.emitted.append(rows)
 
     def emit_folded(self, folded: pa.Table, results: int) -> None:
@@ -429,9 +436,10 @@ class RowContext:
 
 @dataclass(frozen=True)
 class RowByRow:
-    """Applies a ``kernel`` without keys, row by row.
+    """Runs a process function that has neither keys nor state: each Arrow batch is processed by itself in
+    ``mapInArrow``.
 
-    The hidden columns are among the columns that it passes through, under the names of its output. Control rows, such
+    Hidden columns are among those that the ``kernel`` passes through, under the names of its output. Control rows, such
     as those of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP here.
     """
 

@@ -34,7 +34,9 @@ _MICROSECONDS = 1000
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """The layout of stored states: ``keys`` are KEY_HASH and the columns of the key, shown as ``key_names``."""
+    """The layout of the stored states of a process function: ``keys`` are KEY_HASH and the columns of the key, which
+    users see as ``key_names``.
+    """
 
     name: str
     keys: pa.Schema
@@ -50,7 +52,7 @@ class MemoryLayout:
 
     @property
     def ages(self) -> bool:
-        """True where some state has a time to live."""
+        """True if some state has a time to live."""
         return any(state.ttl_ms is not None for state in self.states)
 
 
@@ -64,7 +66,8 @@ def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
 
 
 class Memories:
-    """The states of the keys of one call; ``open`` is called once at its beginning, and ``flush`` at its end.
+    """The states of those keys that one call of the kernel touches; ``open`` is called once at its beginning, and
+    ``flush`` at its end.
 
     ``log``: records writes that may have to be undone.
     """
@@ -80,8 +83,8 @@ class Memories:
         self._slots: list[dict[str, Slots]] = []
 
     def open(self, keys: pa.Table) -> list[dict[str, Cell]]:
-        """Load the states of distinct keys; returns for each key its cells, by which user code reads and
-        writes them.
+        """Loads the states of distinct keys. Returns for each key the ``Cell``s, by name of the state, with which user
+        code reads and writes them.
         """
         stored = self._state.load(keys.column(KEY_HASH).to_numpy())
         owner = self._owners(keys, stored)
@@ -91,7 +94,9 @@ class Memories:
         return [{s.name: s.cell(slots[s.name]) for s in self._layout.states} for slots in self._slots]
 
     def expired(self, passed: int) -> pa.Table:
-        """The keys with expired entries."""
+        """The keys that have entries whose time to live is over when processing time ``passed`` (microseconds) is
+        over.
+        """
         rows = self._state.due(Domain.PROCESSING, passed)
         due = rows.column(PROCESSING_TIMER).to_numpy() <= passed
         return rows.filter(pa.array(due)).select(self._layout.keys.names)
@@ -103,7 +108,9 @@ class Memories:
                 each.live()
 
     def next_timer(self) -> int:
-        """The time at which the first entry expires; END_OF_TIME for never. Call it after ``flush``."""
+        """The processing time, in microseconds, at which the first entry of any key expires; END_OF_TIME for never. To
+        be called after ``flush``.
+        """
         return self._state.next_timer(Domain.PROCESSING)
 
     def flush(self) -> None:
@@ -117,7 +124,9 @@ class Memories:
         self._state.flush()
 
     def check(self, index: int, log: UndoLog) -> None:
-        """FunctionError where a call for the key with this number wrote a value that does not fit its state."""
+        """Raises FunctionError if the call for the key with this index wrote a value that does not fit the type of its
+        state. ``log`` has the writes.
+        """
         for name, entry in log.written():
             state = self._states[name]
             for (fit, kind), value in zip(self._fits[name], (entry.value, entry.key), strict=False):
@@ -217,8 +226,8 @@ Restore = Callable[[Any], Any]
 
 
 def restorer(annotation: object) -> Restore | None:
-    """A function that converts Arrow's values to the annotated type, with NamedTuples or dataclasses for structs; None
-    if nothing is to convert.
+    """A function that converts Python values of Arrow to the annotated type, with NamedTuples or dataclasses in place
+    of dicts; None if nothing is to be converted.
     """
     annotation = present(annotation)
     if isinstance(annotation, type) and is_record(annotation):
@@ -240,7 +249,7 @@ def is_record(kind: type) -> bool:
 
 
 def record_of(kind: type, values: Mapping[str, Any]) -> Any:
-    """The row as an instance of a NamedTuple or dataclass, its members restored."""
+    """An instance of the NamedTuple or dataclass ``kind`` with these values, whose nested members are converted too."""
     return _record(kind)(values)
 
 
@@ -272,7 +281,9 @@ Fits = Callable[[Any], bool]
 
 
 def fits(kind: pa.DataType) -> Fits:
-    """A check that is True for values that certainly fit the Arrow type; others are tried with Arrow."""
+    """A fast check for values of the Arrow type ``kind``: true if a value certainly fits. Others are then converted by
+    Arrow to find out.
+    """
     if pa.types.is_signed_integer(kind):
         most = 1 << (kind.bit_width - 1)
         return lambda value: value is None or (type(value) is int and -most <= value < most)

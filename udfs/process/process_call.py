@@ -34,22 +34,24 @@ TIME = "__row_time"
 
 
 def input_column(table: int, index: int) -> str:
-    """The name of the column ``index`` of the table argument ``table``; the column is NULL in rows of the others."""
+    """The name of the kernel's input column for column ``index`` of the table argument ``table``. It is NULL in rows of
+    other tables.
+    """
     return f"__input_{table}_{index}"
 
 
 def key_column(index: int) -> str:
-    """The name of the column with the key column ``index``."""
+    """The name of the kernel's input column for the ``index``-th column of PARTITION BY."""
     return f"__key_{index}"
 
 
 def result_column(index: int) -> str:
-    """The name of the column for a field of the function's result row."""
+    """The name of the kernel's output column for the ``index``-th field of the function's result row."""
     return f"__result_{index}"
 
 
 def passed_column(index: int) -> str:
-    """The name of the column ``index`` that is passed on from the row for which the function was called."""
+    """The name of the ``index``-th column that is copied from the row for which the function was called."""
     return f"__passed_{index}"
 
 
@@ -100,13 +102,13 @@ class ProcessCall(Kernel):
 
     @cached_property
     def layout(self) -> MemoryLayout:
-        """The layout of the stored state."""
+        """The layout of the stored states of the function."""
         keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
         return MemoryLayout(self.name, keys, self.key_names, states_of(self.implementation))
 
     @cached_property
     def calls(self) -> Calls:
-        """An instance of the user's class, ready to be called."""
+        """Creates an instance of the user's class, and returns the ``Calls`` by which its methods are called."""
         tables = [table.parameter for table in self.tables]
         return Calls(self.name, self.implementation, dict(self.arguments), tables, self.row)
 
@@ -125,18 +127,20 @@ Failure = dict[str, str | None]
 
 
 def failures_table(failures: list[Failure], output: pa.Schema) -> pa.Table:
-    """The failures as rows of a kernel's output."""
+    """The failures as rows of a kernel's ``output`` schema, in which only FAILED is set."""
     columns = [pa.nulls(len(failures), field.type) for field in list(output)[:-1]]
     return pa.Table.from_arrays([*columns, pa.array(failures, FAILURE)], schema=output)
 
 
 def record_of_row(key: Mapping[str, object], table: str, row: Mapping[str, object]) -> str:
-    """A failed row as JSON. ``table``: the parameter that the row belongs to."""
+    """A JSON text that describes a failed row, for the dead letter table. ``table``: the parameter to which the row
+    belongs.
+    """
     return _json({"key": key, "input": table, "row": row} if key else {"input": table, "row": row})
 
 
 def record_of_timer(key: Mapping[str, object], name: str | None, time: int, domain: str) -> str:
-    """A failed timer as JSON. ``time`` is in milliseconds."""
+    """A JSON text that describes a failed timer, for the dead letter table. ``time`` is in milliseconds."""
     return _json({"key": key, "timer": {"name": name, "time": time, "domain": domain}})
 
 
@@ -169,9 +173,10 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class InputTable:
-    """A table argument of the call: the parameter, its columns in the kernel's input, and their names in the rows.
+    """A table argument of the call: the parameter's name, its columns in the kernel's input, and their names in the
+    user's rows.
 
-    ``row``: the NamedTuple or dataclass of its rows; None for named tuples of all columns.
+    ``row``: the user's NamedTuple or dataclass for rows; None for named tuples of all columns.
     """
 
     parameter: str
@@ -180,7 +185,9 @@ class InputTable:
     row: type | None = None
 
     def rows(self, table: pa.Table) -> list[Any]:
-        """The rows in the class that the function gets; ``Unmade`` for rows that the user's class rejects."""
+        """The rows as objects of the class that the function expects; ``Unmade`` for rows that the user's class
+        rejects.
+        """
         made = self._values(table)
         if self.row is None:
             kind = namedtuple("Row", self.names, rename=True)  # type: ignore[misc]
@@ -188,7 +195,7 @@ class InputTable:
         return [self._record(self.row, dict(zip(self.names, row, strict=True))) for row in made]
 
     def values(self, table: pa.Table) -> list[dict[str, object]]:
-        """The rows as dictionaries by names of columns."""
+        """The rows as dictionaries from column name to value."""
         return [dict(zip(self.names, row, strict=True)) for row in self._values(table)]
 
     def _values(self, table: pa.Table) -> list[tuple[object, ...]]:
@@ -204,7 +211,7 @@ class InputTable:
 
 @dataclass(frozen=True)
 class Unmade:
-    """A row that the class of rows rejected, with the error that it raised."""
+    """Stands for a row that the user's class of rows rejected, with the error that it raised."""
 
     kind: str
     values: Mapping[str, object]
@@ -308,7 +315,9 @@ class Calls:
             self.arrays(rows, lambda _: "")
 
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
-        """The rows as columns. ``places`` describes the row or timer of each slot, for errors."""
+        """The rows as Arrow columns. ``places``: a function that describes the row or timer of each slot, for error
+        messages.
+        """
         try:
             structs = arrow_array(self.name, rows, self._row)
         except FunctionError:

@@ -30,7 +30,7 @@ MOST_AT_THE_END = 100_000
 class KeyTimers(TimerAccess):
     """The timers of one key. ``owner``: KEY_HASH and the values of the key.
 
-    Timers that a call of user code registers and deletes change with ``commit``, at its end.
+    Registrations and deletions by a call of user code take effect with ``commit`` at its end.
     """
 
     def __init__(self, kernel: ProcessCall, timers: TimerService, context: Context) -> None:
@@ -45,7 +45,7 @@ class KeyTimers(TimerAccess):
 
     @contextmanager
     def firing(self) -> Iterator[None]:
-        """A context in which timers, not rows, are being processed."""
+        """A context manager for the calls of ``on_timer``: timers, not rows, are being processed."""
         self._in_timer = True
         try:
             yield
@@ -65,7 +65,7 @@ class KeyTimers(TimerAccess):
         self._at_the_end = self._at_the_end_before
 
     def time(self, event_time: int | None) -> int:
-        """The event time in milliseconds; FunctionError if there is none."""
+        """Returns ``event_time``, in milliseconds; raises FunctionError if it is None."""
         if event_time is None:
             message = f'process function "{self._kernel.name}" asks for an event time that there is not'
             hint = "Add on_time => DESCRIPTOR(ts) to the call; timers of processing time have no event time."
@@ -73,7 +73,7 @@ class KeyTimers(TimerAccess):
         return event_time
 
     def clock(self) -> int:
-        """The clock of processing time in milliseconds."""
+        """The current processing time in milliseconds."""
         self._check_clock("processing_time is read")
         return clock_ms(self._context.processing_time)
 
@@ -119,7 +119,9 @@ class KeyTimers(TimerAccess):
 
 
 class RowsInTimeOrder:
-    """The waiting rows of a key group, by the BIGINT column ``time``; rows of the same time are in order of arrival."""
+    """The rows of a key group that wait for the watermark, sorted by the BIGINT column ``time`` (microseconds); rows of
+    the same time are in order of arrival.
+    """
 
     def __init__(self, store: Store, schema: pa.Schema, time: str | None) -> None:
         assert time is not None, "rows are in order of event time"
@@ -128,14 +130,14 @@ class RowsInTimeOrder:
         self._state = KeyedState(store, "waiting", schema.append(pa.field(EVENT_TIMER, pa.int64())), by=EVENT_TIMER)
 
     def add(self, rows: pa.Table, watermark: int) -> int:
-        """Stores rows; those that the watermark has passed are dropped and counted."""
+        """Stores rows to wait. Late rows, whose time is not after ``watermark``, are dropped and counted."""
         stays = self.times(rows) > watermark
         kept = rows.filter(pa.array(stays))
         self._state.append(kept.append_column(EVENT_TIMER, pa.array(self.times(kept), pa.int64())).combine_chunks())
         return int((~stays).sum())
 
     def take(self, watermark: int) -> pa.Table:
-        """Removes and returns the rows that the watermark has passed, in order of time, then of arrival."""
+        """Removes and returns the rows with times up to ``watermark``, sorted by time, then by arrival."""
         self._state.due(Domain.EVENT, watermark)
         rows = self._state.loaded()
         due = rows.column(EVENT_TIMER).to_numpy() <= watermark
@@ -145,15 +147,15 @@ class RowsInTimeOrder:
         return due_rows.take(pa.array(order)).drop_columns([EVENT_TIMER]).combine_chunks()
 
     def times(self, rows: pa.Table) -> np.ndarray:
-        """The times of rows."""
+        """The times of ``rows`` in microseconds."""
         return np.asarray(rows.column(self._time).to_numpy())
 
     def all_times(self) -> np.ndarray:
-        """The times of all waiting rows."""
+        """The times of all waiting rows in microseconds."""
         return np.asarray(self._state.load_all().column(EVENT_TIMER).to_numpy())
 
     def next_time(self) -> int:
-        """The time of the first waiting row; END_OF_TIME for none."""
+        """The time of the first waiting row in microseconds; END_OF_TIME if no row waits."""
         return self._state.next_timer(Domain.EVENT)
 
     def flush(self) -> None:

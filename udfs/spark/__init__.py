@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Watermark(Enum):
-    """The source of an operator's watermark. NONE: the query has none, and kernels have no timers."""
+    """Where an operator gets its watermark. NONE: the query has none, so kernels have no event-time timers."""
 
     EVENT_TIME = "event time"
     CLOCK = "clock"

@@ -40,10 +40,11 @@ ROWS_GIVEN = "rows_given"
 
 
 class KernelProcessor:
-    """Handles the calls of Spark that ``ShippedProcessor`` receives. ``late_table``: the table for late rows of the
-    kernel.
+    """Runs the kernels of a stateful operator for the calls that Spark makes to ``ShippedProcessor``. ``late_table``:
+    the table that gets the kernel's late rows.
 
-    ``above``: the stages that are chained to the kernel, each of which reads the rows of the one below.
+    ``above``: the chained kernels downstream, as stages, each of which gets the rows of the previous one without a
+    shuffle.
     """
 
     def __init__(
@@ -54,22 +55,24 @@ class KernelProcessor:
         self._own = [entry_key(number) for number in range(len(self._stages))]
 
     def begin(self, entries: Entries) -> None:
-        """Pass the access to the state, before the first call."""
+        """Called before the first call of a task, with the access to Spark's state."""
         self._entries = entries
         self._expected: tuple[StateKey, ...] = ()
 
     def rows(self, rows: Iterator[Any], timers: TimerValues) -> Iterator[Row]:
-        """The output for the blobs of a key group."""
+        """Processes the blobs that have arrived for a key group. Returns the output, as blobs."""
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
         yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs(), blobs))
 
     def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
-        """The output at a timer of a key group."""
+        """Processes a Spark timer of a key group that has expired. Returns the output, as blobs."""
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
-        """The rows and timers that are pending in the state of a key group, by stage."""
+        """Counts of the rows and timers that are pending in the state of a key group, each with the index of the
+        chained kernel.
+        """
         store = MemoryStore(dict(entries))
         for number, stage in enumerate(self._stages):
             (entry_bytes,) = store.get([self._own[number]])
@@ -78,7 +81,7 @@ class KernelProcessor:
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
-        """The number of rows in the state of a key group that the first kernel reports."""
+        """The number of rows in the state of a key group, as the first kernel's ``kept_rows`` reports it."""
         store = MemoryStore(dict(entries))
         (entry_bytes,) = store.get([self._own[0]])
         entry = GroupEntry.from_bytes(entry_bytes)
@@ -198,8 +201,8 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class Stage:
-    """A chained kernel. ``late_table``: the table for its late rows. ``handover``: how it takes the rows of the stage
-    below; None for the lowest.
+    """A kernel in a chain of kernels that run in one Spark operator. ``late_table``: the table that gets its late rows.
+    ``handover``: how it takes the rows of the previous kernel; None for the first.
     """
 
     kernel: Kernel
@@ -207,7 +210,9 @@ class Stage:
     handover: Handover | None = None
 
     def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
-        """The results of the kernel below as input rows of this stage: those ahead of the watermark, and the others."""
+        """The results of the previous kernel as input rows of this one, by whether they were emitted before the
+        watermark advanced.
+        """
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
         return {content: self._rows(below, emissions) for content, emissions in contents if emissions}
 
@@ -224,9 +229,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """The outcome of a call for one stage. ``context`` is None if the stage was not called.
+    """The outcome of a call for one kernel of a chain. ``context`` is None if the kernel was not called.
 
-    ``held``: the time that operators above must not reach, END_OF_TIME when that ends, None for no change.
+    ``held``: the event time (microseconds) that the watermark of downstream operators must not reach, END_OF_TIME when
+    that restriction ends, None for no change.
     """
 
     before: GroupEntry
@@ -236,7 +242,9 @@ class Ran:
 
 
 class StageStore:
-    """The state of the stage with this ``number``, within the state that all chained stages share."""
+    """The state of the chained kernel with the index ``number``, within the one state store that all kernels of the
+    chain share.
+    """
 
     def __init__(self, whole: Store, number: int) -> None:
         self._whole = whole
@@ -245,7 +253,9 @@ class StageStore:
 
     @property
     def began_with(self) -> tuple[StateKey, ...]:
-        """The keys that the stage read first, if they are few; else empty."""
+        """The keys that the kernel's first read requested, if they are few; else empty. They are a guess for what the
+        next call will read.
+        """
         return self._first if self._first is not None and len(self._first) <= _FEW else ()
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
@@ -261,14 +271,18 @@ class StageStore:
 
 
 def entry_key(number: int) -> StateKey:
-    """The key of a stage's entry in the shared state."""
+    """The key, in the shared state store, under which the adapter stores the ``GroupEntry`` of the chained kernel with
+    the index ``number``.
+    """
     return KEY[0], KEY[1] + number
 
 
 def run_stages(
     stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
 ) -> list[Ran]:
-    """Pass rows and clocks to all chained stages, the lowest first."""
+    """Passes rows and clocks to all chained kernels, in the direction of the data flow. ``parts`` and ``entries`` have
+    the state store and the adapter's entry of each.
+    """
     runs: list[Ran] = []
     for number, (stage, stage_store, entry) in enumerate(zip(stages, parts, entries, strict=True)):
         if number:
@@ -334,5 +348,5 @@ def _values(wait: Wait) -> tuple[str, str | None, int, int, int]:
 
 
 def wait_of(what: str, domain: str | None, count: int, first: int, last: int) -> Wait:
-    """The ``Wait`` of a row of WAITS_DDL without its stage."""
+    """The ``Wait`` from the values of a row of WAITS_DDL. ``first`` and ``last`` are in microseconds."""
     return Wait(Pending(what), None if domain is None else Domain(domain), count, first, last)

@@ -21,10 +21,10 @@ from pyspark.sql.types import StructType
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
+from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
-from sqlstream.udfs.parquet import FILE, ParquetRows, path_of_url
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles, path_of_url
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -36,7 +36,7 @@ BLOBS_DDL = (
 )
 
 
-def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = None) -> Batches:
+def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = None) -> Batches:
     """A function for Spark that turns rows of ``schema`` into blobs of ``BLOBS_DDL``, whatever Spark names their time
     zones.
 
@@ -61,6 +61,16 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: ParquetRows | None = 
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs
+
+
+def rows_of(files: FileRows) -> Batches:
+    """A function for Spark that turns file splits into the rows of their files."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        yield from files.rows(batches)
+
+    return rows
 
 
 @dataclass

@@ -21,9 +21,11 @@ AFTER_THE_END = "ROWS_AFTER_THE_END_OF_INPUT"
 
 @dataclass(frozen=True)
 class Arrived:
-    """The input of a key group in a micro-batch; blobs are in order of arrival. ``watermark_ms`` is Spark's.
+    """The input of a key group in a micro-batch: its blobs, in order of arrival. ``watermark_ms`` is Spark's watermark
+    in milliseconds.
 
-    ``handed``: rows of the chained operator below, sent ahead of the watermark or not.
+    ``handed``: the rows of the chained kernel upstream, by whether they were emitted before the watermark advanced
+    (AHEAD) or not (ROWS).
     """
 
     watermark_ms: int
@@ -31,45 +33,53 @@ class Arrived:
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
 
     def rows(self, content: Content) -> Ports:
-        """The rows of blobs with this content, or those handed over by the operator below."""
+        """The rows of the blobs with this content by port (index of the input), or the rows handed over by the chained
+        kernel.
+        """
         if content in self.handed:
             return {0: [self.handed[content]]}
         return _by_port([blob for blob in self.of(content) if content is not Content.AHEAD or blob.clock is None])
 
     @property
     def fired(self) -> Mapping[int, Ports]:
-        """The rows that processing time fired below, by the processing time at which they fired."""
+        """The rows that processing-time timers of upstream operators emitted, by the processing time of the firing in
+        microseconds.
+        """
         blobs = [blob for blob in self.of(Content.AHEAD) if blob.clock is not None]
         clocks = sorted({blob.clock for blob in blobs if blob.clock is not None})
         return {clock - _MILLISECOND: _by_port([b for b in blobs if b.clock == clock]) for clock in clocks}
 
     def of(self, content: Content) -> list[Blob]:
-        """The blobs of this content."""
+        """The blobs with this content."""
         return [blob for blob in self.blobs if blob.content is content]
 
     @property
     def tick(self) -> int:
-        """The newest tick in microseconds; NO_WATERMARK for none."""
+        """The processing time of the newest tick in microseconds; NO_WATERMARK if there is no tick."""
         return max((blob.clock for blob in self.of(Content.TICK) if blob.clock is not None), default=NO_WATERMARK)
 
     @property
     def held(self) -> int | None:
-        """The time that the query's watermark must not reach; END_OF_TIME where a hold ended, None without holds."""
+        """The event time in microseconds that the query's watermark must not reach, as reported by upstream operators;
+        END_OF_TIME if that restriction has ended, None without a report.
+        """
         return min((blob.clock for blob in self.of(Content.HOLD) if blob.clock is not None), default=None)
 
     @property
     def held_back(self) -> bool:
-        """True where an operator below holds the watermark."""
+        """True if an upstream operator holds back the watermark."""
         return self.held not in (None, END_OF_TIME)
 
     @property
     def only_calls(self) -> bool:
-        """True where the input has only ticks."""
+        """True if the input has only ticks of processing time, which call every key group."""
         return all(blob.content is Content.TICK for blob in self.blobs)
 
     @property
     def clock_of_rows(self) -> int:
-        """The processing time that had passed when the first of the rows arrived."""
+        """The processing time in microseconds that was over when the first of the rows arrived; NO_WATERMARK if
+        unknown.
+        """
         clocks = (blob.clock for blob in self.of(Content.ROWS) if blob.clock is not None)
         return min(clocks, default=NO_WATERMARK + _MILLISECOND) - _MILLISECOND
 
@@ -77,7 +87,9 @@ class Arrived:
 def run(
     kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
 ) -> tuple[GroupContext, GroupEntry]:
-    """Run the kernel on the input; returns the context with the output, and the new entry."""
+    """Calls the kernel with the input of a micro-batch. Returns the context, which has the output, and the entry to
+    store for the key group.
+    """
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
     context = GroupContext(store, entry.watermark, entry.clock, timers)
     batch = _micro_batch(clocks, entry, arrived)
@@ -87,10 +99,11 @@ def run(
 
 
 def held_above(clocks: Clocks, context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
-    """The time of the query's watermark that operators above must not reach: END_OF_TIME when holding ends, None for no
-    change.
+    """The event time in microseconds that the query's watermark must not reach downstream: END_OF_TIME when holding
+    ends, None for no change.
 
-    The time that the kernel holds is one of its own watermark, which may be held back from the query's.
+    The kernel's own watermark may be earlier than the query's by a fixed interval; the result is a time of the query's
+    watermark.
     """
     if arrived.held is None and context.held == END_OF_TIME and not before.holds:
         return None
@@ -142,13 +155,14 @@ def _next_entry(entry: GroupEntry, context: GroupContext) -> GroupEntry:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Translates between Spark's watermark and the two clocks of a kernel.
+    """Converts between Spark's watermark, in milliseconds, and the two clocks of a kernel, in microseconds.
 
     Spark's watermark starts at 0; it is shifted by ``shift_ms``, so that times before 1970 are above 0 too. From
-    ``end_ms`` (milliseconds since 1970) on it means the end of the input. ``chained_by_clock``: operators above see the
-    same clock, so rows that processing time fires must reach them before it passes. ``ends``: no rows arrive once the
-    watermark is at the end of the input; false where operators below may hold rows. ``held_back_ms``: how far the event
-    time of the kernel is held back from Spark's watermark, except at the end of the input.
+    ``end_ms`` (milliseconds since 1970) on it means the end of the input. ``chained_by_clock``: downstream operators
+    use the same processing-time clock, so rows that it fires must reach them before their clock advances. ``ends``: no
+    rows arrive once the watermark is at the end of the input; false if upstream operators may hold rows.
+    ``held_back_ms``: by how much the kernel's event time is earlier than Spark's watermark, except at the end of the
+    input.
     """
 
     watermark: Watermark
@@ -159,18 +173,21 @@ class Clocks:
     held_back_ms: int = 0
 
     def of_spark(self, watermark_ms: int) -> int:
-        """Spark's watermark as microseconds since 1970."""
+        """The event time, in microseconds since 1970, for a watermark of Spark in milliseconds; END_OF_TIME at the end
+        of the input.
+        """
         if watermark_ms <= 0 or self.watermark is Watermark.NONE:
             return NO_WATERMARK
         return self.micros(watermark_ms - self.shift_ms)
 
     def micros(self, ms: int) -> int:
-        """Milliseconds of Spark's watermark as microseconds since 1970."""
+        """Spark's milliseconds as microseconds since 1970, without regard to the end of the input."""
         return END_OF_TIME if ms >= self.end_ms else ms * 1000
 
     def times(self, watermark_ms: int, tick: int) -> tuple[int, int]:
-        """Event time and processing time, NO_WATERMARK if unknown. ``tick``: the newest tick of the batch in
-        microseconds."""
+        """The kernel's event time and processing time in microseconds, NO_WATERMARK if unknown. ``tick``: the newest
+        tick of the micro-batch in microseconds.
+        """
         time = self._held_back(self.of_spark(watermark_ms))
         if self.watermark is Watermark.CLOCK:
             return (time if time == END_OF_TIME else NO_WATERMARK), time
@@ -180,19 +197,21 @@ class Clocks:
 
     @property
     def held_back(self) -> int:
-        """By how many microseconds the event time of the kernel is held back."""
+        """By how many microseconds the kernel's event time is earlier than Spark's watermark."""
         return _MILLISECOND * self.held_back_ms
 
     def below(self, held: int) -> int:
-        """The event time of the kernel while the query's watermark must not reach ``held``. As Spark's watermark, it
-        stays below the millisecond of that time: windows may close a millisecond before their end."""
+        """The greatest event time of the kernel, in microseconds, while the query's watermark must not reach ``held``.
+        It is below the whole millisecond of that time, because windows may close a millisecond before their end.
+        """
         return max(held - held % _MILLISECOND - 1 - self.held_back, NO_WATERMARK)
 
     def _held_back(self, time: int) -> int:
         return time if time in (NO_WATERMARK, END_OF_TIME) else max(time - self.held_back, NO_WATERMARK)
 
     def spark_timer(self, event_timer: int, processing_timer: int, watermark: int) -> int | None:
-        """When Spark must call again, in its milliseconds, above 0 and after ``watermark``; None for never.
+        """The time of the timer to register with Spark, in Spark's milliseconds, above 0 and after ``watermark``; None
+        if the kernel needs no call. The kernel's timers are in microseconds.
 
         A timer before the year 1, where Spark's clock starts, waits for the first watermark of Spark. A timer on a
         clock that Spark does not know waits for the end of the input, at which both clocks end.
@@ -222,10 +241,11 @@ _HOLDS = b"\x01"
 
 @dataclass(frozen=True)
 class GroupEntry:
-    """The state of the adapter for a key group.
+    """What the adapter stores for a key group besides the kernel's own state.
 
     ``watermark`` and ``clock`` as the kernel saw them last; its earliest timer of either domain, END_OF_TIME for none;
-    the timer registered with Spark, in Spark's milliseconds, 0 for none; and whether the kernel holds a watermark.
+    the timer registered with Spark, in Spark's milliseconds, 0 for none; and whether the kernel holds back the
+    watermark.
     """
 
     watermark: int = NO_WATERMARK
@@ -237,8 +257,9 @@ class GroupEntry:
 
     @property
     def waits(self) -> bool:
-        """True where the kernel must be called even without input: it holds a watermark, or has a timer of processing
-        time."""
+        """True if the kernel must be called even without input, because it holds back the watermark or has a
+        processing-time timer.
+        """
         return self.holds or self.processing_timer != END_OF_TIME
 
     def to_bytes(self) -> bytes:
@@ -248,7 +269,7 @@ class GroupEntry:
 
     @staticmethod
     def from_bytes(value: bytes | None) -> GroupEntry:
-        """The entry of ``to_bytes``; a fresh one for None."""
+        """The entry that ``to_bytes`` wrote; an initial one for None."""
         if value is None:
             return GroupEntry()
         watermark, clock, event_timer, processing_timer, spark_timer = _FORMAT.unpack_from(value)

@@ -43,7 +43,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """Spark's type of a type of Arrow; a timestamp without time zone is TIMESTAMP_NTZ, in every version of PySpark."""
+    """Spark's type for an Arrow type; a timestamp without time zone is TIMESTAMP_NTZ, in every version of PySpark."""
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
@@ -70,8 +70,8 @@ def state_messages() -> Any:
 
 
 def can_declare_late(handle: StatefulProcessorHandle) -> bool:
-    """Whether a task may declare its state late, by ``declared_late``: not while Spark lists the states, nor where this
-    PySpark hides the phase.
+    """True if a task may declare its state after its start, with ``declared_late``. False while Spark lists the states
+    of the query, and where this PySpark hides the phase.
     """
     client = getattr(handle, "_statefulProcessorApiClient", None)
     before = getattr(client, "handle_state", None)
@@ -79,7 +79,9 @@ def can_declare_late(handle: StatefulProcessorHandle) -> bool:
 
 
 def declared_late(handle: StatefulProcessorHandle, declare: Callable[[StatefulProcessorHandle], Any]) -> Any:
-    """The result of ``declare``, called while Spark is made to believe that the task is still being created."""
+    """Calls ``declare``, which declares state, while Spark is made to believe that the task is still being created.
+    Returns its result.
+    """
     client: Any = handle._statefulProcessorApiClient
     before = client.handle_state
     client.set_handle_state(StatefulProcessorHandleState.CREATED)

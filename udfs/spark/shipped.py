@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class ShippedProcessor(StatefulProcessor):
-    """The stateful processor that Spark pickles. It unpickles its ``KernelProcessor`` with the first rows."""
+    """The ``StatefulProcessor`` that Spark pickles and sends to its workers. It unpickles its ``KernelProcessor`` when
+    the first rows arrive, which is faster for tasks without rows.
+    """
 
     def __init__(self, processor: KernelProcessor) -> None:
         self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]

@@ -34,7 +34,9 @@ _HEADER = struct.Struct("!ii")
 
 
 class Entries(Protocol):
-    """The state of the key that Spark has set, and its timers in Spark's milliseconds."""
+    """Access to the state entries and timers of one key group, the one that Spark has set as the current key. Timers
+    are in Spark's milliseconds.
+    """
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
         """The values of these keys, None for those that do not exist."""
@@ -50,7 +52,7 @@ class Entries(Protocol):
 
 
 def entries_of(handle: StatefulProcessorHandle, state: Any) -> Entries:
-    """The fastest access to the map state ``state``, which maps ``KEY`` to ``VALUE``."""
+    """The fastest available access to the map state ``state``, which maps ``KEY`` to ``VALUE``."""
     client = state_client(handle)
     return _OneByOne(handle, state) if client is None else _Pipelined(client)
 
@@ -194,12 +196,12 @@ _Item = TypeVar("_Item", bytes, str)
 
 
 def to_texts(values: Sequence[bytes]) -> list[str]:
-    """Values as texts for Spark."""
+    """Bytes as strings in which Spark can store them; ``from_texts`` is the inverse."""
     return [text for group in _groups(values) for text in _values_texts([_packed(value) for value in group])]
 
 
 def from_texts(texts: Sequence[str]) -> list[bytes]:
-    """The values of ``to_texts``."""
+    """The bytes from which ``to_texts`` made these strings."""
     return [_unpacked(packed) for group in _groups(texts) for packed in _bytes(group)]
 
 
@@ -272,7 +274,7 @@ def _gather(words: np.ndarray) -> None:
 
 
 class CallStore:
-    """The state of a kernel for one key group during one call. Each entry is read at most once and written at most
+    """The ``Store`` of a kernel for one key group during one call. Each entry is read at most once and written at most
     once.
 
     ``expected``: keys to read together with the first request. The first keys of a call are a good guess for the next
@@ -286,7 +288,7 @@ class CallStore:
         self._written: dict[StateKey, bytes | None] = {}
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        """The values of these keys, including changes of this call."""
+        """The values of ``keys``, including changes made by this call; None for keys that do not exist."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._known]
         if missing:
             missing += [key for key in self._expected if key not in self._known and key not in missing]
@@ -295,12 +297,14 @@ class CallStore:
         return [self._known[key] for key in keys]
 
     def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
-        """Changes entries; they are written by ``flush``."""
+        """Changes entries in memory; ``flush`` writes them."""
         self._known.update(entries)
         self._written.update(entries)
 
     def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Write all changes and replace Spark's timer, in one exchange with the state server."""
+        """Writes all changes and replaces Spark's timer (milliseconds, None for none), in one exchange with the state
+        server.
+        """
         kept = [(key, value) for key, value in self._written.items() if value is not None]
         removed = [key for key, value in self._written.items() if value is None]
         if kept or removed or deleted_timer is not None or timer is not None:

@@ -29,36 +29,40 @@ _STEP, _STATE, _TOLD = "step", "state", "told"
 
 @dataclass(frozen=True)
 class StepFolder:
-    """The files of a running test. ``path``: its folder."""
+    """The folder ``path`` in which a test keeps its state between micro-batches, which the test starts one by one
+    (steps) instead of a streaming query.
+    """
 
     path: str
 
     def begin(self, number: int, watermark_ms: int) -> None:
-        """Starts a step. ``number`` and ``watermark_ms`` are as in Spark."""
+        """Records that the micro-batch ``number`` starts, with Spark's watermark ``watermark_ms`` in milliseconds."""
         Path(self.path, _STEP).write_bytes(pickle.dumps((number, watermark_ms)))
 
     @property
     def current(self) -> tuple[int, int]:
-        """The number of the current step, and the watermark at its start."""
+        """The number of the current micro-batch, and Spark's watermark at its start, in milliseconds."""
         number, watermark_ms = pickle.loads(Path(self.path, _STEP).read_bytes())
         return number, watermark_ms
 
     def state(self, operator: int, number: int) -> GroupStates:
-        """The state of an operator after a step; empty if there is none."""
+        """The state of the operator with this number after the micro-batch ``number``; empty if there is none."""
         file = self._file(_STATE, operator, number)
         return pickle.loads(file.read_bytes()) if file.exists() else GroupStates()
 
     def keep(self, operator: int, number: int, state: GroupStates) -> None:
-        """Store the state of an operator after a step."""
+        """Stores the state of the operator with this number after the micro-batch ``number``."""
         _written(self._file(_STATE, operator, number), pickle.dumps(state))
 
     def reported(self, mark: int, number: int) -> int | None:
-        """The newest time that was reported in a step, in ms; None for none."""
+        """The newest event time that the watermark definition ``mark`` saw in the micro-batch ``number``, in
+        milliseconds; None if it saw no row.
+        """
         file = self._file(_TOLD, mark, number)
         return int(file.read_text()) if file.exists() else None
 
     def report(self, mark: int, number: int, time_ms: int) -> None:
-        """Reports the newest time of a watermark in a step."""
+        """Records the newest event time that the watermark definition ``mark`` saw in the micro-batch ``number``."""
         _written(self._file(_TOLD, mark, number), str(time_ms).encode())
 
     def _file(self, kind: str, which: int, number: int) -> Path:
@@ -73,8 +77,8 @@ def _written(file: Path, content: bytes) -> None:
 
 @dataclass
 class GroupStates:
-    """The state of an operator in a test: by key group the entries and the timers, in Spark's milliseconds, and the
-    number of late rows so far.
+    """The state of an operator in a test: for each key group the state entries and the timers, which are event times in
+    Spark's milliseconds; and the number of late rows so far.
     """
 
     entries: dict[int, dict[StateKey, bytes]] = field(default_factory=dict)
@@ -83,19 +87,19 @@ class GroupStates:
 
     @property
     def next_timer(self) -> int | None:
-        """The earliest timer; None for none."""
+        """The earliest event-time timer of all key groups, in Spark's milliseconds; None if there is no timer."""
         return min((timer for timers in self.timers.values() for timer in timers), default=None)
 
 
 @dataclass(frozen=True)
 class GroupEntries:
-    """The ``state_server.Entries`` of a key group, in memory."""
+    """The ``state_server.Entries`` of a key group in a test, in memory."""
 
     entries: dict[StateKey, bytes]
     timers: set[int]
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        """The values of these keys."""
+        """The values of ``keys``, None for those that do not exist."""
         return [self.entries.get(key) for key in keys]
 
     def write(
@@ -105,7 +109,7 @@ class GroupEntries:
         deleted_timer: int | None = None,
         timer: int | None = None,
     ) -> None:
-        """Changes entries and timers."""
+        """Writes and removes entries, and replaces ``deleted_timer`` by ``timer``, in Spark's milliseconds."""
         self.entries.update(entries)
         for key in removed:
             self.entries.pop(key, None)
@@ -131,8 +135,8 @@ class _Times:
 
 @dataclass(frozen=True)
 class SteppedProcessor:
-    """Calls a pickled ``KernelProcessor`` as Spark would: key groups with rows, then timers that are due. ``output``:
-    the columns of its output.
+    """Calls a pickled ``KernelProcessor`` in a test as Spark would in a micro-batch: first for key groups with rows,
+    then for timers that are due. ``output``: the columns of its output.
     """
 
     pickled: bytes
@@ -141,7 +145,7 @@ class SteppedProcessor:
     output: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The output of a step for its blobs."""
+        """Processes the blobs of a micro-batch; returns the output."""
         spare_imports()
         number, watermark_ms = self.steps.current
         state = self.steps.state(self.operator, number - 1)
@@ -177,14 +181,16 @@ def _entries_of(state: GroupStates, group: int) -> GroupEntries:
 
 @dataclass(frozen=True)
 class RowsOfStep:
-    """The rows of the current step, from a file ``<step>.parquet`` of a folder; empty without that file."""
+    """The source of a test: for each micro-batch the rows of a Parquet file in ``folder``, whose name is the number of
+    the micro-batch in nine digits; no rows without that file.
+    """
 
     steps: StepFolder
     folder: str
     schema: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the current step."""
+        """The rows of the current micro-batch, in the one task whose ``batches`` have a row."""
         spare_imports()
         number, _ = self.steps.current
         file = Path(self.folder, f"{number:09d}.parquet")
@@ -194,7 +200,9 @@ class RowsOfStep:
 
 @dataclass(frozen=True)
 class NewestTime:
-    """Passes rows on and reports the newest time in one of their columns."""
+    """The watermark definition of a test: passes rows on unchanged, and records the newest time in one of their
+    columns.
+    """
 
     steps: StepFolder
     mark: int

@@ -35,11 +35,12 @@ _FEW = 16
 
 @dataclass
 class Buckets:
-    """The index of a state: an int64 array with one row per bucket, in order of LOW; the first bucket begins at the
-    lowest int64.
+    """The index of a ``KeyedState``, whose rows are divided into buckets by ranges of the key hash: an int64 array with
+    one row per bucket, in order of LOW, the lowest hash of the bucket; the first bucket begins at the lowest int64.
 
-    It is stored as two entries, the index and its rows that have changed since, by their positions: so changing few
-    buckets of a large index costs little. ``changed``: the positions that are not up to date in the first entry.
+    It is stored as two entries: the index, and those of its rows that have changed since it was written. So changing
+    few buckets of a large index costs little. ``changed``: the positions of rows that are not up to date in the first
+    entry.
     """
 
     index: np.ndarray
@@ -55,14 +56,14 @@ class Buckets:
 
     @staticmethod
     def keys(name: str) -> list[StateKey]:
-        """The keys of the two entries of the index in the store."""
+        """The two state keys under which the index of the state ``name`` is stored."""
         return [(name, 0), (name, 1)]
 
     @staticmethod
     def from_entries(
         data: Sequence[bytes | None], schema: pa.Schema, name: str, formerly: pa.Schema | None = None
     ) -> Buckets:
-        """Build the index from the entries of ``keys``.
+        """Builds the index from the stored values of ``keys``.
 
         ``formerly``: the schema under which earlier builds stored the rows; they are written under the new one.
         """
@@ -81,8 +82,9 @@ class Buckets:
         return buckets
 
     def written(self, schema: pa.Schema, name: str) -> dict[StateKey, bytes | None]:
-        """The entries to put into the store. The whole index is rewritten when more than the square root of its size
-        has changed."""
+        """The state entries to write. The whole index is rewritten when more than the square root of its size has
+        changed.
+        """
         whole, recent = Buckets.keys(name)
         if self._whole and len(self.index) >= _FEW and len(self.changed) ** 2 <= 2 * len(self.index):
             positions = np.array(sorted(self.changed), np.int64)
@@ -99,33 +101,34 @@ class Buckets:
         return np.concatenate((header, self.index)).tobytes()
 
     def positions(self, places: np.ndarray) -> np.ndarray:
-        """The bucket of each place."""
+        """For each place (the hash by which rows are found) the position of its bucket."""
         if len(self.index) == 1:
             return np.zeros(len(places), np.int64)
         return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)
 
     def holding(self, places: np.ndarray) -> np.ndarray:
-        """The buckets that contain any of the places, which are sorted."""
+        """The distinct positions of the buckets that contain any of these sorted places."""
         edges = np.searchsorted(places, self.index[:, LOW])
         return np.flatnonzero(np.diff(edges, append=len(places)) > 0)
 
     def due(self, domain: Domain, time: int) -> np.ndarray:
-        """The buckets with a timer up to a time."""
+        """The positions of the buckets that have a timer up to ``time``, in microseconds."""
         timers = self.index[:, TIMER_OF[domain]]
         return np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
 
     def next_timer(self, domain: Domain) -> int:
-        """The earliest timer of all rows; END_OF_TIME for none."""
+        """The earliest timer of all rows on the clock ``domain``, in microseconds; END_OF_TIME for none."""
         return int(self.index[:, TIMER_OF[domain]].min())
 
     def new_number(self) -> int:
-        """An unused number for the entries of a bucket."""
+        """An unused number, which names the state entries of a new bucket."""
         self.next_number += 1
         return self.next_number - 1
 
     def with_buckets(self, added: Sequence[Sequence[int]]) -> Buckets:
-        """The index with new buckets added and empty buckets removed; the bucket below takes over the range of a
-        removed one."""
+        """The index with the rows ``added`` for new buckets, and without empty buckets. The bucket before an empty one
+        takes over its range.
+        """
         index = np.concatenate((self.index, np.array(added, np.int64).reshape(-1, 6)))
         kept = index[index[:, ROWS] > 0]
         if len(kept) == 0:
@@ -136,14 +139,18 @@ class Buckets:
 
 
 class BucketPiece(NamedTuple):
-    """Rows of one bucket, and their earliest timers of event time and processing time."""
+    """The rows of one bucket of a state, and their earliest timers of event time and processing time, in
+    microseconds.
+    """
 
     rows: pa.RecordBatch
     timers: np.ndarray
 
 
 def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
-    """The rows of each position, in their order; only for positions that have rows, ascending."""
+    """Divides rows by bucket. ``positions`` has the bucket of each row; only buckets that have rows are returned,
+    ascending.
+    """
     if len(positions) == 0:
         return {}
     if (positions[1:] < positions[:-1]).any():
@@ -157,12 +164,16 @@ def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
-    """True where a bucket has too many rows and can be split. Rows of one place stay together."""
+    """True if a bucket with these places has more than ``most_rows`` rows and can be split. Rows of one place must
+    remain together.
+    """
     return len(places) > most_rows and bool(places.min() != places.max())
 
 
 def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, BucketPiece]]:
-    """Split an overfull bucket into pieces that are about two thirds full, each with its lowest place."""
+    """Splits an overfull bucket, whose range begins at ``low``, into pieces that are about two thirds full. Each is
+    returned with its lowest place.
+    """
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
     return [(int(lows[piece]), bucket_piece) for piece, bucket_piece in parts.items()]
@@ -205,22 +216,26 @@ NO_PLACES = np.zeros(0, np.int64)
 
 
 class Chunk(NamedTuple):
-    """A chunk of a bucket: its rows, and the places whose rows in earlier chunks it replaces."""
+    """A piece of a bucket that was written at once: rows, and the places whose rows in earlier chunks are replaced by
+    it.
+    """
 
     rows: pa.RecordBatch
     replaced: np.ndarray = NO_PLACES
 
     @property
     def size(self) -> int:
-        """The number of rows and replaced places."""
+        """The number of rows and of replaced places, together."""
         return max(int(self.rows.num_rows), len(self.replaced))
 
 
 @dataclass(eq=False)
 class Bucket:
-    """A bucket during one call: the first ``stored`` of its ``chunks`` are in the store, the others are new.
+    """A bucket of a ``KeyedState`` during one call: of its ``chunks`` the first ``stored`` are in the store, the others
+    are new.
 
-    If it is not ``loaded``, ``chunks`` are only the new ones. ``rows``: the number of rows that remain of all chunks.
+    If it is not ``loaded``, ``chunks`` are only the new ones. ``rows``: the number of rows of all chunks that are not
+    replaced.
     """
 
     chunks: list[Chunk]
@@ -230,7 +245,7 @@ class Bucket:
 
 
 def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
-    """Chunk ``number`` of a bucket; it shares memory with the bytes."""
+    """Decodes chunk ``number`` of a bucket from a state entry; its rows share memory with the entry."""
     assert entry is not None, "the index names an entry that the store does not have"
     if number == 0:
         return Chunk(decode(entry, schema))
@@ -247,7 +262,9 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
-    """The index of the first of the chunks that are merged into one; the number of chunks if none are."""
+    """The index of the first of the chunks that are to be merged into one, which are the last ones of the bucket; the
+    number of chunks if none are to be merged.
+    """
     chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
@@ -262,7 +279,9 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
 
 
 def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:
-    """Groups of neighbouring buckets to merge, as lists of sorted positions, each with few rows in total."""
+    """Groups of neighbouring buckets that should be merged because they have few rows together, as lists of sorted
+    positions.
+    """
     groups: list[list[int]] = []
     filled = 0
     for position, bucket in buckets.items():
@@ -277,14 +296,14 @@ def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]
 
 
 def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
-    """One chunk with the content of ``chunks``, of which there is at least one."""
+    """One chunk with the content of ``chunks``, which is a non-empty sequence of consecutive chunks."""
     if len(chunks) == 1:
         return chunks[0]
     return Chunk(one(alive(chunks, hash_column)), distinct(np.concatenate([chunk.replaced for chunk in chunks])))
 
 
 def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
-    """The rows of chunks, in order, without those that later chunks replace."""
+    """The rows of a bucket's chunks, in order, without those that later chunks replace."""
     batches, gone = [], NO_PLACES
     for rows, replaced in reversed(chunks):
         batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
@@ -294,10 +313,10 @@ def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
 
 
 def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, schema: pa.Schema) -> pa.Table:
-    """The rows at some sorted places, without those that later chunks of their bucket replace; chunks of several
-    buckets, in order.
+    """The rows at some sorted places, in order, without those that later chunks of their bucket replace. ``chunks`` are
+    those of several buckets.
 
-    One pass over the places of all rows; other work only for the rows found.
+    It needs one pass over the places of all rows, and other work only for the rows found.
     """
     rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
     every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
@@ -312,7 +331,7 @@ def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, sche
 
 
 def distinct(places: np.ndarray) -> np.ndarray:
-    """The distinct values, sorted."""
+    """The distinct places, sorted."""
     ordered = np.sort(places)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -352,8 +371,8 @@ DENSE = 4
 
 
 class AskedRows:
-    """The requested rows of loaded buckets. ``places``: the sorted places that were requested; None for all rows.
-    ``by``: the column of places.
+    """The rows of loaded buckets that a kernel has requested, cached. ``places``: the sorted places that were
+    requested; None for all rows. ``by``: the column of the places.
     """
 
     def __init__(self, by: str, schema: pa.Schema) -> None:
@@ -363,13 +382,13 @@ class AskedRows:
         self._latest: tuple[Sequence[Bucket], pa.Table] | None = None
 
     def add(self, places: np.ndarray, dense: bool) -> None:
-        """Request more places. ``dense``: request all rows of the loaded buckets."""
+        """Adds sorted places to those requested. ``dense``: request all rows of the loaded buckets."""
         if self.places is not None:
             self.places = None if dense else distinct(np.concatenate((self.places, places)))
             self._latest = None
 
     def changed(self) -> None:
-        """Discard cached rows, as the rows of the buckets have changed."""
+        """Discards the cached rows, because the rows of the buckets have changed."""
         self._latest = None
 
     def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
@@ -384,7 +403,7 @@ class AskedRows:
 
 
 def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
-    """True where so many rows of a bucket are requested that reading all of them is faster."""
+    """True if so many of a bucket's rows are requested that reading all of them is faster."""
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
     of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()

@@ -16,7 +16,7 @@ MOST_CHUNKS = 16
 
 
 class Extent(NamedTuple):
-    """The size of an entry: its chunks, its rows, and the rows of its first chunk."""
+    """The stored size of an entry: the number of its chunks, of its rows, and of the rows of its first chunk."""
 
     chunks: int
     rows: int
@@ -27,7 +27,7 @@ _NONE = Extent(0, 0, 0)
 
 
 class ChunkedState:
-    """Tables of one schema by int64 id, each stored as chunks in the order in which they were appended.
+    """Stores tables of one schema by int64 id. Each entry consists of chunks, one for each ``append``.
 
     An instance serves one call of a kernel: it reads the index once, reads each entry once, and writes everything in
     ``flush``. Until then its own reads see what was appended and replaced.
@@ -44,7 +44,7 @@ class ChunkedState:
         self._replaced: set[int] = set()
 
     def append(self, number: int, rows: pa.Table) -> None:
-        """Adds rows after those of the entry."""
+        """Adds rows at the end of the entry with the id ``number``."""
         if rows.num_rows:
             self._appended.setdefault(int(number), []).append(self._checked(rows))
 
@@ -55,7 +55,7 @@ class ChunkedState:
         return {number: self._table(number) for number in asked}
 
     def replace(self, number: int, rows: pa.Table | None) -> None:
-        """The new table of an id. None, or a table without rows, drops the entry."""
+        """Replaces the table of the id ``number``. None, or a table without rows, drops the entry."""
         number = int(number)
         self._tables[number] = self._empty() if rows is None else self._checked(rows)
         self._appended.pop(number, None)
@@ -68,18 +68,20 @@ class ChunkedState:
         return np.array(sorted(chunk_ids), np.int64)
 
     def rows(self, number: int) -> int:
-        """The number of rows of an entry, without reading it."""
+        """The number of rows of the entry with the id ``number``, from the index."""
         replaced = number in self._replaced
         stored = self._tables[number].num_rows if replaced else self._entries().get(number, _NONE).rows
         return int(stored + sum(rows.num_rows for rows in self._appended.get(number, ())))
 
     def extent(self, number: int) -> Extent:
-        """The stored size of an entry, without changes since the last ``flush``."""
+        """The stored size of the entry with the id ``number``, without changes since the last ``flush``."""
         return self._entries().get(number, _NONE)
 
     @property
     def mark(self) -> int:
-        """A number that is stored while there are entries; NO_WATERMARK at first."""
+        """An integer that the kernel may store with the entries, for instance a time; NO_WATERMARK if none was set, and
+        after all entries were dropped.
+        """
         self._entries()
         return self._mark
 
@@ -176,7 +178,7 @@ class ChunkedState:
 
 
 class StateSchemaError(RuntimeError):
-    """The stored state has other columns than those of the query that continues from it."""
+    """Raised when the stored state has other columns than the query that continues from it needs."""
 
 
 def whole(rows: pa.Table) -> pa.RecordBatch:
@@ -199,23 +201,25 @@ def decode(entry: bytes | memoryview | None, schema: pa.Schema) -> pa.RecordBatc
 
 
 def fingerprint(schema: pa.Schema) -> int:
-    """A 63-bit hash of the names and types of the columns."""
+    """A 63-bit hash of the names and types of a schema's columns."""
     text = "\n".join(f"{column.name} {column.type}" for column in schema)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def check_fingerprint(stored: int, schema: pa.Schema, name: str) -> None:
-    """StateSchemaError where the stored fingerprint is not that of the schema. ``name``: the part of the state."""
+    """Raises StateSchemaError if the ``stored`` fingerprint is not that of the schema. ``name``: the part of the state,
+    for the message.
+    """
     if stored != fingerprint(schema):
         columns = ", ".join(f"{column.name} {column.type}" for column in schema)
         raise StateSchemaError(f'stored state "{name}" has other columns than the query, which has {columns}')
 
 
 def chunk_key(name: str, number: int, chunk: int) -> StateKey:
-    """The key in the store of one chunk of an entry."""
+    """The state key of the chunk with index ``chunk`` of the entry with the id ``number``."""
     return f"{name}/{chunk}", number
 
 
 def chunk_keys(name: str, number: int, count: int, start: int = 0) -> list[StateKey]:
-    """The keys of chunks ``start`` to ``count`` of an entry."""
+    """The state keys of the chunks ``start`` to ``count`` (exclusive) of the entry with the id ``number``."""
     return [chunk_key(name, number, chunk) for chunk in range(start, count)]

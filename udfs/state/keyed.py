@@ -54,14 +54,12 @@ dominates the cost."""
 
 
 class KeyedState:
-    """Rows of one schema, found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, if it has these
-    columns.
+    """Stores rows of one schema, which are found by KEY_HASH and by the timers in EVENT_TIMER and PROCESSING_TIMER, if
+    the schema has these columns.
 
-    ``by`` is the column with the *place* of a row, whose ranges the buckets hold, if it is not KEY_HASH. Rows of one
-    place are loaded, replaced and deleted together, and keep their order.
-
-    ``formerly``: the schema, with other names of columns, that earlier builds stored the same rows with.
-
+    ``by``: the column by which rows are found, if it is not KEY_HASH. Its value is called the *place* of a row; buckets
+    contain ranges of places. Rows of one place are loaded, replaced and deleted together, and keep their order.
+    ``formerly``: the schema, with other names of columns, with which earlier builds stored the same rows.
     An instance serves one call of a kernel. Buckets do not change until ``flush``, which writes all changes, splits
     overfull buckets and merges small ones, in one call of the store. After it nothing is loaded.
     """
@@ -87,7 +85,7 @@ class KeyedState:
         self._given = AskedRows(by, self.schema)
 
     def load(self, hashes: np.ndarray) -> pa.Table:
-        """The rows of these hashes, and possibly others of the same buckets."""
+        """Loads the rows with these key hashes. The result may contain others of the same buckets."""
         places = np.sort(hashes)
         positions = self._fetch(self._buckets().holding(places))
         if positions:
@@ -103,7 +101,9 @@ class KeyedState:
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """The rows of all places that have a timer up to this time, and possibly others of the same buckets."""
+        """Loads the rows of all places that have a timer up to ``time`` (microseconds). The result may contain others
+        of the same buckets.
+        """
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:
             rows = pa.Table.from_batches(self._batches(positions), self.schema)
@@ -113,13 +113,11 @@ class KeyedState:
         return self._table(positions)
 
     def loaded(self) -> pa.Table:
-        """The rows that were returned since the last ``flush``, with all changes since."""
+        """All rows that were loaded since the last ``flush``, with the changes made since."""
         return self._table(self._loaded())
 
     def replace(self, rows: pa.Table) -> None:
-        """Replace all rows that were returned (``loaded``) by ``rows``; loaded rows that are not among them are
-        deleted.
-        """
+        """Replaces all loaded rows by ``rows``; loaded rows that are not among them are deleted."""
         pieces = self._cut(rows)
         assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
         if self._given.places is None:
@@ -129,7 +127,7 @@ class KeyedState:
             self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
-        """Appends rows after those of the same places, without reading them."""
+        """Adds rows after those of the same places, without loading these."""
         pieces = self._cut(rows)
         for position, piece in pieces.items():
             self._add(position, Chunk(piece.rows), piece.rows.num_rows)
@@ -139,7 +137,9 @@ class KeyedState:
             self._timers(positions, np.minimum(stored, np.stack([piece.timers for piece in pieces.values()])))
 
     def next_timer(self, domain: Domain) -> int:
-        """The earliest timer of all rows, from the index; END_OF_TIME for none."""
+        """The earliest timer of all rows on the clock ``domain``, in microseconds, from the index; END_OF_TIME for
+        none.
+        """
         return self._buckets().next_timer(domain)
 
     def rows(self) -> int:
@@ -337,14 +337,15 @@ class KeyedState:
 
 @dataclass(frozen=True)
 class TimeToLive:
-    """A time to live for the rows of a ``KeyedState``. ``ttl``: microseconds of processing time; 0: for ever, and then
-    rows have no timer."""
+    """The time to live of the rows of a ``KeyedState``. ``ttl``: microseconds of processing time; 0: for ever, and then
+    rows have no timer.
+    """
 
     ttl: int = 0
 
     @property
     def timer(self) -> list[pa.Field]:
-        """The timer column of the stored rows, if they have one."""
+        """The field of the timer column, PROCESSING_TIMER, as a list; empty without a time to live."""
         return [pa.field(PROCESSING_TIMER, pa.int64())] if self.ttl else []
 
     def timers(self, count: int, context: Context) -> list[pa.Array]:
@@ -354,25 +355,27 @@ class TimeToLive:
         return [pa.array(np.full(count, self.ends(context), np.int64))]
 
     def ends(self, context: Context) -> int:
-        """The time at which rows that are written now expire; END_OF_TIME for never."""
+        """The processing time, in microseconds, at which rows that are written now expire; END_OF_TIME for never."""
         return min(context.processing_time, END_OF_TIME - self.ttl) + self.ttl
 
     def alive(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The loaded rows that have not expired, so that a key that returns after its time to live has no
-        earlier rows.
+        """The loaded rows without expired ones. A key that returns after its time to live must not see its earlier
+        rows.
         """
         if not self.ttl or context.processing_time == END_OF_TIME:
             return rows
         return rows.filter(pc.greater(rows.column(PROCESSING_TIMER), context.processing_time))
 
     def due(self, state: KeyedState, context: Context) -> pa.Table:
-        """Removes and returns expired rows; none at the end of the input."""
+        """Removes the rows that have expired from the state and returns them; none at the end of the input."""
         if not self.ttl or context.processing_time == END_OF_TIME:
             return state.schema.empty_table()
         return self.forgotten(state, context.processing_time)
 
     def forgotten(self, state: KeyedState, time: int) -> pa.Table:
-        """Remove and return expired rows; at the end of the input all rows, if they have a time to live."""
+        """Removes the rows that expire up to ``time`` (microseconds) from the state and returns them; at the end of the
+        input all rows, if they have a time to live.
+        """
         rows = state.due(Domain.PROCESSING, time)
         if not rows.num_rows:
             return rows
@@ -381,13 +384,15 @@ class TimeToLive:
         return rows.filter(over)
 
     def close(self, state: KeyedState, context: Context) -> None:
-        """Flushes the only state of a kernel and sets the timer for the next expiry."""
+        """Flushes the state, which must be the kernel's only one, and sets the timer for the next expiry."""
         state.flush()
         if self.ttl:
             context.set_timer(Domain.PROCESSING, self.wakes(state, context))
 
     def wakes(self, state: KeyedState, context: Context) -> int:
-        """The time of the next expiry as of the last ``flush``; END_OF_TIME at the end of the input."""
+        """The processing time of the next expiry, in microseconds, as of the last ``flush``; END_OF_TIME for never, and
+        at the end of the input.
+        """
         if not self.ttl or context.processing_time == END_OF_TIME:
             return END_OF_TIME
         return state.next_timer(Domain.PROCESSING)

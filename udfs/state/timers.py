@@ -28,8 +28,8 @@ _NAME, _DELETED, _TIME = "__name", "__deleted", EVENT_TIMER
 
 
 class Timer(NamedTuple):
-    """A timer. ``key`` and ``namespace``, such as a window's bounds, are values of the schemas' columns; ``time`` is in
-    microseconds.
+    """A timer of a window. ``key`` and ``namespace``, such as a window's bounds, are values for the columns of the
+    ``TimerService``'s schemas; ``time`` is in microseconds.
     """
 
     time: int
@@ -39,16 +39,16 @@ class Timer(NamedTuple):
 
 
 class TimerService:
-    """The timers of one operator and key group, for one call of its kernel.
+    """Stores the timers of one operator for one key group. An instance serves one call of the kernel.
 
-    ``key`` and ``namespace``, such as a window's bounds, are the schemas of the owner of a timer.
+    ``key`` and ``namespace``, such as a window's bounds, are the schemas of what identifies the owner of a timer.
     """
 
     def __init__(self, store: Store, name: str, key: pa.Schema, namespace: pa.Schema = _NO_NAMESPACE) -> None:
         self._queues = {domain: _Queue(store, f"{name}.{domain.value}", key, namespace) for domain in Domain}
 
     def register(self, domain: Domain, timer: Timer) -> None:
-        """Register a timer, once. A past time is due at once, END_OF_TIME never."""
+        """Registers a timer; no effect if it exists. A time that has passed is due at once, END_OF_TIME never."""
         if timer.time != END_OF_TIME:
             self._queues[domain].register(timer)
 
@@ -57,18 +57,18 @@ class TimerService:
         self._queues[domain].delete(timer)
 
     def due(self, domain: Domain, time: int) -> Iterator[Timer]:
-        """Remove and yield the timers up to a time, in order of their times, then of their registration.
+        """Removes and yields the timers up to ``time`` (microseconds), sorted by time, then by registration.
 
-        Changes between two of them take effect: a timer that is registered for a time up to this one is yielded too, a
-        deleted one is not.
+        What the caller does between two of them takes effect: a timer registered for a time up to this one is yielded
+        too, a deleted one is not.
         """
         with self.firing(domain, time) as firing:
             yield from firing.up_to(time)
 
     @contextmanager
     def firing(self, domain: Domain, time: int) -> Iterator[Firing]:
-        """A context with the timers up to a time, to be fired step by step; those that were not fired remain
-        registered.
+        """A context manager with a ``Firing`` of the timers up to ``time`` (microseconds), to be fired step by step;
+        those that were not fired remain registered.
 
         Meanwhile, registrations and deletions up to this time take effect at once.
         """
@@ -78,13 +78,13 @@ class TimerService:
         queue.close()
 
     def next_timer(self, domain: Domain) -> int:
-        """The time at which ``due`` must be called next; END_OF_TIME for never. After deletions that time may have no
-        timer.
+        """The time in microseconds at which ``due`` must be called next; END_OF_TIME for never. It may be too early
+        after deletions.
         """
         return self._queues[domain].next_timer()
 
     def registered(self, domain: Domain) -> list[Timer]:
-        """All timers, in the order in which they are due; reads the whole state."""
+        """All timers, in the order in which they are due. It reads the whole state."""
         return self._queues[domain].registered()
 
     def flush(self) -> None:
@@ -194,11 +194,11 @@ class Firing:
         self._live.pop(hashable(timer), None)
 
     def left(self) -> list[Timer]:
-        """The timers that have not fired, in order."""
+        """The timers that have not fired, in the order of their times."""
         return [timer for _, arrived, timer in sorted(self._heap) if self._live.get(hashable(timer)) == arrived]
 
     def up_to(self, time: int) -> Iterator[Timer]:
-        """Removes and yields the timers up to a time, including those that are added meanwhile."""
+        """Removes and yields the timers up to ``time`` (microseconds), including those that are added meanwhile."""
         while self._heap and self._heap[0][0] <= time:
             _, arrived, timer = heapq.heappop(self._heap)
             identity = hashable(timer)
@@ -208,7 +208,9 @@ class Firing:
 
 
 def hashable(value: object) -> object:
-    """The value in a hashable form, equal where keys are equal: lists become tuples, all NaN are one."""
+    """The value in a hashable form, which is equal for keys that are equal in SQL: lists become tuples, all NaN are
+    one.
+    """
     if isinstance(value, list | tuple):
         return tuple(hashable(member) for member in value)
     if isinstance(value, dict):

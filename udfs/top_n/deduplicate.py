@@ -23,12 +23,13 @@ from sqlstream.udfs.top_n.order import Flags, Numbers
 
 @dataclass(frozen=True)
 class DeduplicateKernel(ExpiringKernel):
-    """The kernel of a deduplication. ``input`` has ``keys``, the columns ``passed`` that are emitted, and ``time``, a
-    BIGINT column; None: by arrival.
+    """The kernel of deduplication: one row per key. ``input`` has ``keys``, the columns ``passed`` that are emitted,
+    and ``time``, a BIGINT column in microseconds by which rows are ordered; None: by arrival.
 
     ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are needed. ``ttl``: a key is
     dropped, without output, this many microseconds of processing time after its row arrived; 0: never. ``closes``: for
-    first rows by arrival, the column with the watermark at which the key may be dropped; rows that arrive later pass.
+    first rows by arrival, the column with the watermark (microseconds) at which the key may be dropped; rows of the key
+    that arrive later are emitted.
     """
 
     input: pa.Schema
@@ -47,11 +48,11 @@ class DeduplicateKernel(ExpiringKernel):
 
     @property
     def is_final(self) -> bool:
-        """True where no other row can replace the first one."""
+        """True if the first row to arrive is the result for ever, so that nothing is retracted."""
         return self.time is None and not self.last
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Reduce the rows of a micro-batch to one row of each key, in order of arrival."""
+        """Pre-aggregation before the shuffle: one row of each key, in order of arrival."""
         ids = dense_ids(rows, self.keys)
         if ids.count == rows.num_rows:
             return rows

@@ -72,16 +72,18 @@ class TopNKernel(ExpiringKernel):
 
     @property
     def appends(self) -> bool:
-        """True where every row ranks after all earlier ones, so that rows are only appended to the result."""
+        """True if every row ranks after all earlier ones of its key, so that rows are only appended to the result."""
         return not self.retracts and not self.ranking.order
 
     @property
     def retracts(self) -> bool:
-        """True where rows may be retracted."""
+        """True if input rows may be retracted."""
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Drop the rows of a micro-batch that its other rows displace."""
+        """Pre-aggregation before the shuffle: omits the rows that cannot be in the Top-N because of other rows of the
+        micro-batch.
+        """
         if self.retracts or rows.num_rows < _WORTH_COMBINING * self.ranking.last:
             return rows
         places = self.ranking.places(rows)
@@ -101,7 +103,7 @@ class TopNKernel(ExpiringKernel):
         return int(self.kept(context.store).load_all().num_rows)
 
     def kept(self, store: Store) -> KeyedState:
-        """The state with the stored rows."""
+        """The stored rows of the key group of ``store``."""
         return KeyedState(store, "rows", self._stored)
 
     # --- what changes -------------------------------------------------------------------------------------------
@@ -228,9 +230,10 @@ class TopNKernel(ExpiringKernel):
 
 @dataclass(frozen=True)
 class WindowTopNKernel(Kernel):
-    """The kernel of a Top-N of windows. ``input`` has the columns of the ``ranking``, whose keys include the window,
-    those ``passed`` that are emitted, and ``closes``: the watermark at which the window of a row is complete.
-    ``number``: the name of the INT column with the row number, None for none."""
+    """The kernel of a Top-N per window. ``input`` has the columns of the ``ranking``, whose keys include the window,
+    those ``passed`` that are emitted, and ``closes``: the watermark, in microseconds, at which the window of a row is
+    complete. ``number``: the name of the INT column with the row number, None for none.
+    """
 
     input: pa.Schema
     ranking: Ranking
@@ -244,7 +247,9 @@ class WindowTopNKernel(Kernel):
         return pa.schema([*(self.input.field(name) for name in self.passed), *number])
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Drop the rows of a micro-batch that its other rows displace."""
+        """Pre-aggregation before the shuffle: omits the rows that cannot be in the Top-N because of other rows of the
+        micro-batch.
+        """
         return rows.filter(pa.array(self.ranking.best(self.ranking.places(rows))))
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
@@ -272,7 +277,9 @@ class WindowTopNKernel(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open windows, except rows that others of their batch displaced."""
+        """Counts the stored rows of windows that have not closed. Rows that were omitted before the shuffle are not
+        counted.
+        """
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

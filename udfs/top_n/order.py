@@ -28,7 +28,7 @@ _MAGNITUDE = np.int64(2**63 - 1)
 
 @dataclass(frozen=True)
 class Order:
-    """A column of ORDER BY."""
+    """A column of ORDER BY, with its direction and the position of NULLs."""
 
     column: str
     descending: bool = False
@@ -36,8 +36,9 @@ class Order:
 
 
 def sort_keys(rows: pa.Table, orders: Sequence[Order]) -> list[Numbers]:
-    """Arrays of one int64 per row, the most significant first, whose lexicographic order is that of the rows; peers are
-    equal in all of them. A column with NULLs has two arrays."""
+    """The ORDER BY columns as int64 arrays, the most significant first, whose lexicographic order is that of the rows;
+    peers are equal in all of them. A column with NULLs has two arrays.
+    """
     return [key for order in orders for key in _keys(rows.column(order.column).combine_chunks(), order)]
 
 
@@ -86,7 +87,9 @@ def _of_others(column: pa.Array) -> Numbers:
 
 
 def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
-    """The number, from 1, of each row among those of its id. Rows are in order, those of one id adjacent."""
+    """The ROW_NUMBER, RANK or DENSE_RANK, from 1, of each row among those of its id. Rows are sorted by id, then by
+    ``keys``.
+    """
     count = len(ids)
     begins = _changes(ids)
     starts = np.flatnonzero(begins)
@@ -122,10 +125,10 @@ def in_order(ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A Top-N: the rows whose number ``function`` is between ``first`` and ``last``, from 1, among those of equal
-    ``keys`` in the ``order``.
+    """The definition of a Top-N: among the rows of equal ``keys``, sorted by ``order``, those whose ``function`` (such
+    as ROW_NUMBER) is between ``first`` and ``last``, counted from 1.
 
-    Of equal rows the first that arrived is first, or the last one if ``newest_first``.
+    Of equal rows the first that arrived ranks first, or the last one if ``newest_first``.
     """
 
     keys: tuple[str, ...]
@@ -140,25 +143,25 @@ class Ranking:
 
     @property
     def has_slots(self) -> bool:
-        """True where a key and a number identify at most one row."""
+        """True if a key and a row number identify at most one row."""
         return self.function is Number.ROW_NUMBER
 
     def places(self, rows: pa.Table) -> Places:
-        """The keys and the order of rows, given in order of arrival."""
+        """What determines the order of rows: their keys and sort keys. ``rows`` are in order of arrival."""
         keys = sort_keys(rows, self.order)
         if self.newest_first:
             keys = [*keys, -np.arange(rows.num_rows)]
         return Places(dense_ids(rows, self.keys).ids, keys)
 
     def best(self, places: Places) -> Flags:
-        """True for rows that are among the first ``last`` of their key."""
+        """One boolean per row: true for rows whose number is at most ``last``."""
         numbers = places.numbers(self.function, places.in_order())
         return numbers <= self.last
 
 
 class Places(NamedTuple):
-    """The positions of rows in a ranking. ``ids``: the dense number of the key of each row. ``keys``: the sort keys of
-    the rows.
+    """What determines the order of rows in a ranking. ``ids``: for each row the index of its key. ``keys``: the sort
+    keys of the rows, one array per ORDER BY column.
     """
 
     ids: Numbers
@@ -166,11 +169,11 @@ class Places(NamedTuple):
 
     @property
     def keys_there(self) -> int:
-        """The number of distinct keys, if the ids are dense."""
+        """The number of distinct keys, if ``ids`` has every index from 0."""
         return int(self.ids.max(initial=-1)) + 1
 
     def where(self, chosen: Flags) -> Places:
-        """The places of some rows."""
+        """The places of the rows whose flag is set."""
         return Places(self.ids[chosen], [key[chosen] for key in self.keys])
 
     def in_order(self) -> Numbers:
@@ -178,18 +181,18 @@ class Places(NamedTuple):
         return in_order(self.ids, self.keys)
 
     def numbers(self, function: Number, chosen: Numbers) -> Numbers:
-        """The number of each row in ``chosen`` among the chosen rows of its key, which are in order; 0 for all
-        other rows.
+        """For each row its number by ``function`` among the rows of its key in ``chosen``, which are sorted row
+        indices; 0 for rows that are not in ``chosen``.
         """
         numbers_of_rows = np.zeros(len(self.ids), np.int64)
         numbers_of_rows[chosen] = numbers_of(function, self.ids[chosen], [key[chosen] for key in self.keys])
         return numbers_of_rows
 
     def reaching(self, ranking: Ranking, best_count: int) -> Flags:
-        """True for rows that may be in the Top-N.
+        """One boolean per row: false for rows that are certainly not in the Top-N, to avoid sorting them.
 
-        These are the first ``best_count`` rows, the Top-N so far, and all others except those that the first ORDER BY
-        column places after the last row of a full key. So most rows of a long stream are not sorted.
+        The first ``best_count`` rows are the Top-N so far, and are kept. Of the others those are dropped that the first
+        ORDER BY column places after the last row of a key that already has all its rows.
         """
         ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
         if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:

@@ -59,7 +59,7 @@ class Never(_Silent):
 
 @dataclass(frozen=True)
 class OnBarrier(Never):
-    """Fires all windows that are not empty whenever a barrier was aligned."""
+    """Fires all windows that are not empty whenever a barrier is aligned on all channels."""
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
         fires = np.full(state.count, due.domain is None)
@@ -73,7 +73,7 @@ class EachBatch(Never):
 
 @dataclass(frozen=True)
 class AtOnce(Trigger):
-    """Fires at each row, at once."""
+    """Fires at each row, when it arrives."""
 
     @property
     def looks_at_rows(self) -> bool:
@@ -169,7 +169,7 @@ class AfterDelay(_Silent):
     """EARLY and LATE EVERY interval: fires ``interval`` microseconds of processing time after the first row since the
     last firing.
 
-    With ``renewed`` after the last row: AFTER interval OF SILENCE, Flink's ProcessingTimeoutTrigger.
+    With ``renewed`` it fires that long after the last row: AFTER interval OF SILENCE, Flink's ProcessingTimeoutTrigger.
     """
 
     interval: int
@@ -201,7 +201,9 @@ class AfterDelay(_Silent):
         state["next"] = np.full(state.count, NONE)
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """Merge states; if every row renews the timer, the merged timer is the latest one."""
+        """Merges the states of windows that merge; if every row renews the timer, the merged timer is the latest
+        one.
+        """
         if not self.renewed:
             return super().merge(state, groups, old, windows)
         latest = np.full(len(windows.end), np.iinfo(np.int64).min)

@@ -91,7 +91,7 @@ class _Pair(Trigger):
 
 @dataclass(frozen=True)
 class Or(_Pair):
-    """Fires when either trigger fires; then both are reset."""
+    """Fires when either trigger fires; then the states of both are reset."""
 
     left: Trigger
     right: Trigger
@@ -111,7 +111,7 @@ class Or(_Pair):
         return (early, late) if first == 0 else (late, early)
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """All firings at the rows of a run. If no row can fire one side, the other one decides alone."""
+        """All firings at the rows of a run. If no row can fire one of the two triggers, the other one alone decides."""
         for quiet, loud in ((1, 0), (0, 1)):
             if self.parts[quiet].quiet(run):
                 loud_fires = self.parts[loud].fires(state.parts[loud], run)
@@ -131,8 +131,9 @@ class Or(_Pair):
 
 @dataclass(frozen=True)
 class And(_Pair):
-    """Fires when both have fired since the last firing. The columns ``left`` and ``right`` are 1 for a side that has
-    fired, 2 if it would also purge."""
+    """Fires when both triggers have fired since the last firing. The state columns ``left`` and ``right`` are 1 for a
+    trigger that has fired, 2 if it would also purge.
+    """
 
     left: Trigger
     right: Trigger
@@ -185,7 +186,9 @@ class And(_Pair):
 
 @dataclass(frozen=True)
 class Then(_Pair):
-    """``left`` fires once, then ``right`` decides. The column ``moved`` is true once ``left`` has fired."""
+    """The trigger ``left`` fires once; from then on ``right`` decides. The state column ``moved`` is true once ``left``
+    has fired.
+    """
 
     left: Trigger
     right: Trigger

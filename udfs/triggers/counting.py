@@ -24,7 +24,7 @@ from sqlstream.udfs.triggers.trigger import (
 
 @dataclass(frozen=True)
 class EveryRows(Trigger):
-    """Flink's CountTrigger: fires every ``rows`` rows. The counts of merging sessions are added."""
+    """Flink's CountTrigger: fires every ``rows`` rows. When windows merge, their counts are added."""
 
     rows: int
 
@@ -94,8 +94,8 @@ def _next_true(flags: Values) -> Values:
 class Delta(Trigger):
     """Flink's DeltaTrigger: fires if a value exceeds that of the row of the last firing by more than a threshold.
 
-    The first row with a value sets the reference, which is NaN before. NULL never fires. Merged sessions have the
-    reference of the first by start that has one.
+    The first row with a value sets the reference, which is NaN before. NULL never fires. When windows merge, the
+    reference is that of the earliest window that has one.
     """
 
     value: str
@@ -119,8 +119,8 @@ class Delta(Trigger):
         return fire_at(self._first(run, reference, start, run.ends))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Process rows. Within AND and THEN the trigger may fire several times before the whole one does; each firing
-        moves the reference.
+        """Processes rows. Inside AND and THEN this trigger may fire several times before the whole trigger does; each
+        time its reference changes.
         """
         reference, _ = self._referenced(state, run, start, stop)
         position, value = fire.position, run.numbers(self.value)
@@ -168,15 +168,17 @@ FIRST_STRETCH = 16
 
 
 def spread(starts: Values, lengths: Values) -> tuple[Values, Values]:
-    """All positions of ranges, given by start and length, and the index of each position's range."""
+    """For ranges given by start and length: all their positions, concatenated, and for each position the index of its
+    range.
+    """
     owner = np.repeat(np.arange(len(starts)), lengths)
     before = np.cumsum(lengths) - lengths
     return np.arange(len(owner)) - before[owner] + starts[owner], owner
 
 
 def first_where(starts: Values, ends: Values, holds: Callable[[Values, Values], Values]) -> Values:
-    """The first position from each start, before its end, at which ``holds(positions, owners)`` is true; NONE if there
-    is none.
+    """For each range, from ``starts`` to ``ends`` (exclusive), the first position at which ``holds(positions,
+    range_indices)`` is true; NONE if there is none.
 
     It examines intervals of doubling length, so the cost is proportional to the distance of the result.
     """

@@ -31,7 +31,9 @@ LAST_MOMENT = 1000
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of instances, and the clocks. ``end`` and all times are in microseconds."""
+    """The windows of instances (an instance is the state of one window of one key), and the clocks. ``end`` and all
+    times are in microseconds.
+    """
 
     start: Values
     end: Values
@@ -41,26 +43,30 @@ class Windows:
 
     @property
     def last_moment(self) -> Values:
-        """The time at which each window closes, on its own clock; for a global window the end of the input."""
+        """For each window the time at which it closes, in microseconds on its own clock; for a global window the end of
+        the input.
+        """
         return self.end - LAST_MOMENT
 
     @property
     def closed(self) -> Values:
-        """True where the watermark has reached the end of the window. Only event-time windows can be closed."""
+        """One boolean per window: true if the watermark has reached its end. Only event-time windows can be closed."""
         if self.domain is Domain.PROCESSING:
             return np.zeros(len(self.end), bool)
         return self.watermark >= self.last_moment
 
     def at(self, index: Values) -> Windows:
-        """Some of the windows, by index or mask."""
+        """The windows with these indices, or for which this mask is true."""
         return replace(self, start=self.start[index], end=self.end[index])
 
 
 @dataclass(frozen=True)
 class Run:
-    """The rows of a batch by window instance: positions ``starts[i]`` to ``ends[i]`` are those of instance i, in order
-    of arrival. ``row``: the number of the row in the batch at each position; a row has one position per window.
-    ``own_start``: the start of the row's own window at each position, where windows merge."""
+    """The rows of a batch, arranged by window instance: the positions ``starts[i]`` to ``ends[i]`` (exclusive) are the
+    rows of instance i, in order of arrival. ``row``: for each position the index of the row in the batch; a row has one
+    position for each window that contains it. ``own_start``: for each position the start of the row's own window, where
+    windows merge.
+    """
 
     rows: pa.Table
     row: Values
@@ -82,33 +88,35 @@ class Run:
         return self.ends - self.starts
 
     def at(self, index: Values) -> Run:
-        """The run of some instances, by index or mask; positions are the same."""
+        """The run of the instances with these indices, or for which this mask is true; positions are the same."""
         return replace(self, starts=self.starts[index], ends=self.ends[index], windows=self.windows.at(index))
 
     def until(self, ends: Values) -> Run:
-        """The run with fewer rows per instance."""
+        """The run without the rows from position ``ends[i]`` on of each instance i."""
         return replace(self, ends=np.minimum(self.ends, ends))
 
     def flags(self, name: str) -> Values:
-        """A BOOLEAN column by position; NULL is false."""
+        """The BOOLEAN column ``name``, one value per position; NULL is false."""
         return self._cached(name, lambda column: pc.fill_null(column, False).to_numpy())
 
     def numbers(self, name: str) -> Values:
-        """A numeric column by position as DOUBLE; NULL is NaN."""
+        """The numeric column ``name`` as float64, one value per position; NULL is NaN."""
         return self._cached(name, lambda column: pc.cast(column, pa.float64(), safe=False).to_numpy())
 
     def times(self, name: str) -> Values:
-        """A TIMESTAMP or BIGINT column of microseconds by position."""
+        """The TIMESTAMP or BIGINT column ``name`` as int64 microseconds, one value per position."""
         return self._cached(name, lambda column: pc.cast(column, pa.int64()).to_numpy())
 
     def cached(self, name: str, compute: Callable[[], Values]) -> Values:
-        """A value that ``compute`` returns for all positions, computed once per name."""
+        """The result of ``compute``, an array with one value per position, which is computed once per name."""
         if name not in self._columns:
             self._columns[name] = compute()
         return self._columns[name]
 
     def shared(self, key: object, compute: Callable[[], Any]) -> Any:
-        """A value that ``compute`` returns for all rows, computed once per key."""
+        """The result of ``compute``, a value about all rows of the batch, which is computed once per key, also for
+        parts of the run.
+        """
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
@@ -118,8 +126,8 @@ class Run:
 
 
 class Fire(NamedTuple):
-    """The next firing of each instance: its position, or NONE; whether it purges; and the firings of the nested
-    triggers.
+    """The next firing of each instance: its position in the run, or NONE; whether it purges; and the firings of the
+    nested triggers.
     """
 
     position: Values
@@ -127,13 +135,14 @@ class Fire(NamedTuple):
     parts: tuple[Fire, ...] = ()
 
     def at(self, index: Values) -> Fire:
-        """The firings of some instances, by index or mask."""
+        """The firings of the instances with these indices, or for which this mask is true."""
         return Fire(self.position[index], self.purge[index], tuple(nested.at(index) for nested in self.parts))
 
 
 class Fires(NamedTuple):
-    """All firings at the rows of a run: their positions, ascending, and whether they purge. ``silent``: firings that
-    only purge; None for none."""
+    """All firings at the rows of a run: their ascending positions in the run, and whether they purge. ``silent``: true
+    for firings that purge without a result; None if there are none.
+    """
 
     position: Values
     purge: Values
@@ -141,10 +150,10 @@ class Fires(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A timer of each instance has been reached. ``now`` is the clock of the domain, which may be far ahead of
-    ``time``.
+    """The arguments of ``Trigger.on_time``: for each instance the time of a timer that has been reached. ``now`` is the
+    clock of the timer's domain, in microseconds, which may be far ahead of ``time``.
 
-    ``domain`` None: a barrier was aligned; the times have no meaning.
+    ``domain`` None: a barrier was aligned, and the times have no meaning.
     """
 
     domain: Domain | None
@@ -153,59 +162,61 @@ class Due(NamedTuple):
     windows: Windows
 
     def at(self, index: Values) -> Due:
-        """The timers of some instances, by index or mask."""
+        """The timers of the instances with these indices, or for which this mask is true."""
         return Due(self.domain, self.time[index], self.now, self.windows.at(index))
 
 
 class Answer(NamedTuple):
-    """The decision of a trigger: which instances fire, and which clear their contents."""
+    """The decision of a trigger at a timer: for each instance whether it fires, and whether it is purged."""
 
     fires: Values
     purges: Values
 
 
 class Trigger(ABC):
-    """Decides when a window fires."""
+    """Decides when windows fire. Its methods work on many window instances at once; their state is in arrays."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The trigger's own columns of state, without those of nested triggers."""
+        """The columns of this trigger's own state, without those of nested triggers."""
         return ()
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
-        """The nested triggers."""
+        """The nested triggers, such as the operands of AND."""
         return ()
 
     @property
     def looks_at_rows(self) -> bool:
-        """True where rows of open windows can fire, or set timers by their own times, so that sessions must merge in
-        the order of arrival.
+        """True if rows of open windows can fire, or set timers by their own times, so that session windows must be
+        merged in the order in which their rows arrive.
         """
         return any(nested.looks_at_rows for nested in self.parts)
 
     @property
     def searches(self) -> bool:
-        """True where finding the next firing may cost time proportional to the number of rows."""
+        """True if finding the next firing may take time proportional to the number of rows."""
         return any(nested.searches for nested in self.parts)
 
     @property
     def looks_at_windows(self) -> bool:
-        """True where rows must see windows as they were when the rows arrived, before later rows extended them."""
+        """True if the trigger must see each session window with the bounds that it had when a row arrived, before later
+        rows extended it.
+        """
         return any(nested.looks_at_windows for nested in self.parts)
 
     @property
     def mergeable(self) -> bool:
-        """True where the trigger's state can be merged, so that windows may merge."""
+        """True if the states of windows can be merged, so that the trigger can be used for session windows."""
         return all(nested.mergeable for nested in self.parts)
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where the trigger has timers of processing time."""
+        """True if the trigger sets processing-time timers."""
         return any(nested.uses_processing_time for nested in self.parts)
 
     def fresh(self, count: int) -> TriggerState:
-        """The state of new instances."""
+        """The initial state of ``count`` new instances."""
         values = {column.name: column.fresh(count) for column in self.columns}
         return TriggerState(count, values, tuple(nested.fresh(count) for nested in self.parts))
 
@@ -213,28 +224,30 @@ class Trigger(ABC):
 
     @abstractmethod
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """The first firing of each instance at or after its cursor; earlier rows were processed by ``take``. Does not
-        change the state.
+        """For each instance its first firing at or after the position ``cursor``; earlier rows were processed by
+        ``take``. Does not change the state.
         """
 
     @abstractmethod
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Process the rows at positions ``start`` to ``stop`` (exclusive); ``fire`` is the result of the preceding
-        ``fire``.
+        """Updates the state for the rows at positions ``start`` to ``stop`` (exclusive); ``fire`` is the result of the
+        preceding call of ``fire``.
         """
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        """Called when the whole trigger fired at these positions; this one fired too where ``fire.position`` is the
-        same.
+        """Called when the outermost trigger fired at these positions. This trigger fired too where ``fire.position`` is
+        the same.
         """
         self.rest(state)
 
     def quiet(self, run: Run) -> bool:
-        """True where no row of this run can fire, whatever the state."""
+        """True if no row of this run can fire, whatever the state is."""
         return False
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """Process all rows of a run and return all firings: the first of every instance, then the second, …"""
+        """Updates the state for all rows of a run and returns all firings: the first of every instance, then the second
+        of every instance, …
+        """
         firings: list[Fires] = []
         cursor, active = run.starts.copy(), np.arange(run.count)
         while len(active):
@@ -258,23 +271,26 @@ class Trigger(ABC):
     # --- time -------------------------------------------------------------------------------------------------
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
-        """The next timer of each instance in a domain, or NONE. Barriers have no timers."""
+        """For each instance the time of its next timer on the clock ``domain``, in microseconds, or NONE. Barriers have
+        no timers.
+        """
         return np.full(state.count, NONE, np.int64)
 
     def on_time(self, state: TriggerState, due: Due) -> Answer:
-        """The decision at a timer of each instance, which is not necessarily a timer of this trigger."""
+        """The decision when a timer of each instance is reached, which is not necessarily a timer of this trigger."""
         return no_answer(state.count)
 
     def rest(self, state: TriggerState) -> None:
-        """Called when the whole trigger fired at a timer: counts start again."""
+        """Called when the outermost trigger fired at a timer, so that counts start again."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.rest(of_part)
 
     # --- merging ----------------------------------------------------------------------------------------------
 
     def merge(self, state: TriggerState, groups: Values, old: Windows, windows: Windows) -> TriggerState:
-        """One state per group, merged from those of its instances. ``old``: their windows, ``windows``: the merged
-        ones."""
+        """Merges the states of instances whose windows merge: returns one state per group. ``groups``: the group index
+        of each instance; ``old``: their windows; ``windows``: the merged ones.
+        """
         count = len(windows.end)
         values = {column.name: column.merged(state[column.name], groups, count) for column in self.columns}
         parts = zip(self.parts, state.parts, strict=True)
@@ -285,22 +301,22 @@ class Trigger(ABC):
         return merged
 
     def on_merge(self, state: TriggerState, windows: Windows) -> None:
-        """Set the timers that follow from the merged windows."""
+        """Called after windows were merged; sets the timers that the new bounds require."""
         return
 
     def clear(self, state: TriggerState, windows: Windows) -> None:
-        """Called when the windows of these instances have expired."""
+        """Called when the windows of these instances have expired and their state is dropped."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.clear(of_part, windows)
 
 
 def no_answer(count: int) -> Answer:
-    """The decision that no instance fires."""
+    """The ``Answer`` in which none of ``count`` instances fires."""
     return Answer(np.zeros(count, bool), np.zeros(count, bool))
 
 
 def fire_at(position: Values) -> Fire:
-    """Firings at these positions, NONE for none, that do not purge."""
+    """The ``Fire`` with firings at these positions, NONE for instances that do not fire, and no purging."""
     return Fire(position, np.zeros(len(position), bool))
 
 
@@ -310,7 +326,7 @@ def never(count: int) -> Fire:
 
 
 def silence(trigger: Trigger, count: int) -> Fire:
-    """The ``Fire`` in which no instance fires, with the structure of the nested triggers."""
+    """The ``Fire`` in which no instance fires, also of the nested triggers of ``trigger``."""
     return never(count)._replace(parts=tuple(silence(nested, count) for nested in trigger.parts))
 
 
@@ -320,7 +336,7 @@ def fires_at(position: Values) -> Fires:
 
 
 def in_order(rounds: list[Fires]) -> Fires:
-    """The firings of several rounds, sorted by position."""
+    """The firings of several rounds in one ``Fires``, sorted by position."""
     if not rounds:
         return fires_at(np.zeros(0, np.int64))
     position = np.concatenate([fires.position for fires in rounds])
@@ -336,7 +352,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class Merging(Enum):
-    """How the values of a column are merged when the windows of several instances merge."""
+    """How a state column is merged when windows merge: for instance as the sum or the minimum of the values."""
 
     SUM = "sum"
     LEAST = "least"
@@ -346,7 +362,7 @@ class Merging(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of trigger state. ``default`` is the value for a new instance; its type is that of the column."""
+    """A column of a trigger's state. ``default`` is the value for a new instance; its type is that of the column."""
 
     name: str
     default: int | float | bool | bytes
@@ -358,11 +374,13 @@ class Column:
         return np.dtype(object) if isinstance(self.default, bytes) else np.dtype(type(self.default))
 
     def fresh(self, count: int) -> Values:
-        """The values of new instances."""
+        """The initial values of ``count`` new instances."""
         return np.full(count, self.default, self.dtype)
 
     def merged(self, values: Values, groups: Values, count: int) -> Values:
-        """One value per group, merged from those of its instances."""
+        """One value for each of ``count`` groups, merged from those of its instances; ``groups`` has the group index of
+        each instance.
+        """
         result = self.fresh(count)
         _MERGE[self.merging](result, values, groups)
         return result
@@ -396,7 +414,9 @@ _MERGE: Mapping[Merging, Callable[[Values, Values, Values], None]] = {
 
 @dataclass
 class TriggerState:
-    """The columns of a trigger and of its nested triggers. Arrays are changed in place or replaced."""
+    """The state of a trigger for many window instances: one array per column, and the states of nested triggers. Arrays
+    are changed in place or replaced.
+    """
 
     count: int
     values: dict[str, Values] = field(default_factory=dict)
@@ -409,26 +429,26 @@ class TriggerState:
         self.values[name] = values
 
     def at(self, index: Values) -> TriggerState:
-        """A copy of some instances, by index or mask."""
+        """A copy of the state of the instances with these indices, or for which this mask is true."""
         chosen = int(index.sum()) if index.dtype == bool else len(index)
         values = {name: column[index] for name, column in self.values.items()}
         return TriggerState(chosen, values, tuple(nested.at(index) for nested in self.parts))
 
     def put(self, index: Values, other: TriggerState) -> None:
-        """Replace the instances at an index or mask by those of ``other``."""
+        """Replaces the state of the instances with these indices (or for which this mask is true) by ``other``."""
         for name, column in other.values.items():
             self.values[name][index] = column
         for nested, of_other in zip(self.parts, other.parts, strict=True):
             nested.put(index, of_other)
 
     def followed_by(self, other: TriggerState) -> TriggerState:
-        """The states of these instances followed by those of the others."""
+        """The states of these instances, followed by those of ``other``."""
         values = {name: np.concatenate([column, other[name]]) for name, column in self.values.items()}
         parts = tuple(nested.followed_by(o) for nested, o in zip(self.parts, other.parts, strict=True))
         return TriggerState(self.count + other.count, values, parts)
 
     def columns(self, prefix: str = "") -> Iterator[tuple[str, Values]]:
-        """All arrays by name; the names of nested ones start with the number of the trigger."""
+        """All arrays by name. Names of arrays of nested triggers start with the index of the trigger."""
         for name, column in self.values.items():
             yield prefix + name, column
         for number, nested in enumerate(self.parts):

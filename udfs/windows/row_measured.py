@@ -242,7 +242,7 @@ class Timeline(NamedTuple):
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """The result of a step: blocks of firings, each in order, and the new state: the rows that remain, their timers and
     positions.
     """
@@ -266,7 +266,7 @@ class Measure(Protocol):
         """True for rows that are late."""
         ...
 
-    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+    def step(self, rows: Timeline, domain: Domain, now: int) -> StepResult:
         """The firings and the new state when the clock has reached ``now``. ``rows``: all rows of some keys, at least
         one.
         """
@@ -293,14 +293,16 @@ class EveryRows:
     def late(self, time: Times, watermark: int) -> Flags:
         return time <= watermark
 
-    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+    def step(self, rows: Timeline, domain: Domain, now: int) -> StepResult:
         counted = rows.time <= now
         position = np.where(counted, self._positions(rows), NOT_COUNTED)
         fires = np.flatnonzero(counted & (rows.position == NOT_COUNTED) & (position == 0))
         # The newest row stores the count, even if no window will contain it.
         counts_on = _newest(rows, counted) & (position > 0)
         kept = ~counted | (rows.time > now - self.size) | counts_on
-        return Step(self._firings(rows, fires, domain), kept, np.where(counted, END_OF_TIME, rows.timer), position)
+        return StepResult(
+            self._firings(rows, fires, domain), kept, np.where(counted, END_OF_TIME, rows.timer), position
+        )
 
     def _positions(self, rows: Timeline) -> RowIndices:
         """Positions that count on from the newest row of each key that was counted before."""
@@ -356,17 +358,19 @@ class LastRows:
     def late(self, time: Times, watermark: int) -> Flags:
         return self._next(time) - MILLISECOND <= watermark
 
-    def step(self, rows: Timeline, domain: Domain, now: int) -> Step:
+    def step(self, rows: Timeline, domain: Domain, now: int) -> StepResult:
         waiting = rows.position == NOT_COUNTED
         begin = np.minimum.reduceat(rows.timer, rows.first) + MILLISECOND
         if now == END_OF_TIME:
             newest = np.maximum.reduceat(np.where(waiting, rows.timer, NO_WATERMARK), rows.first)
-            return Step(self._firings(rows, begin, newest + MILLISECOND), ~waiting & waiting, rows.timer, rows.position)
+            return StepResult(
+                self._firings(rows, begin, newest + MILLISECOND), ~waiting & waiting, rows.timer, rows.position
+            )
         fired = self._next_after_firing(now) - self.slide
         waiting &= rows.timer > fired - MILLISECOND
         timer = np.where(waiting, rows.timer, fired + self.slide - MILLISECOND)
         firings = self._firings(rows, begin, np.full(len(begin), fired))
-        return Step(firings, self._kept(rows, waiting), timer, np.where(waiting, NOT_COUNTED, 0))
+        return StepResult(firings, self._kept(rows, waiting), timer, np.where(waiting, NOT_COUNTED, 0))
 
     def _next(self, time: Times) -> Times:
         """The first multiple after each time."""

@@ -96,7 +96,7 @@ def _ordered_keys(call: WindowCall, merged: Merged, arrived: Arrived) -> Values:
     trigger = call.kernel.trigger
     if not (trigger.looks_at_rows or trigger.looks_at_windows or _closed(call, arrived.end).any()):
         return ordered
-    growth = Growth.of(_sessions(call, merged, arrived), merged, arrived)
+    growth = GrownSessions.of(_sessions(call, merged, arrived), merged, arrived)
     _, high, joins = growth.bounds
     bridged = growth.sources > 1
     bridged[growth.session[~joins]] = True
@@ -119,7 +119,7 @@ def _closed(call: WindowCall, end: Values) -> Values:
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrownSessions:
     """The sessions that get rows, numbered by the arrival of their first row.
 
     ``order``: the numbers of arrived rows by session and arrival; ``session``: the session of each. Of each session
@@ -138,7 +138,7 @@ class Growth:
     session: Values
 
     @staticmethod
-    def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> Growth:
+    def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> GrownSessions:
         """The growth of ``sessions``."""
         in_time = np.flatnonzero(sessions.row != LATE)
         session = sessions.row[in_time]
@@ -153,7 +153,7 @@ class Growth:
         source[sessions.stored] = np.arange(len(sessions.stored))
         windows = Keyed(*(column[touched] for column in sessions.windows))
         sources = np.bincount(sessions.stored, minlength=len(first))
-        return Growth(
+        return GrownSessions(
             merged, arrived, windows, number, first[touched], sources[touched], source[touched], in_time[order],
             number[session][order],
         )  # fmt: skip
@@ -224,7 +224,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     sessions = _sessions(call, merged, arrived)
     late = arrived.at(sessions.row == LATE)
     call.kernel.lateness.report(rows.take(late.row), late.start, late.end, call.context)
-    growth = Growth.of(sessions, merged, arrived)
+    growth = GrownSessions.of(sessions, merged, arrived)
     groups = growth.number[sessions.stored]
     # Sessions merge in order of their starts, which does not depend on the order in which they are stored.
     source = np.flatnonzero(groups >= 0)
@@ -241,7 +241,7 @@ def _pass(call: WindowCall, rows: pa.Table, merged: Merged, arrived: Arrived) ->
     _replace(merged, source, joint, growth.key, stored_row)
 
 
-def _joined(call: WindowCall, growth: Growth, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
+def _joined(call: WindowCall, growth: GrownSessions, sources: Instances, groups: Values, keys: pa.Table) -> Instances:
     """One instance per session, merged from the stored ones.
 
     If several of them had emitted a result, these results are retracted; if one had, the session takes it over.

@@ -24,10 +24,12 @@ from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, FilesToRead, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange
+from sqlstream.udfs.file_splits import FileRows, FromFile
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
-from sqlstream.udfs.parquet import FromFile, ParquetRows
+from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
+from sqlstream.udfs.text_files import TextRows
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -211,7 +213,7 @@ def with_key_hash(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return rows.select(hashed.alias(KEY_HASH), "*")
 
 
-# --- exchanges that read Parquet files themselves -------------------------------------------------------------
+# --- exchanges that read files themselves ---------------------------------------------------------------------
 
 
 METRIC, ROWS = "files", "rows"
@@ -224,7 +226,7 @@ class Files:
     """Files that an exchange reads. ``reader`` makes rows of the file splits ``places`` of ``table``."""
 
     places: DataFrame
-    reader: ParquetRows
+    reader: FileRows
     table: str
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
@@ -273,6 +275,9 @@ def files_of(
     kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
     parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
     whole = pa.schema([*rows, *(parts if step.in_order else [])])
+    text = context.runtime.text_format(scan)
+    if text is not None:
+        return Files(places, TextRows(whole, columns, text), scan.table.name)
     return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)), scan.table.name)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         records,
         rows,
         test,
+        text_files,
     )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "records",
     "rows",
     "test",
+    "text_files",
 ]
 
 

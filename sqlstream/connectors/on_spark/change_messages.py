@@ -21,9 +21,10 @@ from pyspark.sql import functions as F
 from sqlstream.connectors.change_formats import CHANGE_FORMATS, ChangeFormat, Operation, change_format, of_message
 from sqlstream.connectors.formats import CORRUPT, quoted, reading, records_columns, timestamp_pattern, writing
 from sqlstream.connectors.on_spark.records import as_boolean, as_time, goes_on, json_columns, shown, without_bad
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, tolerates_bad_rows
+from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.types import DataType
+from sqlstream.udfs.bad_records import BAD, BAD_ROW
 from sqlstream.udfs.kernel import ROW_KIND
 
 _MESSAGE, _TEXT, _PLACE, _CHANGE, _ERROR = "__message", "__text", "__place", "__change", "__error"

@@ -49,19 +49,22 @@ from sqlstream.connectors.file_tables import (
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
+from sqlstream.connectors.on_spark.text_files import is_local, text_format
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
-from sqlstream.planner.lowering.bad_rows import READ_FROM, has_required, path_of
+from sqlstream.planner.lowering.bad_rows import has_required, path_of
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
+from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
-from sqlstream.udfs.parquet import FILE, LENGTH, SHARE, SHARES
-from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files
+from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
+from sqlstream.udfs.text_files import BAD_TYPE, TextFormat, TextRows
 
 _LINE = "__line"
 _TASK = "__task"
@@ -77,6 +80,9 @@ def read_files(
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
+    text = text_format(environment, table, columns, values)
+    if text is not None:
+        return _read_by_tasks(environment, table, chosen, values, text)
     of_files = (c for c in chosen if of_message(table, c) is None)
     metadata = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in of_files if c.metadata_key is not None}
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
@@ -138,24 +144,35 @@ def _whole_files(
 def has_file_splits(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> bool:
-    """Whether the files are Parquet on this machine, and the query reads no column from the names of directories."""
-    path, partitions = table.option("path") or "", partition_columns(table)
+    """Whether the files are Parquet or text on this machine, and the query reads no column from the names of
+    directories.
+    """
+    partitions = partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
-    if values["format"] != "parquet" or not in_files or tells_kinds(table):
+    if not in_files or tells_kinds(table):
         return False
-    elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
-    return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
+    if values["format"] == "parquet":
+        return is_local(environment, table)
+    return text_format(environment, table, columns, values) is not None
 
 
-def file_splits(environment: Environment, table: Table, values: Mapping[str, Any]) -> DataFrame:
-    """The file splits of a table for which ``has_file_splits`` is true."""
+def file_splits(
+    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column] = ()
+) -> DataFrame:
+    """The file splits of a table for which ``has_file_splits`` is true, with the columns ``directories`` that are names
+    of directories.
+    """
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    files = _files(environment, table, values, _BINARY_FILE, "binaryFile").select(
-        F.input_file_name().alias(FILE),
+    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
+    name = F.col(_URL) if environment.finished else F.input_file_name()
+    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
+    files = _files(environment, table, values, schema, "binaryFile").select(
+        name.alias(FILE),
         F.col("length").alias(LENGTH),
-        *([F.input_file_name().alias(PARTS[1])] if named else []),
+        *([name.alias(PARTS[1])] if named else []),
+        *(F.col(quoted(c.name)) for c in directories),
     )
     shares = _shares(environment.spark, table, values, stats)
     look = _listed_files(environment, table, values)
@@ -167,6 +184,28 @@ def file_splits(environment: Environment, table: Table, values: Mapping[str, Any
     # A union would be a source per share, and Spark's checkpoint lets no later start have more or fewer of them.
     keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
     return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+
+
+def _read_by_tasks(
+    environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: TextFormat
+) -> DataFrame:
+    """The rows of files of text, which tasks read. See ``read_files`` for the columns."""
+    directories = [c for c in columns if c.name in partition_columns(table)]
+    places = file_splits(environment, table, values, directories)
+    hidden = [(BAD, "STRUCT<record: BINARY, error: STRING, place: STRING>", BAD_TYPE)] if text.tolerant else []
+    if any(has_required(table, c.name) for c in columns):
+        hidden.append((READ_FROM, "STRING", pa.string()))
+    if environment.in_order:
+        kinds = (("BIGINT", pa.int64()), ("STRING", pa.string()), ("BIGINT", pa.int64()))
+        parts = zip(PARTS, kinds, strict=True)
+        hidden += [(name, *kind) for name, kind in parts if name != PARTS[1] or name in places.columns]
+    given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns] + hidden
+    filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
+    schema = pa.schema([(name, kind) for name, _, kind in filled])
+    metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
+    reader = TextRows(schema, {}, text, metadata)
+    rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(name)} {ddl}" for name, ddl, _ in filled))
+    return rows if given else rows.select()
 
 
 def _checked(

@@ -28,8 +28,9 @@ from sqlstream.connectors.kafka_messages import (
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.errors import ConnectorError
-from sqlstream.planner.bad_rows import BAD, ON_ERROR
+from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
 
 _LAST_HEADERS = (

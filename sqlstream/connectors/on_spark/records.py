@@ -26,10 +26,11 @@ from sqlstream.connectors.formats import (
     timestamp_pattern,
     writing,
 )
-from sqlstream.planner.bad_rows import BAD, BAD_ROW, BAD_ROW_HINT, tolerates_bad_rows
+from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.lowering.bad_rows import READ_FROM, without_rows
+from sqlstream.planner.lowering.bad_rows import without_rows
 from sqlstream.types import DataType
+from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
 
 _WHOLE = frozenset({"INT", "BIGINT"})
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})

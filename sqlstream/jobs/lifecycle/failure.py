@@ -16,12 +16,12 @@ from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, disk_full, local_storage_at
 from sqlstream.jobs.records.history import last_begun
 from sqlstream.jobs.records.record import working_elsewhere
-from sqlstream.planner.bad_rows import BAD_ROW, BAD_ROW_HINT
 from sqlstream.planner.lowering.context import too_deep_for_spark
 from sqlstream.spark.internals import java_trace
 from sqlstream.spark.log import where_spark_tells
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.types import parse_type
+from sqlstream.udfs.bad_records import BAD_ROW, BAD_ROW_HINT
 from sqlstream.udfs.listed_files import OTHER_TYPE, files_of, type_name, unreadable, vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------

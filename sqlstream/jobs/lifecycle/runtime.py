@@ -12,6 +12,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
+from sqlstream.udfs.text_files import TextFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,10 @@ class Sources(Protocol):
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The files of a scan, for an exchange that reads them itself."""
+        ...
+
+    def text_format(self, scan: Scan) -> TextFormat | None:
+        """How an exchange reads these files as text; None for Parquet."""
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -77,6 +82,10 @@ class JobRuntime:
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The files of a scan, from the session's sources."""
         return self.sources.places(scan, in_order=in_order)
+
+    def text_format(self, scan: Scan) -> TextFormat | None:
+        """How an exchange reads these files as text, from the session's sources."""
+        return self.sources.text_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""

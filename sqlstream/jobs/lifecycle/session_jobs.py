@@ -47,6 +47,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
+from sqlstream.udfs.text_files import TextFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
@@ -91,6 +92,12 @@ class SessionSources:
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+
+    def text_format(self, scan: Scan) -> TextFormat | None:
+        """How an exchange reads these files as text; None for Parquet."""
+        kind = connector(scan.table.connector)
+        assert isinstance(kind, SplitSource), scan.table.connector
+        return kind.text_format(self.environment, scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""

@@ -20,6 +20,7 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
+from sqlstream.udfs.text_files import TextFormat
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -107,6 +108,10 @@ class CountedSources:
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The files of a scan. Their rows are counted by the exchange that reads the files, not here."""
         return self.sources.places(scan, in_order=in_order)
+
+    def text_format(self, scan: Scan) -> TextFormat | None:
+        """How an exchange reads these files as text; None for Parquet."""
+        return self.sources.text_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""

@@ -20,12 +20,12 @@ from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable
 from sqlstream.jobs.lifecycle.sinks import without_nulls
 from sqlstream.options import UNKNOWN_OPTION
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.testing.case_format import Case
 from sqlstream.testing.cases import Different, NotDriven
 from sqlstream.testing.spark import local_spark
+from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:

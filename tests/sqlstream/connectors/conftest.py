@@ -10,9 +10,9 @@ import pytest
 
 from sqlstream.connectors import Environment, sink_connector, source_connector
 from sqlstream.connectors import connector as registered
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
+from sqlstream.udfs.bad_records import BAD
 
 MakeTable = Callable[..., Table]
 

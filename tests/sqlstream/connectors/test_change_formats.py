@@ -17,9 +17,9 @@ from sqlstream.connectors import validate
 from sqlstream.connectors.kafka import Kafka
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT
 from sqlstream.session import Session
+from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
 
 FORMATS = ("canal-json", "debezium-json", "maxwell-json", "ogg-json")

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from sqlstream.connectors.kafka import Kafka, source_options
-from sqlstream.planner.bad_rows import BAD
+from sqlstream.udfs.bad_records import BAD
 
 pytestmark = pytest.mark.spark
 

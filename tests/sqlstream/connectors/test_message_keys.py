@@ -8,8 +8,8 @@ import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka import Kafka
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.session import Session
+from sqlstream.udfs.bad_records import BAD
 
 SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
 NOON = datetime(2024, 1, 31, 12)

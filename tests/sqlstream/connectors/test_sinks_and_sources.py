@@ -17,8 +17,8 @@ from sqlstream.connectors import Environment, sink_connector, source_connector
 from sqlstream.connectors.kafka import Kafka
 from sqlstream.connectors.memory import Memory
 from sqlstream.errors import ConnectorError, UnsupportedError
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import Table
+from sqlstream.udfs.bad_records import BAD
 
 pytestmark = pytest.mark.spark
 

@@ -10,10 +10,10 @@ import pytest
 from sqlstream.connectors import validate
 from sqlstream.connectors.on_spark.kafka import messages_of_upserts, rows_of_upserts
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.bad_rows import BAD
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT
 from sqlstream.results import Rows
 from sqlstream.session import Session
+from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
 
 SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import source_connector
-from sqlstream.planner.bad_rows import BAD
+from sqlstream.udfs.bad_records import BAD
 
 pytestmark = pytest.mark.spark
 

@@ -33,10 +33,11 @@ class _Asked(Generic[Answer]):
 
 
 class SharedRoundTrips(Generic[Answer]):
-    """Combines requests to round trips: at most ``at_once`` are in flight, each of about ``most`` keys.
+    """Combines concurrent requests to few round trips: at most ``at_once`` are in flight, each of about ``most`` keys.
 
-    ``fetch`` answers keys in their order. If it fails for several requests, each is sent again alone, so that only the
-    causes fail; except for errors that are ``of_all``, such as those of the connection.
+    ``fetch`` answers keys in their order. If it fails for several requests at once, each is sent again alone, so that
+    only those fail that cause the error; errors for which ``of_all`` is true, such as a broken connection, fail all at
+    once.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SharedRoundTrips(Generic[Answer]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Answer]:
-        """The answers for the keys. Cancelling a call does not affect other calls."""
+        """The rows of each key, in the order of the keys. Cancelling a call does not affect other calls."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Answer] = _Asked(keys, loop.create_future())
         self._waiting.append(asked)
@@ -144,7 +145,7 @@ _SHOWN_BODY = 200
 
 
 def keys_text(request: Request, keys: Sequence[Key]) -> str:
-    """``key (carrier = AA)``, or the first of several keys."""
+    """The keys of a request for messages, such as ``key (carrier = AA)``; of several keys the first one."""
     names = [name for name, _ in request.keys]
     texts = [", ".join(f"{n} = {v}" for n, v in zip(names, key, strict=True)) for key in keys[:_SHOWN_KEYS]]
     listed = ", ".join(f"({text})" for text in texts)
@@ -161,13 +162,13 @@ def require_texts(table: str, request: Request, keys: Sequence[Key]) -> None:
 
 
 def beginning(text: str) -> str:
-    """The first characters of an answer, on one line."""
+    """The first characters of a text, on one line, for messages."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN_BODY else f"{line[:_SHOWN_BODY]}…"
 
 
 def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorError:
-    """The error for a value of an answer that does not fit its column."""
+    """The error for a ``column`` value in an answer that does not fit the column's type. ``cause`` says why."""
     message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
     return ConnectorError(WRONG_ANSWER, message, hint="Correct the value where it is kept, or the type of the column.")
 

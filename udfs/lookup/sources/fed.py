@@ -32,11 +32,11 @@ Asked = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a test's lookup table answers.
+    """How a lookup table of the test environment answers.
 
     For each key, the first ``fails`` requests fail (None: all of them), then the first ``misses`` return no rows.
-    Answers take a random time within ``delay_ms`` plus the value of ``delay_column`` in the rows found. ``waits``: a
-    key without rows is answered when the test has written some.
+    Answers take a random time within ``delay_ms`` milliseconds, plus the value of ``delay_column`` in the rows found.
+    ``waits``: a key without rows gets its answer only when the test has written some.
     """
 
     delay_ms: tuple[int, int] = (0, 0)
@@ -48,7 +48,9 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class FedSource:
-    """The lookup table of a test. ``folder`` has the rows, in Parquet files in the order of their names."""
+    """A lookup table of the test environment. Its rows are in the Parquet files of ``folder``, in the order of their
+    names.
+    """
 
     name: str
     request: Request
@@ -61,7 +63,7 @@ class FedSource:
 
 @dataclass
 class FedClient:
-    """The client of a test's lookup table. ``requests`` counts the requests of each key."""
+    """The client of a ``FedSource``. ``requests`` counts the requests of each key."""
 
     source: FedSource
     requests: Counter[Asked]
@@ -118,7 +120,7 @@ def _texts(key: Key) -> Asked:
 
 
 def asked(folder: Path) -> Iterator[Asked]:
-    """The keys of all requests so far, of clients in all processes."""
+    """The keys that clients in all processes have requested so far from the test's table in ``folder``."""
     for path in sorted((folder / ASKED).glob("*.jsonl")):
         yield from (tuple(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
 

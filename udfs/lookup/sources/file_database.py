@@ -48,8 +48,9 @@ class Connection(Protocol):
 
 
 class FileClient:
-    """A client of a database file. ``errors``: the exception classes of the driver; ``threads``: the number of
-    concurrent requests."""
+    """A client of a database file (SQLite or DuckDB). ``errors``: the exception classes of the driver; ``threads``: the
+    number of concurrent requests.
+    """
 
     def __init__(
         self, name: str, question: Question, connect: Callable[[], Connection], errors: type[Exception], threads: int
@@ -102,10 +103,10 @@ class FileClient:
 
 @dataclass(frozen=True)
 class FileDatabase:
-    """Base of the sources that read a database file. ``path`` must exist on every worker.
+    """The base of sources that read a database file. ``path`` must exist on every worker.
 
-    ``as_of`` identifies the version of the file when the query started; with another file at the path the sources
-    differ.
+    ``as_of`` identifies the version of the file when the query started, so that sources of a file that was replaced are
+    not equal and share no cache.
     """
 
     name: str

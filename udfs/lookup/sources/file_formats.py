@@ -1,7 +1,7 @@
 """Files as Arrow tables of declared types: CSV, JSON (one object per line), Parquet, ORC and lines of text.
 
 They are interpreted as in a stream: an unreadable row fails the file unless bad rows are dropped, an empty field of CSV
-is NULL, a column that a Parquet or ORC file lacks fails the file unless the table defines it as NULL, and a timestamp
+is NULL, a column that a Parquet, ORC or Arrow file lacks fails the file unless the table defines it as NULL, and a timestamp
 without an offset is in the session's time zone. Values that Arrow cannot convert, such as decimals that must be
 rounded, are converted one by one.
 """

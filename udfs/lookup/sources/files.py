@@ -45,11 +45,11 @@ Signature = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class FileSource:
-    """A table of files. ``path``: a file, a directory or a pattern. ``partitions``: columns that are directories,
-    ``day=2024-01-31``.
+    """A lookup table in files. ``path``: a file, a directory or a pattern. ``partitions``: columns whose values are in
+    directory names, as in ``day=2024-01-31``.
 
     ``as_of`` identifies the state of the files when the query started: sources of changed files are not equal, so each
-    loads its own.
+    loads its own data.
     """
 
     name: str
@@ -67,7 +67,7 @@ class FileSource:
 
 
 class FileClient:
-    """The client of a table of files, which holds the table and its index in memory."""
+    """The client of a ``FileSource``, which holds all rows and an index of them in memory."""
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
@@ -76,13 +76,13 @@ class FileClient:
         self._reloading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Loads the table for the first time, and starts the reloads."""
+        """Reads the files for the first time, and starts the periodic reloads."""
         await self.reload()
         if self._source.reload_ms is not None:
             self._reloading = asyncio.create_task(self._reload_for_ever(self._source.reload_ms / 1000))
 
     async def reload(self) -> bool:
-        """Load the table again if its files have changed; False if they have not."""
+        """Reads the files again if they have changed. Returns False if they have not."""
         signature = await asyncio.to_thread(signature_of, self._source.path)
         if signature == self._signature:
             return False
@@ -111,7 +111,7 @@ class FileClient:
 
 
 class Index:
-    """The rows of a table by key; the rows of a key are in the order of the table."""
+    """The rows of a table by lookup key; rows of one key are in the order of the table."""
 
     def __init__(self, table: pa.Table, request: Request) -> None:
         names = [name for name, _ in request.keys]
@@ -189,9 +189,10 @@ def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | Non
 
 
 def signature_of(path: str) -> Signature:
-    """The files of a path by time of change and name, without hidden ones (``_SUCCESS``, ``.crc``).
+    """The files at a path with their times of change, which differs when the files change; hidden files (``_SUCCESS``,
+    ``.crc``) are ignored.
 
-    ConnectorError SS583 where nothing exists at the path, or the file system refuses it.
+    ConnectorError SS583 where nothing exists at the path, or the file system refuses access.
     """
     try:
         return _signature_of(path)

@@ -52,7 +52,7 @@ def function_source(
     request: Request,
     dumps: Callable[[object], bytes] = pickle.dumps,
 ) -> FunctionSource:
-    """The source that calls ``implementation``, which ``dumps`` pickles for the workers."""
+    """The lookup source for a user's function: it calls ``implementation``, which ``dumps`` pickles for the workers."""
     row = tuple(name for name, _ in _fields(function.returns))
     batched = options_of(implementation).batch
     return FunctionSource(function.name, function.target, request, row, batched, dumps(implementation))
@@ -64,8 +64,8 @@ def _fields(struct: DataType) -> list[tuple[str, DataType]]:
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """A source that calls a user's function. ``row`` names the members of its result row, in order; ``request.columns``
-    are some of them.
+    """A lookup source that calls a user's function. ``row`` names the members of the STRUCT that the function returns,
+    in order; ``request.columns`` are some of them.
     """
 
     name: str
@@ -86,7 +86,7 @@ class FunctionSource:
 
 
 class FunctionClient:
-    """The client of a user's coroutine."""
+    """The client of a ``FunctionSource``, which awaits the user's coroutine."""
 
     def __init__(
         self, source: FunctionSource, call: Callable[..., Any], close: Callable[[], object] | None = None

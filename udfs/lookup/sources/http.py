@@ -40,7 +40,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class HttpCall:
-    """The template of an HTTP request, with its secrets inserted."""
+    """The template of an HTTP request, with its secrets inserted and placeholders for the key columns."""
 
     method: str
     url: Template = field(repr=False)
@@ -48,16 +48,16 @@ class HttpCall:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that the templates of the request contain."""
+        """The columns for which the request's templates have placeholders."""
         return (*self.url.names, *(self.body.names if self.body is not None else ()))
 
 
 @dataclass(frozen=True)
 class HttpServer:
-    """The options to reach a server. ``address`` is its name in messages, which mask ``secrets``.
+    """How to reach an HTTP server. ``address`` is its name in messages, in which ``secrets`` are masked.
 
-    ``headers`` contain no secrets; ``private`` headers are only sent to the host of the URL, not to hosts it redirects
-    to.
+    ``headers`` contain no secrets; ``private`` headers are only sent to the host of the URL, not to hosts to which it
+    redirects.
     """
 
     address: str
@@ -69,14 +69,14 @@ class HttpServer:
     max_bytes: int = 10_485_760
 
     def shown(self, text: str) -> str:
-        """The beginning of a text, fit for messages."""
+        """The beginning of a text, with secrets masked, for messages."""
         return beginning(self.secrets.hidden(text))
 
 
 @dataclass(frozen=True)
 class HttpSource:
-    """A table of an HTTP server. ``call`` is the request for one key, ``batch`` for several; ``miss``: the statuses for
-    a key without rows.
+    """A lookup table of an HTTP server. ``call`` is the request for one key, ``batch`` that for several; ``miss``: the
+    status codes that mean a key without rows.
     """
 
     name: str
@@ -112,8 +112,8 @@ def _plain(source: HttpSource) -> PlainConnections | None:
 
 
 class HttpClient:
-    """The client of an HTTP server. ``plain`` is a faster one, used once a response has shown that it can read the
-    answers.
+    """The client of an ``HttpSource``. ``plain`` is a faster connection pool, which is used once a response has shown
+    that it can read the server's answers.
     """
 
     def __init__(self, source: HttpSource, session: ClientSession, plain: PlainConnections | None) -> None:
@@ -204,7 +204,8 @@ async def send(
     body: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[ClientResponse, int]]:
-    """Sends JSON, or nothing. Yields the response and the number of redirects that led to it.
+    """A context manager that sends a request, whose body is JSON or absent. Yields the response and the number of
+    redirects that led to it.
 
     Only GET follows redirects: a client would turn POST into GET. Another scheme, host or port gets no private headers,
     because the responder chooses the location.
@@ -259,10 +260,10 @@ async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: 
 def filled(
     call: HttpCall, kinds: Sequence[tuple[str, DataType]], keys: Sequence[Key], *, many: bool
 ) -> tuple[str, str | None]:
-    """The URL, percent-encoded, and the body, as JSON, for the keys.
+    """The percent-encoded URL and the JSON body of the request for the keys.
 
     ``many``: a placeholder stands for all values of its column, with commas in a URL and as an array in a body;
-    ``{keys}`` for those of the only key column, or in a body for objects of several.
+    ``{keys}`` stands for the values of the only key column or, in a body, for an array of objects if there are several.
     """
     if len(keys) == 1 and call.body is None and not many:
         pairs = zip(kinds, keys[0], strict=True)
@@ -282,7 +283,9 @@ def filled(
 
 
 def url_text(text: str) -> str:
-    """A value as a part of a path or a query; dots in "." and ".." are escaped, as they would name another folder."""
+    """A value as a part of a URL's path or query. The values "." and ".." are escaped, because they would name another
+    folder.
+    """
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
@@ -294,7 +297,9 @@ def _array(texts: Sequence[str]) -> str:
 
 
 def unreachable(error: Exception, table: str, server: HttpServer, what: object) -> ConnectorError:
-    """The error for a missing or incomplete response."""
+    """The error for a request that got no response, or an incomplete one. ``what``: the key or keys, for the
+    message.
+    """
     if isinstance(error, asyncio.TimeoutError):
         message = f'table "{table}" got no answer from {server.address} for {what} in {server.timeout_ms} ms'
         return ConnectorError(UNREACHABLE, message, hint="See whether the server is busy, or raise the option timeout.")

@@ -40,12 +40,12 @@ _Answer: TypeAlias = tuple[int, bytes, bytes]
 
 
 class Unusual(Exception):
-    """Raised for a response that the plain client cannot read."""
+    """Raised for a response that ``PlainConnections`` cannot read, so that the ordinary client is used."""
 
 
 @dataclass(frozen=True)
 class ServerOrigin:
-    """The scheme, host and port that requests go to; ``text`` is the beginning of the URLs."""
+    """The scheme, host and port to which requests are sent; ``text`` is the beginning of their URLs."""
 
     text: str
     host: str
@@ -54,7 +54,7 @@ class ServerOrigin:
 
 
 def can_read() -> bool:
-    """Whether the package that parses responses is installed."""
+    """True if the package that parses responses is installed."""
     return find_spec("httptools") is not None
 
 
@@ -73,12 +73,12 @@ def origin_of(url: Template) -> ServerOrigin | None:
 
 
 def are_plain(headers: Sequence[tuple[str, str]]) -> bool:
-    """True where headers can be sent as they are."""
+    """True if no header needs the processing of the ordinary HTTP client."""
     return all(_HEADER.fullmatch(f"{n}: {v}") and ":" not in n and n.lower() not in _OURS for n, v in headers)
 
 
 def is_plain(answer: ClientResponse) -> bool:
-    """Whether the next response of this server can be read by the plain client, given this one."""
+    """True if this response shows that ``PlainConnections`` can read the server's answers."""
     version = answer.version
     if version is None or tuple(version) != (1, 1) or answer.history or answer.cookies:
         return False
@@ -86,8 +86,9 @@ def is_plain(answer: ClientResponse) -> bool:
 
 
 class PlainConnections:
-    """A pool that opens a connection for each concurrent request and keeps idle ones. All methods run on one event
-    loop."""
+    """A pool of HTTP connections for simple responses, with less overhead than the ordinary client: one connection for
+    each concurrent request, idle ones are reused. All methods run on one event loop.
+    """
 
     def __init__(
         self, origin: ServerOrigin, headers: Sequence[tuple[str, str]], timeout_s: float, most_bytes: int
@@ -105,8 +106,8 @@ class PlainConnections:
         self._rest = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in sent) + "\r\n"
 
     async def get(self, url: str) -> tuple[int, str]:
-        """The status and the body of a response. TimeoutError where connecting or the response takes longer than
-        ``timeout_s``.
+        """The status code and the body of the response to GET. TimeoutError where it takes longer than ``timeout_s``
+        seconds, including the connecting.
         """
         connection = self._reused()
         if connection is None:

@@ -19,9 +19,9 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def parse_json(text: str) -> object:
-    """The document of a JSON text; ValueError if it is not JSON.
+    """The value of a JSON text as Python objects; ValueError if it is not JSON.
 
-    Numbers with a point or an exponent are Decimal, so that no digit is lost.
+    Numbers with a point or an exponent become Decimal, so that no digit is lost.
     """
     try:
         return _DECODER.decode(text)
@@ -42,10 +42,10 @@ def has_json(kind: DataType) -> bool:
 
 
 def from_json(value: object, kind: DataType, zone: tzinfo) -> object:
-    """The value of a column for a part of a JSON document, in the form that ``pyarrow.array`` accepts.
+    """Converts a part of a JSON document to a value of type ``kind``, in the form that ``pyarrow.array`` accepts.
 
-    Missing fields are None. A STRING is the text of any JSON, other types are parsed from texts. ValueError says what
-    does not fit.
+    Missing fields are None. For STRING any JSON is accepted, as text; other types are also parsed from JSON strings.
+    ``zone``: the zone of timestamps without an offset. ValueError says what does not fit.
     """
     if value is None:
         return None
@@ -70,7 +70,9 @@ def from_json(value: object, kind: DataType, zone: tzinfo) -> object:
 
 
 def from_field(text: str, kind: DataType, zone: tzinfo) -> object:
-    """The value of a text field: a scalar, or JSON for nested types. ValueError says what does not fit."""
+    """Converts a text to a value of type ``kind``: a scalar from its text, a nested type from JSON. ``zone``: the zone
+    of timestamps without an offset. ValueError says what does not fit.
+    """
     if kind.name in SCALARS:
         return from_text(text, kind, zone)
     try:
@@ -157,18 +159,18 @@ class JsonPath:
 
     @property
     def many(self) -> bool:
-        """Whether the path may select several values."""
+        """True if the path may select several values."""
         return _ALL in self.steps
 
     def found(self, document: object) -> list[object]:
-        """The selected values, in document order."""
+        """The values that the path selects, in document order."""
         places = [document]
         for step in self.steps:
             places = [inner for value in places for inner in _inner(value, step)]
         return places
 
     def value(self, document: object) -> object:
-        """The selected value, None where there is none; a list of all of them for paths with ``*``."""
+        """The selected value, None where there is none; for paths with ``*`` a list of all selected values."""
         places = self.found(document)
         return places if self.many else next(iter(places), None)
 

@@ -30,7 +30,7 @@ MOST_KEYS = 32
 
 
 class PostgresError(Exception):
-    """PostgreSQL's own message, in one line."""
+    """An error of PostgreSQL, with its own message in one line."""
 
 
 class NoConnection(PostgresError):
@@ -38,7 +38,9 @@ class NoConnection(PostgresError):
 
 
 def encode(value: object, type_: DataType, stored: str) -> object:
-    """The value as a parameter for PostgreSQL. ValueError where it has no such value."""
+    """Converts a value of the SQL type ``type_`` to a parameter for a column of PostgreSQL's type ``stored``.
+    ValueError where PostgreSQL has no such value.
+    """
     if isinstance(value, str) and "\0" in value:
         raise ValueError("a text of PostgreSQL holds no zero byte")
     if stored == "uuid" and type_.name == "STRING":
@@ -49,7 +51,7 @@ def encode(value: object, type_: DataType, stored: str) -> object:
 
 
 def in_utc(value: datetime, type_: DataType) -> datetime:
-    """Gives a TIMESTAMP the zone UTC and a TIMESTAMP_NTZ none."""
+    """For TIMESTAMP the value with the zone UTC, for TIMESTAMP_NTZ without a zone."""
     if type_.name == "TIMESTAMP_NTZ":
         return value.replace(tzinfo=None)
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -102,8 +104,8 @@ DIALECT = Dialect(
 
 @dataclass(frozen=True)
 class PostgresSource:
-    """A table of a PostgreSQL server. ``connection``: libpq's parameters, including the password. ``table``: schema and
-    name, or the name alone.
+    """A lookup table of a PostgreSQL server. ``connection``: libpq's parameters, including the password. ``table``:
+    schema and name, or the name alone.
 
     ``connections``: the maximum number of connections of a process.
     """
@@ -123,9 +125,9 @@ class PostgresSource:
 
 
 class PostgresClient:
-    """The client of a PostgreSQL server, which connects with the first request.
+    """The client of a ``PostgresSource``, which connects with the first request.
 
-    A request is one round trip, or shares one with other waiting requests.
+    Concurrent requests may share one round trip.
     """
 
     def __init__(self, source: PostgresSource) -> None:
@@ -224,12 +226,14 @@ class Connections:
 
 
 def session_settings(statement_timeout_ms: int) -> str:
-    """The SQL settings of a new connection."""
+    """The SQL settings with which each connection starts."""
     return f"SET TIME ZONE 'UTC'; SET statement_timeout = {statement_timeout_ms}"
 
 
 def connection_lost(error: psycopg.Error) -> bool:
-    """True for a connection that ended: by the server (class 57P) or on the way (class 08 or no answer at all)."""
+    """True if the error means that the connection ended: the server closed it (class 57P), or the network did (class
+    08, or no answer at all).
+    """
     return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
 
 

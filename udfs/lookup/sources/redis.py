@@ -49,8 +49,8 @@ class RedisServer:
 
 @dataclass(frozen=True)
 class RedisSource:
-    """A table of a Redis server. ``data_type``: string, hash or json. ``paths``: from a JSON document to each requested
-    column.
+    """A lookup table of a Redis server. ``data_type``: string, hash or json. ``paths``: for JSON the path to each
+    requested column.
 
     ``zone``: the time zone of timestamps without an offset.
     """
@@ -75,7 +75,9 @@ class RedisSource:
 
 
 class RedisClient:
-    """The client of a Redis server. The columns that make up the Redis key have the requested values."""
+    """The client of a ``RedisSource``. Columns that are part of the Redis key have the requested values in the
+    answers.
+    """
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
         self._source, self._redis = source, redis
@@ -166,7 +168,7 @@ class RedisClient:
 
 
 def key_texts(keys: Sequence[tuple[str, DataType]], key: Sequence[object]) -> dict[str, str]:
-    """The values of a key as texts in names of Redis keys."""
+    """The values of a key as texts, to be inserted into the name of a Redis key."""
     return {name: to_text(value, kind) for (name, kind), value in zip(keys, key, strict=True)}
 
 
@@ -185,7 +187,9 @@ def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
 
 
 def failure(error: Exception, table: str, server: RedisServer, what: str) -> ConnectorError:
-    """The error of redis-py in the words of a lookup: with the table, the server, the key and a hint."""
+    """The error to raise for an error of redis-py: it names the table, the server and the key (``what``), and has a
+    hint.
+    """
     from redis import exceptions  # an optional package
 
     if isinstance(error, exceptions.TimeoutError | asyncio.TimeoutError):

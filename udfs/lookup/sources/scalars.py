@@ -200,7 +200,7 @@ _IN_JSON = re.compile(r"(?P<secret>\$\{[^{}]*\})|(?P<string>\\.|\")|" + _PLACE, 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder for a column's value in a template. ``quoted``: within a JSON string."""
+    """A placeholder for a column's value in a template. ``quoted``: it is inside a JSON string."""
 
     name: str
     quoted: bool = False
@@ -208,15 +208,16 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Template:
-    """A text with placeholders, as alternating texts and placeholders. ``{name}`` stands for the value of a column;
-    ``{{`` and ``}}`` are braces, unless the text is JSON. ``${NAME}`` remains: it is a secret, inserted after
-    parsing."""
+    """A text with placeholders, stored as alternating texts and placeholders. ``{name}`` stands for the value of a
+    column; ``{{`` and ``}}`` are braces, unless the text is JSON. ``${NAME}`` is not a placeholder but a secret, which
+    is inserted later by ``resolved``.
+    """
 
     parts: tuple[str | Placeholder, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns, each once."""
+        """The names of the placeholders' columns, each once."""
         return tuple(dict.fromkeys(piece.name for piece in self.parts if isinstance(piece, Placeholder)))
 
     @property
@@ -229,7 +230,7 @@ class Template:
         return replace(self, parts=tuple(secrets(piece) if isinstance(piece, str) else piece for piece in self.parts))
 
     def filled(self, texts: Mapping[str, str]) -> str:
-        """The text with the placeholders replaced by values, which are already encoded."""
+        """The text with the placeholders replaced by ``texts``, column values that are already encoded."""
         return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:

@@ -21,8 +21,8 @@ from sqlstream.udfs.texts import is_text
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column of the table and of the database: its name there and its type, in lower case without lengths; "" for no
-    type.
+    """A column of the lookup table and its counterpart in the database: the name there, and the type there in lower
+    case without lengths; "" for no type.
     """
 
     declared: DataType
@@ -68,8 +68,8 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Question:
-    """The statement for a lookup. ``table``: the parts of its name. ``stored``: the columns that the request names, by
-    name.
+    """The SQL statement of a lookup. ``table``: the parts of the table's name. ``stored``: the columns that the request
+    names, by name.
     """
 
     dialect: Dialect
@@ -78,16 +78,16 @@ class Question:
     stored: Mapping[str, StoredColumn]
 
     def text(self, keys: int) -> str:
-        """The text of the statement for a number of keys; without key columns it selects all rows.
+        """The text of the statement for ``keys`` keys; without key columns it selects all rows.
 
-        With arrays of keys it is the same for all numbers but one.
+        If the dialect sends keys as arrays, the text is the same for all numbers of keys greater than one.
         """
         if not self.request.keys:
             return self._whole
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
-        """The values of the placeholders, in their order; ``keys`` are encoded."""
+        """The values of the statement's placeholders, in order. ``keys`` are already encoded."""
         if not self.request.keys:
             return list(self._filter_values)
         if self.dialect.arrays and len(keys) == 1:
@@ -97,7 +97,7 @@ class Question:
         return [*(value for number, key in enumerate(keys, 1) for value in (number, *key)), *self._filter_values]
 
     def encoded(self, key: Key) -> Key | None:
-        """A key as parameters; None for one that no row can equal."""
+        """The values of a key as parameters of the statement; None for a key that no row can equal."""
         try:
             pairs = zip(key, self.request.keys, strict=True)
             return tuple(self.dialect.encode(v, type_, self.stored[name].type) for v, (name, type_) in pairs)
@@ -105,7 +105,9 @@ class Question:
             return None
 
     def rows(self, answer: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
-        """The rows of each key, from the rows (number, columns…) of the result."""
+        """The rows of each of ``keys`` keys. ``answer`` has the result rows, of which the first column is the index of
+        the key.
+        """
         answers: list[list[Row]] = [[] for _ in range(keys)]
         decoders = self._decoders
         if not any(decoder for decoder, _ in decoders):
@@ -210,9 +212,9 @@ _LARGEST = 2**63
 
 
 def comparable(type_: DataType, comparison: Comparison) -> bool:
-    """True where a database compares a column of the type as Spark does.
+    """True if the database evaluates the comparison of a column of this type exactly as Spark does.
 
-    Times are compared in Spark: only Spark knows the time zone of a literal.
+    Times are compared in Spark, because only Spark knows the time zone of a literal.
     """
     if comparison.operator in ("IS NULL", "IS NOT NULL"):
         return True

@@ -1,0 +1,264 @@
+"""The records of files of text as blocks of bytes, for decoders.
+
+A block has a bounded size and ends where a record ends. Plain files are cut into ranges of bytes that several tasks
+read; a record belongs to the range in which it begins. Files that are compressed, in another encoding than UTF-8, or
+whose records may have line feeds are one range, and are streamed through as well.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+BLOCK_BYTES = 1 << 22
+"""The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
+
+COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""The compression of a file by the end of its name, in lower case."""
+
+_UTF8 = "utf-8"
+_BOM = codecs.BOM_UTF8
+_INVALID = "sqlstream.invalid"
+_UNTIL_THE_END = 1 << 63
+
+_LONGEST_QUOTED = 1 << 26
+"""After so many bytes without an end of a record a quote was never closed: line feeds end records again."""
+
+# A byte that the encoding does not have becomes one that UTF-8 does not have, and so a fault of its record.
+codecs.register_error(_INVALID, lambda error: ("\udcff", getattr(error, "end")))  # noqa: B009 - of several classes
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole records in UTF-8. ``start``: the position of the first byte in the text of the file, which is the file
+    itself unless it is compressed or in another encoding; a byte order mark counts."""
+
+    start: int
+    data: pa.Buffer
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of records in text.
+
+    ``encoding``: a name of Python's codecs. ``quote``: the byte between two of which line feeds are no ends of records,
+    and ``escape`` the one that takes the next literally; None where each line feed ends a record. ``size``: the bytes
+    of a block.
+    """
+
+    path: str
+    encoding: str = _UTF8
+    quote: bytes | None = None
+    escape: bytes | None = None
+    size: int = BLOCK_BYTES
+
+    @property
+    def divides(self) -> bool:
+        """Whether ranges of the file can be read on their own."""
+        return self.compression is None and self.quote is None and self._is_utf8
+
+    @property
+    def compression(self) -> str | None:
+        """The name of the compression for Arrow."""
+        return COMPRESSIONS.get(Path(self.path).suffix.lower())
+
+    @property
+    def _is_utf8(self) -> bool:
+        return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig", "ascii")
+
+    def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[Block]:
+        """The records that begin from the byte ``begin`` until before ``end``. A file that is not divided belongs to
+        the range from 0.
+
+        OSError and pyarrow.ArrowException where the file cannot be read or unpacked.
+        """
+        if self.divides:
+            yield from self._range(begin, _UNTIL_THE_END if end is None else end)
+        elif begin <= 0 and end != 0:
+            yield from self._whole()
+
+    def _range(self, begin: int, end: int) -> Iterator[Block]:
+        with Path(self.path).open("rb", buffering=0) as file:
+            position, size = _first_record(file, max(begin, 0), self.size), self.size
+            while position < end:
+                file.seek(position)
+                data = _read(file, size)
+                whole = _length_of_records(data, end - position, len(data) < size)
+                if not data:
+                    return
+                if not whole:
+                    size *= 2  # for a record that is longer than the block
+                    continue
+                mark = len(_BOM) if not position and data.startswith(_BOM) else 0
+                if whole > mark:
+                    yield Block(position + mark, pa.py_buffer(data).slice(mark, whole - mark))
+                position, size = position + whole, self.size
+
+    def _whole(self) -> Iterator[Block]:
+        ends = _QuotedEnds(self.quote, self.escape) if self.quote is not None else _Ends()
+        position, pieces, unread = 0, list[bytes](), True
+        for text in self._texts():
+            if unread and text:
+                position = len(_BOM) if text.startswith(_BOM) else 0
+                text, unread = text[position:], False
+            length = ends.length(text)
+            if not length and len(pieces) * self.size >= _LONGEST_QUOTED:
+                length = ends.lost(text)
+            pieces.append(text[:length] if length else text)
+            if length:
+                data = b"".join(pieces)
+                yield Block(position, pa.py_buffer(data))
+                position, pieces = position + len(data), [text[length:]]
+        if data := b"".join(pieces):
+            yield Block(position, pa.py_buffer(data))
+
+    def _texts(self) -> Iterator[bytes]:
+        """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
+        with self._opened() as file:
+            if self._is_utf8:
+                while data := _read(file, self.size):
+                    yield data
+                return
+            decoder = codecs.getincrementaldecoder(self.encoding)(_INVALID)
+            data = _read(file, self.size)
+            while data:
+                following = _read(file, self.size)
+                yield decoder.decode(data, final=not following).encode(_UTF8, "surrogateescape")
+                data = following
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        if self.compression is None:
+            with Path(self.path).open("rb", buffering=0) as plain:
+                yield cast(BinaryIO, plain)
+        else:
+            with pa.input_stream(self.path, compression=self.compression) as packed:
+                yield cast(BinaryIO, packed)
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    """``size`` bytes, fewer only at the end of the file: one call of the system may return less."""
+    data = file.read(size)
+    while 0 < len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
+
+
+def _first_record(file: BinaryIO, begin: int, size: int) -> int:
+    """The first position from ``begin`` at which a record begins; the end of the file where none does."""
+    position = begin - 1
+    while position >= 0:
+        file.seek(position)
+        data = _read(file, min(size, 1 << 16))
+        end = data.find(b"\n")
+        if end >= 0 or not data:
+            return position + end + 1
+        position += len(data)
+    return 0
+
+
+def _length_of_records(data: bytes, until: int, is_last: bool) -> int:
+    """How many bytes the whole records have that begin before ``until``; 0 if one is not yet complete."""
+    if until <= len(data):
+        end = data.find(b"\n", until - 1)
+        if end >= 0:
+            return end + 1
+    return len(data) if is_last else data.rfind(b"\n") + 1 if until > len(data) else 0
+
+
+class _Ends:
+    """Finds the last end of a record in each piece of a text."""
+
+    def length(self, text: bytes) -> int:
+        """How many bytes of the piece belong to complete records."""
+        return text.rfind(b"\n") + 1
+
+    def lost(self, text: bytes) -> int:
+        """As ``length``, where no end was found for long."""
+        return self.length(text)
+
+
+class _QuotedEnds(_Ends):
+    """As ``_Ends``, where line feeds between quotes end no record. A doubled quote changes nothing."""
+
+    def __init__(self, quote: bytes, escape: bytes | None) -> None:
+        self._quote = quote
+        self._escape = escape if escape != quote else None
+        self._within = False
+        self._escaped = False
+
+    def length(self, text: bytes) -> int:
+        plain = text if self._escape is None else self._without_escaped(text)
+        self._within ^= bool(plain.count(self._quote) & 1)
+        # From the end: the last line feed with an even number of quotes before it, from the beginning of a record.
+        end, within = len(plain), self._within
+        while (feed := plain.rfind(b"\n", 0, end)) >= 0:
+            within ^= bool(plain.count(self._quote, feed, end) & 1)
+            if not within:
+                return feed + 1
+            end = feed
+        return 0
+
+    def lost(self, text: bytes) -> int:
+        end = text.rfind(b"\n") + 1
+        self._within = bool(text.count(self._quote, end) & 1)
+        return end
+
+    def _without_escaped(self, text: bytes) -> bytes:
+        """The text of the same length in which escaped characters, and what escapes them, are spaces."""
+        escape = cast(bytes, self._escape)
+        masked, position = bytearray(text), 0
+        if self._escaped and text:
+            masked[0], position = 0x20, 1
+            self._escaped = False
+        while (at := masked.find(escape, position)) >= 0:
+            masked[at : at + 2] = b"  "[: len(masked) - at]
+            self._escaped = at + 1 == len(text)
+            position = at + 2
+        return bytes(masked)
+
+
+@dataclass
+class LineNumbers:
+    """The numbers of lines in a file, which are counted from the first question on: most files are never asked."""
+
+    file: TextFile
+    _position: int = field(default=-1, init=False)
+    _feeds: int = field(default=0, init=False)
+
+    def before(self, block: Block) -> int:
+        """The number of line feeds before a block, which is not before that of an earlier question."""
+        if self._position < 0:
+            self._position = 0
+            for earlier in self.file.blocks(0, block.start):
+                if earlier.start >= block.start:
+                    break
+                self._feeds += _feeds(earlier.data)
+            self._position = block.start
+        return self._feeds
+
+    def passed(self, block: Block) -> None:
+        """A block that the next question is behind."""
+        if self._position >= 0:
+            self._feeds += _feeds(block.data)
+            self._position = block.start + block.data.size
+
+    def of(self, block: Block, starts: list[int]) -> list[int]:
+        """The lines, from 1, at which the bytes ``starts`` of the block are, which ascend."""
+        line, position, lines = self.before(block) + 1, 0, []
+        data = memoryview(block.data)
+        for start in starts:
+            line += bytes(data[position:start]).count(b"\n")
+            position = start
+            lines.append(line)
+        return lines
+
+
+def _feeds(data: pa.Buffer) -> int:
+    return bytes(data).count(b"\n")

@@ -1,0 +1,83 @@
+"""The formats ``text`` and ``raw``: each line or message is one value of type STRING."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+
+NO_UTF8 = "it is no UTF-8"
+_FEED = 0x0A
+
+
+@dataclass(frozen=True)
+class LineDecoder(Decoder):
+    """Reads lines as values of one STRING column.
+
+    An empty line is a record, an empty text, as in Flink and Spark. A line that is no UTF-8 is a fault.
+    """
+
+    field: Field
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(self.field.name, pa.string())] if self.field.wanted else [])
+
+    def starts(self, data: pa.Buffer) -> np.ndarray:
+        return line_starts(data)
+
+    def block(self, data: pa.Buffer) -> Decoded:
+        starts = line_starts(data)
+        return self._decoded(_slices(data, starts), starts)
+
+    def messages(self, values: pa.BinaryArray) -> Decoded:
+        """An empty message is an empty text."""
+        return self._decoded(values.cast(pa.binary()), np.zeros(len(values), np.int64))
+
+    def _decoded(self, records: pa.BinaryArray, starts: np.ndarray) -> Decoded:
+        try:
+            texts, bad = records.cast(pa.string()), np.flatnonzero(records.is_null())
+        except pa.ArrowInvalid:
+            bad = np.flatnonzero([not _is_utf8(record.as_py()) for record in records])
+        faults = [
+            Fault(int(n), int(starts[n]), (records[n].as_py() or b"").rstrip(b"\r\n"), _reason(records[n])) for n in bad
+        ]
+        if faults:
+            good = np.ones(len(records), bool)
+            good[bad] = False
+            texts = records.filter(pa.array(good)).cast(pa.string())
+        columns = [pc.ascii_rtrim(texts, characters="\r\n")] if self.field.wanted else []
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema) if columns else _rows_without_columns(len(texts))
+        return Decoded(rows, len(records), faults)
+
+
+def line_starts(data: pa.Buffer) -> np.ndarray:
+    """The position of the first byte of each line."""
+    feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == _FEED) if data.size else np.zeros(0, np.int64)
+    starts = np.concatenate(([0], feeds + 1))
+    return starts[:-1] if starts[-1] == data.size else starts
+
+
+def _slices(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
+    """The block cut at the starts, without a copy."""
+    offsets = np.append(starts, data.size).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), data])
+
+
+def _is_utf8(record: bytes | None) -> bool:
+    try:
+        return record is not None and (record.isascii() or record.decode() is not None)
+    except UnicodeDecodeError:
+        return False
+
+
+def _reason(record: pa.Scalar) -> str:
+    return NO_UTF8 if record.is_valid else "the message is NULL"
+
+
+def _rows_without_columns(count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])

@@ -1,0 +1,107 @@
+"""How texts become values of one type: the whole column at once, and exactly only around what stops that."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.types import DataType
+
+BLANKS = "".join(map(chr, range(0x21)))
+"""White space around a text, as ``String.trim`` of Java sees it."""
+
+_PIECE = 256
+"""Rows that are converted together once the whole column cannot be: Arrow's call costs as much as 200 rows, and the
+exact way as much as 20."""
+
+
+@dataclass(frozen=True)
+class TextRule(ABC):
+    """Reads texts as values of a scalar type; it can be pickled.
+
+    ``zone``: the session's time zone. ``standard``: "SQL" or "ISO-8601" where timestamps must be spelled so.
+    """
+
+    kind: DataType
+    zone: str = "UTC"
+    standard: str | None = None
+
+    def read(self, texts: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+        """The values in the type's Arrow type, and for each text whether it does not fit; its value is NULL then."""
+        column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        column = column.cast(pa.string())
+        try:
+            values = self.whole(column)
+        except pa.ArrowInvalid:
+            values = self._in_pieces(column)
+        return values, self.misfits(column, values)
+
+    def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:
+        """True for each text whose value is NULL."""
+        if values.null_count == texts.null_count:
+            return np.zeros(len(texts), bool)
+        misfits: np.ndarray = pc.and_(pc.is_valid(texts), pc.is_null(values)).to_numpy(zero_copy_only=False)
+        return misfits
+
+    @abstractmethod
+    def whole(self, texts: pa.Array) -> pa.Array:
+        """The values of all texts. ArrowInvalid where one of them needs a closer look."""
+
+    def each(self, texts: pa.Array) -> pa.Array:
+        """The values of all texts, NULL for those that do not fit: what the rule of the type says, without short
+        cuts.
+        """
+        return self.whole(texts)
+
+    def _in_pieces(self, texts: pa.Array) -> pa.Array:
+        pieces = [texts.slice(start, _PIECE) for start in range(0, len(texts), _PIECE)]
+        converted: list[pa.Array | None] = []
+        for piece in pieces:
+            try:
+                converted.append(self.whole(piece))
+            except pa.ArrowInvalid:
+                converted.append(None)
+        odd = [piece for piece, values in zip(pieces, converted, strict=True) if values is None]
+        exact = self.each(pa.concat_arrays(odd))
+        joined, start = [], 0
+        for piece, values in zip(pieces, converted, strict=True):
+            if values is None:
+                values = exact.slice(start, len(piece))
+                start += len(piece)
+            joined.append(values)
+        return pa.concat_arrays(joined)
+
+
+def trimmed(texts: pa.Array) -> pa.Array:
+    """The texts without white space around them."""
+    return pc.ascii_trim(texts, BLANKS)
+
+
+def where(condition: pa.Array | np.ndarray, values: pa.Array) -> pa.Array:
+    """The values for which the condition is true, NULL for the others."""
+    return pc.if_else(pa.array(condition) if isinstance(condition, np.ndarray) else condition, values, None)
+
+
+def offsets_of(texts: pa.Array) -> np.ndarray:
+    """Where each text of a ``pa.StringArray`` begins in its buffer, and where the last one ends."""
+    offsets = texts.buffers()[1]
+    if offsets is None or not len(texts):
+        return np.zeros(len(texts) + 1, np.int32)
+    return np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def bytes_of(texts: pa.Array) -> np.ndarray:
+    """The buffer of the texts of a ``pa.StringArray``."""
+    data = texts.buffers()[2]
+    return np.frombuffer(data or b"", np.uint8)
+
+
+def has_byte(texts: pa.Array, *characters: str) -> bool:
+    """True where one of the ASCII characters is in one of the texts."""
+    offsets = offsets_of(texts)
+    data = bytes_of(texts)[offsets[0] : offsets[-1]]
+    return any(bool((data == ord(c)).any()) for c in characters)

@@ -1,0 +1,123 @@
+"""Blocks of records: nothing is lost, doubled or cut, whatever the ranges, the sizes, the compression, the encoding."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlstream.formats.blocks import Block, LineNumbers, TextFile
+
+LINES = st.lists(st.sampled_from([b"", b"a", b"\xc3\xa9t\xc3\xa9", b"a longer line of text", b"\r"]), max_size=12)
+PACKED = {
+    "a.csv": bytes,
+    "a.csv.gz": lambda data: gzip.compress(data[:7]) + gzip.compress(data[7:]),
+    "a.csv.bz2": bz2.compress,
+    "a.csv.ZST": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("blocks")
+
+
+def written(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    return str(path)
+
+
+def texts(blocks: list[Block]) -> list[bytes]:
+    return [block.data.to_pybytes() for block in blocks]
+
+
+@given(LINES, st.booleans(), st.booleans(), st.integers(1, 40), st.lists(st.integers(0, 80), max_size=4))
+def test_ranges_have_each_record_once(
+    folder: Path, lines: list[bytes], ends: bool, marked: bool, size: int, cuts: list[int]
+) -> None:
+    text = b"\n".join(lines) + (b"\n" if ends else b"")
+    data = (codecs.BOM_UTF8 if marked else b"") + text
+    file = TextFile(written(folder / "a.csv", data), size=size)
+    bounds = [0, *sorted(cuts), 1 << 40]
+    blocks = [(block, begin, end) for begin, end in pairwise(bounds) for block in file.blocks(begin, end)]
+    assert b"".join(texts([block for block, _, _ in blocks])) == text
+    for block, begin, end in blocks:
+        record = block.data.to_pybytes()
+        assert data[block.start : block.start + len(record)] == record
+        assert record.endswith(b"\n") or block.start + len(record) == len(data)
+        first, last = block.start, block.start + record[:-1].rfind(b"\n") + 1
+        assert begin <= (0 if first == len(codecs.BOM_UTF8) and marked else first)
+        assert last < end or (marked and last == len(codecs.BOM_UTF8))
+
+
+@pytest.mark.parametrize("name", PACKED)
+@given(lines=LINES, size=st.integers(1, 40), encoding=st.sampled_from(["utf-8", "utf-16", "latin-1", "cp1252"]))
+def test_packed_and_encoded_files_are_the_text_that_they_hold(
+    folder: Path, name: str, lines: list[bytes], size: int, encoding: str
+) -> None:
+    text = b"\n".join(lines)
+    data = text.decode().encode(encoding)
+    file = TextFile(written(folder / name, PACKED[name](data)), encoding, size=size)
+    blocks = [*file.blocks(-5, 3), *file.blocks(3, 1 << 40)]
+    assert b"".join(texts(blocks)) == text
+    assert all(record.endswith(b"\n") for record in texts(blocks)[:-1])
+    numbers = LineNumbers(file)
+    for block in blocks:
+        assert numbers.before(block) == text[: block.start].count(b"\n")
+        numbers.passed(block)
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from(["a", 'a "quoted"\nb', "\n\n", '""', ""]), min_size=1, max_size=3)),
+    size=st.integers(1, 30),
+    packs=st.booleans(),
+)
+def test_line_feeds_between_quotes_end_no_record(folder: Path, rows: list[list[str]], size: int, packs: bool) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    data = text.getvalue().encode()
+    name = "q.csv.gz" if packs else "q.csv"
+    file = TextFile(written(folder / name, gzip.compress(data) if packs else data), quote=b'"', size=size)
+    read = [row for record in texts([*file.blocks()]) for row in csv.reader(io.StringIO(record.decode(), newline=""))]
+    assert read == rows
+
+
+def test_an_escape_takes_quotes_and_itself_literally(folder: Path) -> None:
+    data = b'"a\\"\n",1\n"b\\\\"\n"c\\\\\\"\n",2\n'
+    path = written(folder / "e.csv", data)
+    for size in range(1, len(data) + 1):
+        blocks = texts([*TextFile(path, quote=b'"', escape=b"\\", size=size).blocks()])
+        assert b"".join(blocks) == data
+        assert {sum(map(len, blocks[:number])) for number in range(len(blocks))} <= {0, 9, 15}
+
+
+def test_bytes_that_the_encoding_does_not_have_are_no_utf8(folder: Path) -> None:
+    file = TextFile(written(folder / "w.csv", b"a\x80\nb\x81\n"), "cp1252")
+    assert texts([*file.blocks()]) == ["a€\n".encode() + b"b\xff\n"]
+    lone = TextFile(written(folder / "u.csv", "a\n".encode("utf-16-le") + b"\x00\xdc" + b"b\x00"), "utf-16-le")
+    assert texts([*lone.blocks()]) == [b"a\n", b"\xffb"]
+
+
+def test_a_quote_that_is_never_closed_does_not_keep_the_file_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlstream.formats.blocks._LONGEST_QUOTED", 40)
+    data = b'1,"a\n' + b"2,b\n" * 50
+    blocks = texts([*TextFile(written(folder / "n.csv", data), quote=b'"', size=10).blocks()])
+    assert b"".join(blocks) == data
+    assert max(map(len, blocks)) <= 60
+
+
+def test_a_torn_file_is_an_error(folder: Path) -> None:
+    data = gzip.compress(bytes(range(256)) * 999)
+    with pytest.raises((OSError, pa.ArrowException)):
+        list(TextFile(written(folder / "t.gz", data[: len(data) // 2])).blocks())

@@ -1,0 +1,45 @@
+"""Lines and messages as texts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sqlstream.formats.decoder import Fault, Field
+from sqlstream.formats.lines import LineDecoder
+from sqlstream.types import STRING
+
+DECODER = LineDecoder(Field("line", STRING))
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a\n\nb", ["a", "", "b"]),
+        ("é\r\n b \r\n".encode(), ["é", " b "]),
+    ],
+)
+def test_each_line_is_a_text(data: bytes, lines: list[str]) -> None:
+    decoded = DECODER.block(pa.py_buffer(data))
+    assert decoded.rows.to_pydict() == {"line": lines}
+    assert (decoded.records, decoded.faults) == (len(lines), [])
+    unread = LineDecoder(Field("line", STRING, wanted=False)).block(pa.py_buffer(data))
+    assert (unread.rows.num_rows, unread.rows.num_columns) == (len(lines), 0)
+
+
+def test_what_is_no_utf8_is_a_fault_of_its_line() -> None:
+    decoded = DECODER.block(pa.py_buffer(b"a\ncaf\xe9\r\nb\n"))
+    assert decoded.rows.to_pydict() == {"line": ["a", "b"]}
+    assert decoded.faults == [Fault(1, 2, b"caf\xe9", "it is no UTF-8")]
+    assert DECODER.starts(pa.py_buffer(b"a\n\n  \nb\n")).tolist() == [0, 2, 3, 6]
+
+
+def test_a_message_without_a_value_is_a_fault() -> None:
+    decoded = DECODER.messages(pa.array([b"a", None, b"", b"\xff"], pa.binary()))
+    assert decoded.rows.to_pydict() == {"line": ["a", ""]}
+    assert [(fault.record, fault.reason) for fault in decoded.faults] == [
+        (1, "the message is NULL"),
+        (3, "it is no UTF-8"),
+    ]

@@ -1,0 +1,111 @@
+"""File ranges of text become rows, with bad records and their places."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats.decoder import Field
+from sqlstream.formats.lines import LineDecoder
+from sqlstream.types import STRING
+from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
+from sqlstream.udfs.text_files import BAD_TYPE, Header, TextFormat, TextRows
+
+DECODER = LineDecoder(Field("line", STRING))
+LINE = {"line": pa.string()}
+
+
+def rows(reader: TextRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
+    size = path.stat().st_size
+    places = [
+        pa.RecordBatch.from_pylist([{FILE: path.as_uri(), LENGTH: size, SHARE: share, SHARES: shares}])
+        for share in range(shares)
+    ]
+    return [row for place in places for batch in reader.rows([place]) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("shares", [1, 2, 3, 9])
+def test_every_line_is_in_one_share(shares: int, tmp_path: Path) -> None:
+    path = tmp_path / "a b%20.txt"
+    path.write_bytes(b"\xef\xbb\xbfhead\r\n" + b"".join(b"%d\r\n" % n for n in range(50)))
+    header = Header("t", ((0, "HEAD"),), ",", '"', None)
+    reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
+    assert [row["line"] for row in rows(reader, path, shares)] == [str(n) for n in range(50)]
+
+
+def test_properties_of_the_file_and_the_order_of_its_ranges_are_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a+%b.txt"
+    path.write_text("x\ny\n")
+    kinds = LINE | {"n": pa.string(), "s": pa.int64(), PARTS[0]: pa.int64(), PARTS[2]: pa.int64()}
+    reader = TextRows(pa.schema(kinds), {}, TextFormat(DECODER), {"n": "file.name", "s": "file.size"})
+    time = path.stat().st_mtime_ns // 1_000_000 * 1000
+    assert [[*row.values()] for row in rows(reader, path, 2)] == [
+        ["x", "a+%b.txt", 4, time, 0],
+        ["y", "a+%b.txt", 4, time, 2],
+    ]
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+def test_a_record_that_cannot_be_read_is_named_with_its_line(shares: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\n\ncaf\xe9 \t x\r\nb\n")
+    text = f'SS402: a row in line 3 of file "{path}" cannot be read: it is no UTF-8: caf� x'
+    with pytest.raises(ExecutionError, match=re.escape(text)):
+        rows(TextRows(pa.schema(LINE), {}, TextFormat(DECODER)), path, shares)
+
+
+@pytest.mark.parametrize("shares", [1, 2, 3])
+def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\n\ncaf\xe9\r\nb\r\n")
+    text = TextFormat(DECODER, tolerant=True, keeps_records=True)
+    found = rows(TextRows(pa.schema({**LINE, BAD: BAD_TYPE}), {}, text), path, shares)
+    assert sorted((row["line"], *row[BAD].values()) for row in found if row["line"] is not None) == [
+        ("", b"", None, f"{path}:2"),
+        ("a", b"a", None, f"{path}:1"),
+        ("b", b"b", None, f"{path}:4"),
+    ]
+    (bad,) = (row[BAD] for row in found if row["line"] is None)
+    assert bad == {"record": b"caf\xe9", "error": "SS402: it is no UTF-8", "place": f"{path}:3"}
+
+
+def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> None:
+    class Nulls(LineDecoder):
+        def block(self, data: pa.Buffer) -> Any:
+            decoded = LineDecoder.block(self, data)
+            lines = [line or None for line in decoded.rows["line"].to_pylist()]
+            return type(decoded)(pa.RecordBatch.from_pydict({"line": pa.array(lines, pa.string())}), len(lines))
+
+    path = tmp_path / "a.txt"
+    path.write_text("a\nb\n\n")
+    columns = {"v": FromFile("line", pa.string(), not_null='column "line" of table "t" is NOT NULL and got NULL')}
+    reader = TextRows(pa.schema({"v": pa.string()}), columns, TextFormat(Nulls(DECODER.field)))
+    with pytest.raises(ExecutionError, match=re.escape(f'got NULL in line 3 of file "{path}"')):
+        rows(reader, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,y\n", 'column 2 in the header of file ".*" is "y", not "b" of table "t"'),
+        ("a\n", 'column 2 in the header of file ".*" is no column, not "b" of table "t"'),
+        ('# note\n"A","b"\nx\n', None),
+    ],
+)
+def test_headers_are_checked(text: str, said: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    header = Header("t", ((0, "a"), (1, "b")), ",", '"', None, comments=True)
+    reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
+    if said is None:
+        assert rows(reader, path) == [{"line": "x"}]
+    else:
+        with pytest.raises(ConnectorError, match=f"SS525: {said}"):
+            rows(reader, path)

@@ -1,0 +1,180 @@
+"""Splits of files, which tasks read themselves as columns instead of Spark.
+
+Most of the cost of a row on its way to Python is its way through the JVM, one value at a time. Where tasks read files
+themselves, Spark only lists the files of a micro-batch: each task gets the list of all files and reads its share.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.errors import ExecutionError, repeating
+from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
+from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
+from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.listed_files import unreadable, vanished
+
+FILE = "__file"
+"""STRING column of file ranges: the path of the file as Spark names it."""
+
+NULL_IN_COLUMN = repeating("SS403")
+
+LENGTH = "__length"
+"""BIGINT column of file ranges: the size of the file in bytes."""
+
+SHARE, SHARES = "__share", "__shares"
+"""INT columns of file ranges: the number of the task, from 0, and the number of tasks."""
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """A column that is read from the files: the one named ``source``, of the table's type ``type``.
+
+    ``micros``: as BIGINT microseconds of a timestamp. ``event_time``: its name in messages if it is the event time,
+    which must be neither NULL nor out of range. ``not_null``: the text of SS403 for a NULL in a NOT NULL column.
+    """
+
+    source: str
+    type: pa.DataType
+    micros: bool = False
+    event_time: str | None = None
+    not_null: str | None = None
+
+
+class FileRange(NamedTuple):
+    """The part of a file from byte ``begin`` until ``end``; bytes before and behind the file may be among them."""
+
+    file: Mapping[str, Any]
+    begin: int
+    end: int
+
+    @property
+    def path(self) -> str:
+        """The local path."""
+        return unquote(urlsplit(self.file[FILE]).path)
+
+    def rows(self, count: int) -> tuple[int, int]:
+        """The number of the first row, and that after the last row, of ``count`` rows of the same size in the file."""
+        first, stop = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
+        return max(first, 0), min(stop, count)
+
+
+class Piece(NamedTuple):
+    """Rows of a file range. ``start``: what orders the range among others of the file. ``place``: where a row of the
+    piece, by its index, is in the file, for messages: "row 7"."""
+
+    start: int
+    rows: pa.RecordBatch
+    place: Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class FileRows(ABC):
+    """Reads batches of ``schema`` from the file ranges of a task.
+
+    Columns that are neither in ``columns`` nor among the rows of a piece are taken from the file ranges, or are PARTS,
+    or are KEY_HASH of rows without keys.
+    """
+
+    schema: pa.Schema
+    columns: Mapping[str, FromFile]
+
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the file ranges of a task. ExecutionError SS401 for a NULL event time, SS430 for one out of
+        range, SS403 for a NULL in a NOT NULL column; others see ``read``."""
+        for file_range in _ranges([file for batch in places for file in batch.to_pylist()]):
+            yield from self._of(file_range)
+
+    @abstractmethod
+    def read(self, file_range: FileRange) -> Iterator[Piece]:
+        """The rows of a range, with the columns that are read from the file by the names that the table has for
+        them."""
+
+    def constants(self, file_range: FileRange) -> dict[str, Any]:
+        """The values of columns that are the same for all rows of a range."""
+        return {**file_range.file, KEY_HASH: 0, PARTS[0]: modified(file_range.path)}
+
+    def _of(self, file_range: FileRange) -> Iterator[pa.RecordBatch]:
+        constants = self.constants(file_range)
+        for piece in self.read(file_range):
+            constants[PARTS[2]] = piece.start
+            filled = (self._filled(f, piece, constants, file_range.path) for f in self.schema)
+            yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
+
+    def _filled(self, f: pa.Field, piece: Piece, constants: Mapping[str, Any], path: str) -> pa.Array:
+        if f.name in self.columns:
+            return self._column(self.columns[f.name], piece, path)
+        if f.name in piece.rows.schema.names:
+            return piece.rows.column(f.name)
+        return pa.repeat(pa.scalar(constants[f.name], f.type), piece.rows.num_rows)
+
+    def _column(self, column: FromFile, piece: Piece, path: str) -> pa.Array:
+        if column.source not in piece.rows.schema.names:
+            values = pa.nulls(piece.rows.num_rows, column.type)
+        else:
+            values = self.as_declared(piece.rows.column(column.source), column, path)
+        column_values = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
+        if column.event_time is not None:
+            _require_time(column_values, column.event_time)
+        elif column.not_null is not None and values.null_count:
+            raise _null_in_column(column.not_null, values, path, piece)
+        return column_values
+
+    def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
+        """The values in the type of the table's column."""
+        return values
+
+
+def _require_time(times: pa.Array, name: str) -> None:
+    if times.null_count:
+        raise ExecutionError(NULL_EVENT_TIME, f"{name} is NULL")
+    least, most = pc.min_max(times).values()
+    for time in (least.as_py(), most.as_py()):
+        if time is not None and not EARLIEST <= time <= LATEST:
+            raise ExecutionError(OUT_OF_RANGE, out_of_range(name, str(time)), hint=HINT)
+
+
+def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> ExecutionError:
+    place = piece.place(int(np.flatnonzero(values.is_null())[0]))
+    hint = "Correct the row, or let the option on-error of its table skip it."
+    return ExecutionError(NULL_IN_COLUMN, f'{text} in {place} of file "{path}"', hint=hint)
+
+
+def _ranges(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
+    """The share of the files that a task reads, by bytes. Every task gets the files in the same order."""
+    for share in sorted({file[SHARE] for file in places}):
+        listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(FILE))
+        total, start = sum(file[LENGTH] for file in listed), 0
+        for file in listed:
+            begin, end = (total * (share + i) // file[SHARES] - start for i in (0, 1))
+            if begin < file[LENGTH] and end > 0:
+                yield FileRange(file, begin, end)
+            start += file[LENGTH]
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """A context that replaces Arrow's errors about a file by SS528, or by SS529 if the file was deleted."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise vanished(path) from None
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, str(error).splitlines()[0]) from None
+
+
+def modified(path: str) -> int:
+    """Microseconds, of whole milliseconds, as Spark has it."""
+    return Path(path).stat().st_mtime_ns // 1_000_000 * 1000

@@ -1,0 +1,211 @@
+"""Rows of files of text, such as CSV and lines of JSON, read by tasks themselves."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats.blocks import Block, LineNumbers, TextFile
+from sqlstream.formats.decoder import Decoded, Decoder, Fault
+from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
+from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
+
+BAD_TYPE = pa.struct([("record", pa.binary()), ("error", pa.string()), ("place", pa.string())])
+"""The Arrow type of the column BAD."""
+
+WRONG_HEADER = "SS525"
+
+_SHOWN = 100  # characters of a record in a message
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of each file, which names its columns and is no record.
+
+    ``columns``: by position, the names that are read. ``comments``: lines that begin with # stand before it.
+    """
+
+    table: str
+    columns: tuple[tuple[int, str], ...]
+    delimiter: str
+    quote: str | None
+    escape: str | None
+    comments: bool = False
+
+    def behind(self, data: pa.Buffer, path: str) -> int:
+        """The position behind the header in the first block of a file. ConnectorError SS525 for other columns."""
+        text, start = data.to_pybytes(), 0
+        while self.comments and text.startswith(b"#", start):
+            start = text.find(b"\n", start) + 1 or len(text)
+        end = text.find(b"\n", start) + 1 or len(text)
+        line = text[start:end].decode(errors="replace").rstrip("\r\n")
+        if line or self.columns:
+            self._check(self._names(line), path)
+        return end
+
+    def _names(self, line: str) -> list[str]:
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        form: dict[str, Any] = {"delimiter": self.delimiter, "quotechar": self.quote, "escapechar": self.escape}
+        return next(csv.reader([line], quoting=quoting, **form), [])
+
+    def _check(self, names: Sequence[str], path: str) -> None:
+        for index, name in self.columns:
+            there = names[index] if index < len(names) else None
+            if there is None or there.casefold() != name.casefold():
+                shown = "no column" if there is None else f'"{there}"'
+                message = (
+                    f'column {index + 1} in the header of file "{path}" is {shown}, not "{name}" of table '
+                    f'"{self.table}"'
+                )
+                hint = f"A table of CSV files has their columns in their order: {', '.join(names)}."
+                raise ConnectorError(WRONG_HEADER, message, hint=hint)
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How files of a table are read: as text in an encoding, by a decoder.
+
+    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: records that cannot be read are rows with the column BAD,
+    instead of an error; with ``keeps_records`` good rows have their record there, too.
+    """
+
+    decoder: Decoder
+    encoding: str = "utf-8"
+    quote: bytes | None = None
+    escape: bytes | None = None
+    header: Header | None = None
+    tolerant: bool = False
+    keeps_records: bool = False
+
+    def file(self, path: str) -> TextFile:
+        """The file as text."""
+        return TextFile(path, self.encoding, self.quote, self.escape)
+
+
+@dataclass(frozen=True)
+class TextRows(FileRows):
+    """Reads rows of files of text. ``metadata``: the names of columns by the key of the file's property, such as
+    ``file.name``. ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a wrong header."""
+
+    format: TextFormat
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def constants(self, file_range: FileRange) -> dict[str, Any]:
+        constants = super().constants(file_range) | {READ_FROM: file_range.file[FILE]}
+        path = file_range.path
+        properties = {
+            "file.path": path,
+            "file.name": Path(path).name,
+            "file.size": file_range.file[LENGTH],
+            "file.modification-time": modified(path) if self.metadata else None,
+        }
+        return constants | {name: properties[key] for name, key in self.metadata.items()}
+
+    def read(self, file_range: FileRange) -> Iterator[Piece]:
+        path = file_range.path
+        file = self.format.file(path)
+        lines = LineNumbers(file)
+        decoder, header = self.format.decoder, self.format.header if file_range.begin <= 0 else None
+        with naming(path):
+            for block in file.blocks(file_range.begin, file_range.end):
+                read = block
+                if header is not None:
+                    skipped = header.behind(block.data, path)
+                    read, header = Block(block.start, block.data.slice(skipped)), None
+                else:
+                    skipped = 0
+                decoded = decoder.block(read.data)
+                yield from self._pieces(decoded, Read(path, block, skipped, lines, decoder), file_range)
+                lines.passed(block)
+
+    def _pieces(self, decoded: Decoded, read: Read, file_range: FileRange) -> Iterator[Piece]:
+        if decoded.faults and not self.format.tolerant:
+            raise read.error(decoded.faults[0])
+        rows, start = decoded.rows, max(file_range.begin, 0)
+        if not self.format.tolerant:
+            yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
+            return
+        good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
+        yield Piece(start, _with(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
+        if decoded.faults:
+            numbers = read.lines_at([fault.start for fault in decoded.faults])
+            bad = pa.array(
+                [
+                    {"record": fault.text, "error": f"{BAD_ROW}: {fault.reason}", "place": f"{read.path}:{number}"}
+                    for fault, number in zip(decoded.faults, numbers, strict=True)
+                ],
+                BAD_TYPE,
+            )
+            nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
+            yield Piece(start, _with(nulls, bad), lambda row: f"line {numbers[row]}")
+
+
+@dataclass(frozen=True)
+class Read:
+    """A block that was decoded but for its first ``skipped`` bytes."""
+
+    path: str
+    block: Block
+    skipped: int
+    lines: LineNumbers
+    decoder: Decoder
+
+    def lines_at(self, starts: Sequence[int]) -> list[int]:
+        """The lines at these bytes of what was decoded."""
+        return self.lines.of(self.block, [self.skipped + start for start in starts])
+
+    def error(self, fault: Fault) -> ExecutionError:
+        """SS402 for a record that cannot be read."""
+        (line,) = self.lines_at([fault.start])
+        beginning = " ".join(fault.text.decode(errors="replace")[:_SHOWN].split())
+        where = f'a row in line {line} of file "{self.path}"'
+        shown = f": {beginning}" if beginning else ""
+        return ExecutionError(BAD_ROW, f"{where} cannot be read: {fault.reason}{shown}", hint=BAD_ROW_HINT)
+
+    def line_of(self, row: int, decoded: Decoded) -> int:
+        """The line of a good row."""
+        return self.lines_at([int(self._good_starts(decoded)[row])])[0]
+
+    def records(self, decoded: Decoded) -> pa.StructArray:
+        """The column BAD of the good rows: what was read and where, but no error."""
+        data = self.block.data.slice(self.skipped)
+        starts = self.decoder.starts(data)
+        good = np.ones(len(starts), bool)
+        good[[fault.record for fault in decoded.faults]] = False
+        feeds = np.frombuffer(data, np.uint8) == ord("\n")
+        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
+        lines = before + 1 + np.concatenate(([0], np.cumsum(feeds)))[starts[good]]
+        places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
+        texts = _without_ends(data, starts).filter(pa.array(good))
+        return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
+
+    def _good_starts(self, decoded: Decoded) -> np.ndarray:
+        starts = self.decoder.starts(self.block.data.slice(self.skipped))
+        return np.delete(starts, [fault.record for fault in decoded.faults])
+
+
+def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
+    """The records that begin at the starts, without the ends of their lines."""
+    read = np.frombuffer(data, np.uint8)
+    ends = np.append(starts[1:], len(read))
+    left = np.ones(len(read), bool)
+    for end in (b"\n", b"\r"):
+        last = ends[(ends > starts)] - 1
+        at_end = last[read[last] == ord(end)]
+        left[at_end] = False
+        ends = np.where((ends > starts) & (read[ends - 1] == ord(end)), ends - 1, ends)
+    offsets = np.concatenate(([0], np.cumsum(left)))[np.append(starts, len(read))].astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[left])]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+
+
+def _with(rows: pa.RecordBatch, bad: pa.StructArray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*rows.columns, bad], [*rows.schema.names, BAD])

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.columnar import converted, differs_in_spark, fits
@@ -15,7 +15,8 @@ from sqlstream.types import parse_type
 
 INSTANT = pa.timestamp("us", "UTC")
 WHOLE = {f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)}
-DECLARED = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(3, 0)", "DECIMAL(5, 0)", "DECIMAL(10, 0)", "DECIMAL(20, 0)",
+DECLARED = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(3, 0)", "DECIMAL(5, 0)", "DECIMAL(10, 0)",
+            "DECIMAL(20, 0)",
             "DECIMAL(22, 2)", "DOUBLE")  # fmt: skip
 
 
@@ -39,6 +40,7 @@ def test_a_whole_number_fits_where_the_type_has_all_of_its_values(name, declared
             converted(pa.array([1], in_file), kind)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.sampled_from([None, "UTC", "Asia/Tokyo"]))
 def test_nanoseconds_are_cut_to_microseconds_also_before_1970(values, zone):
     times = pa.array(values, pa.int64()).cast(pa.timestamp("ns", zone))

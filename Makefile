@@ -14,13 +14,15 @@ READY := $(VENV)/.ready
 BENCH ?=
 # More words for random queries: make FUZZ="--minutes 5 --seed 7" fuzz-results
 FUZZ ?=
+# More words for both modes: make BOTH="--part 1/9" both-modes
+BOTH ?=
 # More words for the versions: make MATRIX="--only 4.1.4 --small" test-matrix
 MATRIX ?=
 # Made once: some seventy processes of the tests start a Java, each some seconds sooner. It does without where it must.
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -60,12 +62,15 @@ fmt: $(READY) ## format the code, mend what ruff can mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-differential: java $(READY) ## random queries beside models, DuckDB and Spark SQL; golden queries over finished data
+differential: both-modes ## random queries beside models, DuckDB and Spark SQL; golden queries over finished data
 	@SQLSTREAM_EXAMPLES=100 $(BIN)/python -m pytest tests/test_engines.py
 	@SQLSTREAM_EXAMPLES=2000 $(BIN)/python -m pytest tests/udfs/windows/test_micro_batches.py
 	@SQLSTREAM_EXAMPLES=3000 $(BIN)/python -m pytest tests/differential/test_without_spark.py
-	@SQLSTREAM_EXAMPLES=20 SQLSTREAM_ALL_GOLDEN=1 $(BIN)/python -m pytest tests/differential/test_on_spark.py
+	@SQLSTREAM_EXAMPLES=20 $(BIN)/python -m pytest tests/differential/test_on_spark.py
 	@$(BIN)/python -m pytest -o addopts=--import-mode=importlib tests/golden -k "stream and not restart"
+
+both-modes: java $(READY) ## each query of golden files and peers' cases as a stream and over finished data: BOTH="--part 1/9"
+	@$(BIN)/python -m tests.differential.both_modes --ending $(BOTH)
 
 endurance: java $(READY) ## an hour of updating queries at 20,000 events per second: memory, state, lag, and no row lost
 	@$(BIN)/python -m examples.throughput.endurance

@@ -157,7 +157,9 @@ _EXPECTING = re.compile(r"Expect(?:ing|ed):? (.+)")
 
 
 def missing(message: str, token: Token | None, previous: Token | None) -> SyntaxFailure:
-    """The error for a complaint of sqlglot's at ``token``."""
+    """The syntax error for sqlglot's message ``message`` about something that it expected and did not find. ``token``
+    is where it stopped, None at the end of the text; ``previous`` is the token before it.
+    """
     if _REQUIRED.match(message):
         return unexpected(token, previous, ["CONDITION"])
     failure = unexpected(token, previous, [])

@@ -26,10 +26,10 @@ _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 @dataclass(frozen=True)
 class CallParts:
-    """The parts of an aggregate call, without FILTER, WITHIN GROUP and NULL treatment. ``values`` are its arguments
-    without DISTINCT and ORDER BY.
+    """An aggregate call taken apart. ``call`` is the call without FILTER, WITHIN GROUP and NULL treatment, ``values``
+    its arguments without DISTINCT and ORDER BY.
 
-    ``nulls`` is IgnoreNulls or RespectNulls where the call has one.
+    ``nulls`` is the class IgnoreNulls or RespectNulls if the call has one.
     """
 
     call: exp.Expression
@@ -40,7 +40,7 @@ class CallParts:
     nulls: type[exp.Expression] | None
 
     def ignoring_nulls(self, ignored: bool) -> CallParts:
-        """The parts with IGNORE NULLS, if ``ignored``; else unchanged."""
+        """The parts with IGNORE NULLS if ``ignored`` is true; else unchanged."""
         return replace(self, nulls=exp.IgnoreNulls) if ignored else self
 
 
@@ -61,7 +61,7 @@ def values_read_by(item: Item) -> Iterator[exp.Expression]:
 
 
 def call_parts(expression: exp.Expression) -> CallParts:
-    """The parts of a call that may be inside FILTER, WITHIN GROUP and IGNORE NULLS."""
+    """Takes an aggregate call apart, which may be written inside FILTER, WITHIN GROUP and IGNORE NULLS."""
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
     nulls: type[exp.Expression] | None = None
@@ -98,7 +98,7 @@ def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp
 
 
 def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expression], tuple[object, ...]]:
-    """The arguments of a call that are computed per row, and those that are constants."""
+    """The arguments of a call in two lists: those that are computed per row, and those that are constants."""
     if called == "count" and all(isinstance(v, (exp.Star, exp.Literal)) for v in parts.values) and not parts.distinct:
         return [], ()
     if called in _ORDERED_VALUE and (parts.order or called != "mode"):
@@ -133,7 +133,9 @@ def _constant(called: str, expression: exp.Expression) -> object:
 
 
 def kernel_arguments(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
-    """The arguments in the form that the kernel reads."""
+    """The arguments of the aggregate ``called`` in the form that its kernel reads, for instance cast. ``binary``: the
+    argument is BINARY.
+    """
     if called in ("listagg", "string_agg") and not binary:
         return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
     if called == "approx_count_distinct":
@@ -151,13 +153,17 @@ def _hashed(value: exp.Expression) -> exp.Expression:
 
 
 def sees_order(expression: exp.Expression) -> bool:
-    """True where the result of an aggregate call depends on the order of arrival, and for users' functions."""
+    """True if the result of an aggregate call may depend on the order in which rows arrive. It is also true for users'
+    functions.
+    """
     shows = _arrivals(expression) & {Arrival.PICKED, Arrival.LISTED}
     return bool(shows) or expression.find(exp.Anonymous) is not None
 
 
 def sees_ties(expression: exp.Expression) -> bool:
-    """True where the result of an aggregate call depends on the arrival order of rows with ties or equal values."""
+    """True if the result of an aggregate call may depend on the order in which rows with ties or equal values
+    arrive.
+    """
     return bool(_arrivals(expression) & {Arrival.TIES, Arrival.SKETCHES})
 
 
@@ -167,7 +173,9 @@ def _arrivals(expression: exp.Expression) -> set[Arrival]:
 
 
 def lists_in_arrival_order(call: exp.Expr) -> str | None:
-    """The name of an aggregate that lists values in the order of arrival; None for others, and with ORDER BY."""
+    """The name of an aggregate such as COLLECT_LIST that lists values in the order of arrival; None for other calls,
+    and for those with ORDER BY.
+    """
     inner = call
     while isinstance(inner, AGGREGATE_WRAPPERS):
         if isinstance(inner, exp.WithinGroup):
@@ -179,7 +187,7 @@ def lists_in_arrival_order(call: exp.Expr) -> str | None:
 
 
 def types_of_aggregate(aggregate: Item, rows: Schema) -> str:
-    """The type of an aggregate and those of what it reads of its rows."""
+    """The type of an aggregate's result, and the types of the values that it reads from rows."""
     types = {f.name: f.type for f in rows}
     read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
     return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)
@@ -189,7 +197,7 @@ _CHAINABLE = (exp.Avg, exp.Count, exp.Max, exp.Min, exp.Sum)
 
 
 def reads_plain_column(call: exp.Expression) -> bool:
-    """True for calls that read one column as it is, or only count rows."""
+    """True for calls that read one column unchanged, or only count rows."""
     arguments = list(call.iter_expressions())
     counts = isinstance(call, exp.Count) and isinstance(call.this, exp.Star | exp.Literal)
     return isinstance(call, _CHAINABLE) and len(arguments) == 1 and (counts or isinstance(call.this, exp.Column))

@@ -24,7 +24,7 @@ _TREATMENTS = (exp.IgnoreNulls, exp.RespectNulls)
 
 
 def order_inside(call: exp.Expr) -> exp.Order | None:
-    """The ORDER BY among the arguments of a call; None without one."""
+    """The ORDER BY that is written among the arguments of a call; None if there is none."""
     for argument in call_arguments(call) if isinstance(call, exp.Func) else ():
         inner = argument.this if isinstance(argument, _TREATMENTS) else argument
         if isinstance(inner, exp.Order):
@@ -33,7 +33,7 @@ def order_inside(call: exp.Expr) -> exp.Order | None:
 
 
 def with_order_behind(call: exp.Expr) -> exp.Expr:
-    """The call with its ORDER BY moved into WITHIN GROUP; any other expression unchanged."""
+    """The call with the ORDER BY among its arguments moved into WITHIN GROUP; any other expression unchanged."""
     if order_inside(call) is None or isinstance(call.parent, exp.WithinGroup):
         return call
     plain = call.copy()
@@ -61,7 +61,7 @@ def with_orders_behind(query: exp.Expr) -> exp.Expr:
 
 
 def is_orderable(name: str) -> bool:
-    """Whether a built-in aggregate supports ORDER BY."""
+    """True if the built-in aggregate ``name`` supports ORDER BY."""
     function = FUNCTIONS.get(name)
     return isinstance(function, Aggregate) and function.orderable
 
@@ -75,7 +75,7 @@ _LAST = frozenset({"last", "last_value"})
 
 
 def in_words_of_spark(query: exp.Expr) -> exp.Expr:
-    """The query for Spark, with ordered aggregates replaced by functions of sorted lists."""
+    """The query for Spark SQL, which has no ordered aggregates: they are replaced by functions over sorted lists."""
     if all(_sorted_aggregate(node) is node for node in query.find_all(exp.Window, *AGGREGATE_WRAPPERS)):
         return query
     return rewritten(query, _sorted_aggregate)

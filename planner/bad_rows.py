@@ -22,7 +22,9 @@ _DEAD_LETTER = "dead-letter"
 
 
 class BadAction(Enum):
-    """What happens to a bad row."""
+    """What happens to a bad row (one that cannot be read, or breaks NOT NULL): the job fails, the row is dropped, or a
+    dead letter table receives it.
+    """
 
     FAIL = "fail"
     SKIP = "skip"
@@ -55,7 +57,9 @@ hold."""
 
 
 def parse_on_error(text: str) -> tuple[BadAction, str | None]:
-    """The action of a text for ``on-error``, and the name of the table; ValueError for an invalid text."""
+    """Parses a value of the option ``on-error``: the action, and the name of the dead letter table if there is one.
+    ValueError for an invalid text.
+    """
     action, colon, table = text.strip().partition(":")
     bad_action = BadAction(action.strip().lower())
     if (bad_action is BadAction.DEAD_LETTER) != bool(colon) or bool(colon) != bool(table.strip()):
@@ -84,7 +88,9 @@ def required_columns(table: Table) -> tuple[Column, ...]:
 
 
 def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
-    """The ``columns`` of the table, and those that decide whether a row is bad, or that a dead letter contains."""
+    """The columns that must be read: those of ``columns``, those that decide whether a row is bad, and those that a
+    dead letter contains.
+    """
     required = required_columns(table) if on_error.tolerates else ()
     if required and on_error.table is not None:
         required = table.physical_columns

@@ -37,7 +37,7 @@ UPSERT = ALL_KINDS - {RowKind.UPDATE_BEFORE}
 
 
 class TimeDomain(Enum):
-    """The clock that a time attribute belongs to."""
+    """The clock to which a time attribute belongs: event, ingestion or processing time."""
 
     EVENT = "event time"
     PROCESSING = "processing time"
@@ -72,7 +72,9 @@ class Column:
 
 
 class MetadataColumns(Enum):
-    """Virtual metadata columns: those that are called like their key, and those that give it another name."""
+    """Two groups of virtual metadata columns: those whose name is their metadata key, and those with another name. The
+    values are the options that exclude a group from ``*``.
+    """
 
     DEFAULT = "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS"
     ALIASED = "EXCLUDE_ALIASED_VIRTUAL_METADATA_COLUMNS"
@@ -139,7 +141,9 @@ class View:
 
 
 class Catalog(Protocol):
-    """The catalog interface of the binder. Names are compared without regard to case."""
+    """What the binder needs from a catalog: tables, views and functions by name. Names are compared without regard to
+    case.
+    """
 
     def relation(self, name: str) -> Table | View | None: ...
 

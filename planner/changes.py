@@ -20,7 +20,7 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 def rejected_kinds(node: Node) -> Iterator[tuple[int, Kinds]]:
-    """The inputs of a node, as ports, that emit kinds of rows which the node does not accept."""
+    """The inputs of a node, by index, that emit row kinds which the node does not accept, each with these kinds."""
     for port, below in enumerate(node.inputs):
         kinds = below.changelog_mode - node.accepted_kinds(port)
         if kinds:
@@ -36,8 +36,8 @@ def producer_of(node: Node, kinds: Kinds) -> Node:
 
 
 def with_final_rows(node: NodeT) -> NodeT:
-    """The node, with inputs replaced by ones that emit each row once it is final, where it prefers inserts and that is
-    possible.
+    """The node over inputs that emit each row once, when it is final, if the node works better so (``prefers_inserts``)
+    and there are such inputs.
     """
     inputs = list(node.inputs)
     changing = (port for port, below in enumerate(inputs) if below.changelog_mode != APPEND_ONLY)
@@ -51,7 +51,9 @@ def with_final_rows(node: NodeT) -> NodeT:
 
 
 def drops_update_before(node: Node, above: bool) -> bool:
-    """True where -U is dropped directly above the node that emits it; ``above``: an operator above needs it."""
+    """True if -U rows are dropped directly after the node that emits them, because no operator above needs them.
+    ``above``: an operator above needs -U.
+    """
     if above or RowKind.UPDATE_BEFORE not in node.changelog_mode:
         return False
     if isinstance(node, Scan):
@@ -61,8 +63,8 @@ def drops_update_before(node: Node, above: bool) -> bool:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changelog of a node and of those below it: the ``kinds`` of rows that each emits. ``drops``: -U is dropped
-    directly above.
+    """For EXPLAIN: the ``kinds`` of rows that a node emits, and the same for the nodes below it. ``drops``: -U rows are
+    dropped directly after it.
     """
 
     node: Node
@@ -92,7 +94,9 @@ class Changes:
 
 
 def changes_of(node: Node, above: bool = False) -> Changes:
-    """The changelogs of the nodes of a plan, as the physical plan runs them."""
+    """The ``Changes`` of a plan's nodes, as the physical plan executes them. ``above``: whoever reads the plan's rows
+    needs -U.
+    """
     inputs = tuple(changes_of(below, node.reads_update_before(above, port)) for port, below in enumerate(node.inputs))
     drops = drops_update_before(node, above)
     own = not inputs or node.keeps_state or node.changes_row_kinds
@@ -101,7 +105,7 @@ def changes_of(node: Node, above: bool = False) -> Changes:
 
 
 def changelog_texts(changes: Changes) -> Iterator[str]:
-    """What happens to changes at a node, in a few words for EXPLAIN."""
+    """What happens to row kinds at a node, in a few words for EXPLAIN."""
     if changes.drops:
         yield "-U dropped"
     node = changes.node

@@ -39,7 +39,7 @@ NO_ALIAS = AFTER_RELATIONS | {
 
 @dataclass(frozen=True)
 class Derived:
-    """The queries around the cursor.
+    """The queries around the cursor whose columns may be completed.
 
     ``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
     columns. ``items``: the sources in FROM by alias, as texts. ``tables``: the tables that calls in FROM name.
@@ -64,7 +64,9 @@ class Derived:
 
 
 def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
-    """The queries that the query around word number ``at`` can read, besides tables and views."""
+    """The queries that may be named by the query around the cursor, which is in word ``at``: those of WITH and in
+    FROM.
+    """
     texts = [word.text for word in words]
     items, tables = dict[str, str](), list[str]()
     for first, last in _items(texts, query_begin(texts, at)):
@@ -147,7 +149,7 @@ def _ctes(text: str, words: Sequence[Piece], texts: Sequence[str], at: int) -> I
 
 
 class SuggestionKind(Enum):
-    """The kind of a suggestion."""
+    """What a suggestion is: a keyword, a table, a column and so on."""
 
     COLUMN = "column"
     TABLE = "table"
@@ -173,7 +175,9 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Known:
-    """A known key of options or settings: ``values`` are the words it accepts, if it accepts words."""
+    """A key of options or settings that completion may suggest: ``values`` are the words that it accepts, empty if it
+    accepts other values.
+    """
 
     values: tuple[str, ...] = ()
     detail: str = ""
@@ -398,7 +402,7 @@ class Scope:
         return named if columns else _columns(self.sources[alias], self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
-        """The columns that an expression may name."""
+        """The names of the columns that an expression in the query may use."""
         by_alias = {alias: [*self._columns_of(alias)] for alias in self.sources}
         for columns in by_alias.values():
             yield from columns

@@ -23,7 +23,7 @@ _VOLATILE = frozenset(name for name, function in FUNCTIONS.items() if function.v
 
 
 def as_expression(expression: exp.Expr) -> exp.Expression:
-    """The argument, typed as an Expression: sqlglot annotates operands with a mixin of its nodes."""
+    """The argument itself, typed as ``Expression``, because sqlglot annotates operands with a mixin of its nodes."""
     assert isinstance(expression, exp.Expression)
     return expression
 
@@ -161,12 +161,21 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
-    """Two conjunctions as one, without visiting their operands: see ``with_balanced_condition``."""
+    """The conjunction of two conjunctions, made without visiting their operands (see ``with_balanced_condition``)."""
     return exp.And(this=_operand(left), expression=_operand(right))
 
 
 def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
+
+
+def has_grouping_sets(select: exp.Expr) -> bool:
+    """Whether GROUP BY of a SELECT has grouping sets: GROUPING SETS, CUBE or ROLLUP, among its keys or WITH them."""
+    group = select.args.get("group")
+    if group is None:
+        return False
+    among = any(isinstance(key.unnest(), exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
+    return among or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
 
 
 def has_subquery(expression: exp.Expr) -> bool:
@@ -183,7 +192,7 @@ def subquery_of_in(node: exp.In) -> exp.Expr | None:
 
 
 def is_repeatable(expression: exp.Expr) -> bool:
-    """True where evaluating the expression twice gives the same result and runs no code of the user."""
+    """True if the expression may be evaluated twice: it has the same result both times and runs no code of the user."""
     return all(map(is_repeatable_alone, expression.walk()))
 
 

@@ -70,7 +70,9 @@ FieldNames = frozenset[str]
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the rows of a plan node. ``time`` marks a time attribute, which windows may be built on."""
+    """A column of the rows of a plan node. ``time``: it is a time attribute of this time domain, by which windows may
+    be assigned; None for other columns.
+    """
 
     name: str
     type: DataType
@@ -88,7 +90,7 @@ Schema = tuple[Field, ...]
 
 @dataclass(frozen=True)
 class Item:
-    """A named expression over the fields of the input."""
+    """A named expression of a projection, over the fields of the input."""
 
     name: str
     expression: exp.Expression
@@ -124,7 +126,9 @@ _with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
 
 
 def traced(expression: exp.Expr, provenance: Provenance) -> str:
-    """The text of an expression in which each field is replaced by its provenance."""
+    """The text of an expression with each field replaced by its provenance: the table columns from which it is
+    computed.
+    """
 
     def replaced(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in provenance:
@@ -154,11 +158,13 @@ def is_qualified_by_tables() -> bool:
 
 
 def keys_fact(rows: Schema, keys: tuple[str, ...], provenance: Provenance) -> str:
-    """The provenance and types of the ``keys`` of rows, as a fact that state depends on."""
+    """The provenance and types of the ``keys`` of rows as text, for a checkpoint's fingerprint: the state depends on
+    them.
+    """
     types = {f.name: f.type for f in rows}
     return ", ".join(f"{provenance[k]} {types[k]}" for k in keys) or "none"
 
 
 def fields_fact(fields: Schema, provenance: Provenance) -> str:
-    """The provenance and types of the columns of stored rows, by position."""
+    """The provenance and types, by position, of the columns of stored rows as text, for a checkpoint's fingerprint."""
     return ", ".join(f"{provenance[f.name]} {f.type}" for f in fields)

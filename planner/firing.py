@@ -20,7 +20,7 @@ from sqlstream.planner.intervals import ordinal, readable
 
 @dataclass(frozen=True)
 class BaseTrigger:
-    """Base of all triggers."""
+    """The base of all triggers, which decide when a window emits a result."""
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class BaseTrigger:
 
 @dataclass(frozen=True)
 class SimpleTrigger(BaseTrigger):
-    """Base of triggers that are not combinations of others."""
+    """The base of triggers that contain no other triggers."""
 
     @property
     def expressions(self) -> tuple[exp.Expression, ...]:
@@ -65,7 +65,7 @@ class EveryRows(SimpleTrigger):
 
 @dataclass(frozen=True)
 class EveryInterval(SimpleTrigger):
-    """Fires once per interval of a domain of time."""
+    """Fires once per interval of event time or processing time."""
 
     interval_ms: int
     domain: TimeDomain
@@ -134,7 +134,7 @@ class AfterWatermark(SimpleTrigger):
 
 @dataclass(frozen=True)
 class AfterProcessingTime(SimpleTrigger):
-    """Fires when the clock passes the end of the window."""
+    """Fires when the processing-time clock passes the end of the window."""
 
     follows_clock = True
 
@@ -145,7 +145,7 @@ class AfterProcessingTime(SimpleTrigger):
 
 @dataclass(frozen=True)
 class Delta(SimpleTrigger):
-    """Fires when a value has moved from that of the last firing by more than the threshold."""
+    """Fires when a value differs from that of the last firing by more than the threshold."""
 
     value: exp.Expression
     threshold: exp.Expression
@@ -166,7 +166,7 @@ class Delta(SimpleTrigger):
 
 @dataclass(frozen=True)
 class AfterSilence(SimpleTrigger):
-    """Fires when no row has arrived for the interval of processing time."""
+    """Fires when no row has arrived for the given interval of processing time."""
 
     interval_ms: int
 
@@ -183,7 +183,7 @@ class AfterSilence(SimpleTrigger):
 
 @dataclass(frozen=True)
 class OnBarrier(SimpleTrigger):
-    """Fires when a barrier is aligned."""
+    """Fires when a barrier is aligned on all channels."""
 
     first_firing_text = "at the first barrier"
 
@@ -254,7 +254,7 @@ class Purging(BaseTrigger):
 
 
 class Combinator(Enum):
-    """How two triggers are combined."""
+    """How two triggers are combined: OR, AND or THEN."""
 
     OR = "OR"
     AND = "AND"
@@ -320,7 +320,7 @@ class Accumulation(Enum):
 
 @dataclass(frozen=True)
 class BaseEvictor:
-    """Base of all evictors."""
+    """The base of all evictors, which remove rows from a window before or after it is aggregated."""
 
     @property
     def text(self) -> str:
@@ -330,7 +330,7 @@ class BaseEvictor:
 
 @dataclass(frozen=True)
 class KeepRows(BaseEvictor):
-    """Keeps the newest ``count`` rows."""
+    """Keeps the newest ``count`` rows of a window."""
 
     count: int
 
@@ -341,7 +341,7 @@ class KeepRows(BaseEvictor):
 
 @dataclass(frozen=True)
 class KeepInterval(BaseEvictor):
-    """Keeps rows less than ``interval_ms`` older than the newest."""
+    """Keeps the rows of a window that are less than ``interval_ms`` milliseconds older than the newest."""
 
     interval_ms: int
 
@@ -428,8 +428,8 @@ class LateData:
 
 @dataclass(frozen=True)
 class Firing:
-    """When a window fires. ``trigger`` None is the window's default: AFTER WATERMARK, AFTER PROCESSING TIME, or every n
-    rows for counts.
+    """When a window fires, and what its firings emit. ``trigger`` None is the window's default: AFTER WATERMARK, AFTER
+    PROCESSING TIME, or every n rows for windows that count rows.
     """
 
     trigger: Trigger | None = None
@@ -482,7 +482,7 @@ class Firing:
 
     @property
     def fires_again(self) -> bool:
-        """True where a window may emit several results."""
+        """True if a window may emit results several times."""
         return self.late.allow_ms > self._delay_ms or self.trigger not in (
             None,
             AfterProcessingTime(),

@@ -103,7 +103,7 @@ def text_ms(text: str) -> int:
 
 
 def whole_ms(milliseconds: Fraction) -> int:
-    """The number of milliseconds as an integer."""
+    """The milliseconds as an integer. NotAnInterval if they are not a whole number."""
     if milliseconds.denominator != 1:
         raise NotAnInterval("has a part of less than a millisecond", "Times are kept in whole milliseconds.")
     if abs(milliseconds) > LONGEST_MS:

@@ -116,8 +116,8 @@ class _Compiler(ABC):
 
 @dataclass(frozen=True)
 class PairCondition:
-    """A compiled condition on pairs of rows. ``columns``: the expressions over the left (0) and the right (1) side that
-    ``condition`` reads, by name.
+    """A condition on pairs of rows, compiled for kernels. ``columns``: for the left (0) and the right (1) side the
+    columns that ``condition`` reads, each with the expression that computes it.
     """
 
     condition: Expression
@@ -223,7 +223,7 @@ def _not_compared(kinds: Sequence[DataType], node: exp.Expr) -> BindError:
 
 
 class Reads(Enum):
-    """The source of an operand of MATCH_RECOGNIZE."""
+    """What an operand of MATCH_RECOGNIZE reads: a single row, rows to aggregate, CLASSIFIER or MATCH_NUMBER."""
 
     ROW = "row"
     ROWS = "rows"
@@ -234,8 +234,8 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class MatchOperand:
-    """A value that a condition or a measure reads from the rows of a match, by the name of ``item``, whose expression
-    is over the input's fields.
+    """A value that a condition or a measure of MATCH_RECOGNIZE reads from the rows of a match. It is referred to by the
+    name of ``item``, whose expression is over the input's fields.
 
     ``variable`` None: of all rows. A value of a ROW is in the last or first row of the variable, or ``offset`` of its
     rows away from there, and ``shift`` rows after that; with ``current`` in the row that is about to be mapped.
@@ -260,7 +260,7 @@ class MatchOperand:
 
 @dataclass(frozen=True)
 class Defined:
-    """The condition on rows of a variable, over operands."""
+    """A variable of DEFINE with the condition on its rows, as an expression over operands."""
 
     variable: str
     condition: exp.Expression
@@ -289,7 +289,7 @@ _MATCH_HINT = (
 
 @dataclass(frozen=True)
 class MatchConditions:
-    """The condition of each variable, over ``operands``."""
+    """The compiled condition of each variable, and the ``operands`` that the conditions read."""
 
     conditions: tuple[tuple[str, Expression], ...]
     operands: tuple[MatchOperand, ...]

@@ -23,7 +23,7 @@ class Lineage:
 
 
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
-    """The lineage of each column of a query, or of each column that an INSERT writes."""
+    """The lineage of each column: of a query's result, or of the table that an INSERT writes."""
     with qualified_by_tables():
         names = plan.column_provenance
     columns = columns_read(plan)

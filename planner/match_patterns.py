@@ -12,7 +12,7 @@ MOST_PLACES = 1000
 
 
 class TooManyPlaces(Exception):
-    """Raised for a pattern with more than MOST_PLACES places."""
+    """Raised for a pattern in which variables are written at more than MOST_PLACES places."""
 
 
 @dataclass

@@ -13,10 +13,10 @@ from itertools import product
 
 @dataclass(frozen=True)
 class UnknownCase:
-    """A case in which IN is NULL, by positions of the row.
+    """A combination of NULLs for which ``(a, b) IN (SELECT c, d …)`` is NULL. Numbers are positions within the row.
 
-    The operand's values at ``own`` are NULL, and the subquery has a row with NULL at ``theirs`` that is equal at
-    all other positions, ``equal``.
+    The values before IN at ``own`` are NULL, and the subquery has a row that has NULL at ``theirs`` and is equal at all
+    other positions, ``equal``.
     """
 
     equal: tuple[int, ...]
@@ -25,7 +25,7 @@ class UnknownCase:
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """The positions that are not compared."""
+        """The positions at which nothing is compared, because one of both is NULL."""
         return tuple(sorted((*self.own, *self.theirs)))
 
 

@@ -72,7 +72,7 @@ class Node:
         return frozenset([field.name for field in self.schema])
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, top down."""
+        """This node and all below it (its inputs, their inputs, …), from the root."""
         waiting: list[Node] = [self]
         while waiting:
             node = waiting.pop()
@@ -80,7 +80,7 @@ class Node:
             waiting.extend(reversed(node.inputs))
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        """The node over other inputs; the node itself where ``inputs`` are the objects it has."""
+        """A copy of the node over other inputs; the node itself if ``inputs`` are the objects that it has already."""
         if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):  # equality compares whole plans
             return self
         return self.replace_inputs(inputs)
@@ -123,13 +123,15 @@ class Node:
 
     @property
     def time_attributes(self) -> tuple[Field, ...]:
-        """The fields that windows may be built on."""
+        """The fields by which windows may be assigned, and whose watermark operators may wait for."""
         return tuple(f for f in self.schema if f.time is not None)
 
     @property
     @cached_per_node
     def watermark_delay_ms(self) -> int | None:
-        """The largest delay of the event-time watermarks below; None where there is none."""
+        """The largest delay, in milliseconds, of the event-time watermarks of the tables that the node reads; None if
+        there is none.
+        """
         delays = [d for d in (child.watermark_delay_ms for child in self.inputs) if d is not None]
         return max(delays, default=None)
 
@@ -160,7 +162,7 @@ class Node:
 
     @property
     def changes_row_kinds(self) -> bool:
-        """True for nodes without state that change the kinds of rows."""
+        """True for stateless nodes that change the kinds of rows, such as TO_CHANGELOG."""
         return False
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
@@ -172,7 +174,9 @@ class Node:
 
     @property
     def why_inserts_only(self) -> str | None:
-        """The reason why the node accepts inserts only, as the end of a sentence; None where there is none to give."""
+        """Why the node accepts only insertions, as the end of a sentence in a message; None if no reason can be
+        given.
+        """
         return None
 
     @property
@@ -196,7 +200,7 @@ class Node:
 
     @property
     def prefers_inserts(self) -> bool:
-        """True where a node that accepts changes gives the same result from final rows, with less state."""
+        """True if the node accepts changes, but would give the same result from final rows, with less state."""
         return False
 
     @property
@@ -213,17 +217,15 @@ class Node:
         return any(names <= key for key in self.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where -U and complete rows in -D are required at the input ``port``; ``above``: operators above require
-        them.
+        """True if the node needs -U rows, and complete rows in -D, at the input ``port``. ``above``: operators above
+        need them.
 
-        By default nodes without state require what those above require, and those with state require both.
+        By default stateless nodes need what those above need, and stateful ones need both.
         """
         return above or self.keeps_state
 
     def without_update_before(self) -> Node:
-        """The node that replaces this one where no operator above needs -U or complete rows in -D; by default
-        itself.
-        """
+        """The node to use where no operator above needs -U or complete rows in -D; by default the node itself."""
         return self
 
     # --- state and clocks -------------------------------------------------------------------------------------
@@ -259,12 +261,16 @@ class Node:
 
     @property
     def rows_fact(self) -> str:
-        """The fact for state that stores whole rows of this node: their columns by position."""
+        """The fact (see ``state_facts``) for state that stores whole rows of this node: the provenance and types of
+        their columns, by position.
+        """
         return fields_fact(self.schema, self.column_provenance)
 
     @property
     def shapes_state_above(self) -> bool:
-        """True for nodes without state that decide the state of operators above which read their windows."""
+        """True for stateless nodes on which the state of operators above depends, because these read the windows that
+        it assigns.
+        """
         return False
 
     def reads_windows(self, above: bool) -> bool:
@@ -273,7 +279,7 @@ class Node:
 
     @property
     def stateful_user_function(self) -> str | None:
-        """The user's function that declares the operator's state; None where no function does."""
+        """The name of the user's function that declares the operator's state; None if no function does."""
         return None
 
     @property
@@ -290,21 +296,23 @@ class Node:
 
     @property
     def emits_ahead_of_clock(self) -> bool:
-        """True where rows that the node emits by processing time leave before operators above see that time."""
+        """True if rows that the node emits at a processing time must reach operators above before their clock reaches
+        that time.
+        """
         return False
 
     @property
     def is_batch_invariant(self) -> bool:
-        """True where the result does not depend on how rows are cut into micro-batches.
+        """True if the result does not depend on how the input is divided into micro-batches.
 
-        Such a node emits at once what does not depend on other rows, or only what a watermark has passed. Triggers,
-        changelogs and processing time depend on the micro-batches.
+        Such a node emits at once what does not depend on other rows, or only what a watermark has passed. Results of
+        triggers, changelogs and processing time depend on the micro-batches.
         """
         return False
 
     @property
     def why_rows_stored(self) -> str | None:
-        """The reason why the state of windows holds rows; None where it holds accumulators, or nothing."""
+        """Why the state of windows stores rows; None if it stores accumulators, or nothing."""
         return None
 
     @property
@@ -314,7 +322,9 @@ class Node:
 
     @property
     def waits_for(self) -> WaitsFor | None:
-        """What besides time the rows in the operator's state may wait for; None where they wait for time only."""
+        """What stored rows of the operator may wait for other than time, such as answers of a lookup; None if they wait
+        for time only.
+        """
         return None
 
     # --- rules ------------------------------------------------------------------------------------------------
@@ -324,7 +334,9 @@ class Node:
         return self
 
     def pruned(self, required: FieldNames) -> Node:
-        """The node reduced to the ``required`` fields, and those it must emit anyway, over pruned inputs."""
+        """The node with only the ``required`` fields, and those that it must emit anyway. Its inputs are pruned to the
+        fields that it needs.
+        """
         raise AssertionError(f"no pruning for {type(self).__name__}")
 
     @property
@@ -333,15 +345,19 @@ class Node:
         return False
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True where a condition that reads the fields ``read`` may be evaluated below the node."""
+        """True if a condition that reads the fields ``read`` of this node may be evaluated on its input instead."""
         return False
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """The node with ``conditions``, which all pass it, moved below; ``push`` filters an input by conditions."""
+        """The node with ``conditions``, which all satisfy ``passes_filter``, moved to its inputs; ``push`` applies
+        conditions to an input.
+        """
         raise AssertionError(f"no condition passes {type(self).__name__}")
 
     def with_lookup_filters(self, accepts: Accepts) -> Node:
-        """A lookup with the conditions that its source applies itself; other nodes unchanged."""
+        """For a lookup: the node with those conditions as filters that its source ``accepts``; other nodes
+        unchanged.
+        """
         return self
 
     def with_windows_fused(self) -> Node:
@@ -357,19 +373,22 @@ class Node:
         return self
 
     def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
-        """Distinct rows whose state expires ``after_ms`` after their ``time``; other nodes unchanged.
+        """For distinct rows: the node with a state that expires ``after_ms`` milliseconds after the ``time`` of a row;
+        other nodes unchanged.
 
-        UNSAFE below operators that store or join rows.
+        Not to be applied below operators that store or join rows, because their results would change.
         """
         return self
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
-        """The input fields whose watermark this node or one above needs; ``needed`` are such fields of this node."""
+        """The fields of the inputs whose watermark is needed, by this node or one above. ``needed``: the fields of this
+        node whose watermark nodes above need.
+        """
         return needed
 
     def without_unused_time(self, needed: FieldNames) -> Node:
-        """The node over rebuilt inputs, where only ``needed`` fields that still have a watermark remain time
-        attributes.
+        """The node for inputs whose unused watermarks were removed: a field remains a time attribute only if it is
+        among ``needed`` and its input still has a watermark for it.
         """
         return self
 
@@ -377,7 +396,7 @@ class Node:
 
     @property
     def needs_columnar(self) -> bool:
-        """True for nodes without state that Catalyst cannot compute, such as windows on the clock of a time zone."""
+        """True for stateless nodes that Spark SQL cannot compute, such as windows by the wall clock of a time zone."""
         return False
 
     @property
@@ -397,12 +416,14 @@ class Node:
 
     @property
     def asked_together(self) -> tuple[Node, ...]:
-        """For a lookup without state, the lookups requested at the same time, from the lowest up to it; else empty."""
+        """For a stateless lookup: all lookups whose requests are sent at the same time as its own, the lowest first;
+        else empty.
+        """
         return ()
 
     @property
     def port_count(self) -> int:
-        """The number of ports of the operator's kernel: its inputs, each with an exchange of its own."""
+        """The number of inputs of the operator's kernel, each with an exchange."""
         return 1
 
     @property
@@ -425,10 +446,9 @@ class Node:
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:
-        """The stateful operator below that this one can be chained to, or the reason why it needs an exchange of its
-        own.
+        """The upstream stateful operator to which this one can be chained, or the reason why it needs an exchange.
 
-        ``rows_wait``: rows of the query may wait in state.
+        ``rows_wait``: rows of the query may be stored to wait.
         """
         return "only windows with aggregates run in the call of another operator"
 
@@ -444,15 +464,16 @@ class Node:
 
     @property
     def operator_held_back_ms(self) -> int:
-        """By how many milliseconds the watermark that this operator sees is held back from the query's."""
+        """By how many milliseconds the watermark of this operator is earlier than that of the query."""
         return max((child.watermark_held_back_ms for child in self.inputs), default=0)
 
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """By how many milliseconds rows of this node may be older than the query's watermark and still be on time.
+        """By how many milliseconds rows that this node emits may be older than the query's watermark and still be on
+        time.
 
-        Operators above see a watermark that is held back by as much.
+        The watermark of operators above is earlier by as much.
         """
         return self.operator_held_back_ms
 
@@ -468,27 +489,35 @@ class Node:
 
     @property
     def before_exchange_text(self) -> str | None:
-        """The step before the exchange of an operator with state, in words; None where there is none."""
+        """For EXPLAIN PHYSICAL: what a stateful operator does before its exchange, such as pre-aggregation, in a few
+        words; None for nothing.
+        """
         return None
 
     @property
     def kernel_text(self) -> str:
-        """The kernel of a stateful operator, in the words that follow "kernel" in EXPLAIN."""
+        """For EXPLAIN PHYSICAL: a few words that describe the kernel of a stateful operator, to follow the word
+        "kernel".
+        """
         raise TypeError(f"no description of the kernel of {type(self).__name__}")
 
     @property
     def after_kernel_text(self) -> str | None:
-        """The step after the kernel of an operator with state, in words; None where there is none."""
+        """For EXPLAIN PHYSICAL: what a stateful operator does after its kernel, such as a projection, in a few words;
+        None for nothing.
+        """
         return None
 
     @property
     def compute_text(self) -> str:
-        """The step of a node without state, in words."""
+        """For EXPLAIN PHYSICAL: a few words that describe what a stateless node computes."""
         raise TypeError(f"no description for {type(self).__name__}")
 
     @property
     def native_state_text(self) -> str:
-        """Spark's own operator for a node with state, in words."""
+        """For EXPLAIN PHYSICAL: the operator of Spark that executes a stateful node on the native engine, in a few
+        words.
+        """
         raise TypeError(f"Spark has no operator for {type(self).__name__}")
 
 
@@ -499,8 +528,8 @@ PushFilters = Callable[[Node, Conditions], Node]
 
 @dataclass(frozen=True)
 class Link:
-    """The operator that another one is chained to. ``fields`` are the fields that the upper operator reads of its
-    input, with their names in ``below``.
+    """The upstream operator to which another one is chained. ``fields``: the fields that the downstream operator reads
+    of its input, mapped to their names in ``below``.
     """
 
     below: Node

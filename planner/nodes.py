@@ -171,7 +171,7 @@ class AssignTime(Unary):
     def passes_filter(self, read: set[str]) -> bool:
         """True for conditions that do not read a processing time.
 
-        UNSAFE for event and ingestion time: all rows advance the watermark, also those that a filter would drop.
+        False for event and ingestion time, because all rows advance the watermark, also those that a filter would drop.
         """
         return self.domain is TimeDomain.PROCESSING and self.column not in read
 
@@ -302,7 +302,8 @@ class Filter(Unary):
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
         """True unless the condition reads an upsert key only.
 
-        Of a row that no longer meets the condition after an update only -U passes. An update does not change keys.
+        If an updated row no longer meets the condition, only its -U passes the filter. An update never changes the
+        fields of an upsert key.
         """
         return above or not self.input.is_in_upsert_key(columns_of(self.condition))
 
@@ -453,9 +454,8 @@ class Correlate(Unary):
         return replace(self, input=self.input.pruned((required - outputs) | columns_of(self.function)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True for conditions that do not read the added fields.
-
-        UNSAFE on these with ``outer``, where they may be NULL.
+        """True for conditions that do not read the added fields; with ``outer`` these may be NULL, which the input does
+        not show.
         """
         return not read & {f.name for f in self.outputs}
 
@@ -613,8 +613,8 @@ def _widens(source: str, target: str) -> bool:
 
 
 def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
-    """The first node at or below ``node`` that is not a projection, and its name for the field; None for a computed
-    field.
+    """Follows a field down through projections: returns the first node that is not a projection, and the field's name
+    there. None for a computed field.
     """
     while isinstance(node, Project):
         expression = next(item.expression for item in node.items if item.name == name)

@@ -42,9 +42,9 @@ class ArrivalOrder(Enum):
 
 @dataclass(frozen=True)
 class WindowInfo:
-    """The window whose columns a node's rows carry; None for a column that was projected away.
+    """The window columns that a node's rows have; None for a column that was projected away.
 
-    ``keys`` are the fields by which a session was assigned, None once one of them is gone.
+    ``keys``: the fields by which a session was assigned, None once one of them was projected away.
     """
 
     window: Window
@@ -67,7 +67,9 @@ UNBOUNDED_STATE_HINT = "SET 'table.exec.state.ttl', write the hint STATE_TTL, or
 
 @dataclass(frozen=True)
 class StateDescription:
-    """A description of state: ``what`` an operator stores, and ``until`` when; None where it is never freed."""
+    """A description of state for EXPLAIN: ``what`` an operator stores, and ``until`` when; None if it is never
+    freed.
+    """
 
     what: str
     until: str | None
@@ -79,7 +81,7 @@ def expiry_text(ttl_ms: int, since: str) -> str | None:
 
 
 class WaitsFor(Enum):
-    """The reason why rows wait in state, other than time; the watermark is held for them meanwhile."""
+    """What rows may wait for in state, other than time. The watermark is held back for them meanwhile."""
 
     ANSWERS = "answers"
     """To lookups: the rows go on without further input."""
@@ -90,7 +92,7 @@ class WaitsFor(Enum):
 
 @dataclass(frozen=True)
 class FieldsRead:
-    """``names``: the fields of its input that an operator reads, ``keys`` and ``time`` among them."""
+    """The fields that an operator reads from its input: ``names``, among them ``keys`` and ``time``."""
 
     names: tuple[str, ...]
     keys: tuple[str, ...] = ()
@@ -101,7 +103,7 @@ class FieldsRead:
 
 
 class Topic(IntEnum):
-    """The topic of a remark about a node, most important first."""
+    """The topic of a remark in EXPLAIN ADVICE, most important first."""
 
     LATENCY = 0
     KEPT_ROWS = 1

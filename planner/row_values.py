@@ -44,6 +44,8 @@ def field_by_field(node: exp.Expr, values: Values = row_values) -> exp.Expr | No
     others.
     """
     match node:
+        case exp.In(parent=exp.Pivot()):  # its rows become columns
+            return None
         case exp.In(expressions=[_, *_] as listed):
             pairs = [_pair(node.this, one, values) for one in listed]
             found = [pair for pair in pairs if pair is not None]
@@ -115,7 +117,7 @@ def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
 
 
 def shaped(value: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
-    """The row with the field names of ``shape``; unchanged where it has them, or is not a row."""
+    """The row with the field names of ``shape``; unchanged if it has them already, or if the value is not a row."""
     own = shape_of(value, types)
     if own is None or own == shape or len(own) != len(shape):
         return value

@@ -26,15 +26,17 @@ def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None)
 
 
 def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
-    """The hint ``Did you mean "upper"?`` for a very similar name only, as among hundreds of names some are always
-    similar.
+    """The hint ``Did you mean "upper"?``, only for a very similar name, because among hundreds of candidates some are
+    always similar; else None.
     """
     near = _near(name, list(candidates), _GOOD)
     return _question(near) if near else None
 
 
 def with_list(name: str, candidates: Iterable[str], what: str) -> str:
-    """The hint with one good suggestion; else with similar names, then everything that is valid."""
+    """A hint for a wrong name: the one similar name if there is a good one; else similar names, followed by all valid
+    ones. ``what``: a plural noun for the candidates.
+    """
     names = sorted(candidates)
     good = one_of_many(name, names)
     return good or " ".join(filter(None, (did_you_mean(name, names), f"{what}: {', '.join(names) or 'none'}.")))

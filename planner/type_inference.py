@@ -45,7 +45,7 @@ class Types:
         return known[1]
 
     def nullable(self, expression: exp.Expr) -> bool:
-        """False only where NULL is certainly impossible."""
+        """False if the expression is certainly never NULL; else True."""
         match expression:
             case exp.Column():
                 field = self.fields.get(expression.name)

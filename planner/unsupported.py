@@ -63,6 +63,12 @@ FEATURES: dict[str, Unsupported] = {
         "subqueries in this place",
         "Write it into WHERE, HAVING, QUALIFY, ON, GROUP BY or the select list, or join its tables in FROM.",
     ),
+    "subquery of both sides": Unsupported(
+        "SS308",
+        "subqueries in ON that read both sides of an outer, semi or anti join",
+        "Join the distinct rows of the subquery to one side in FROM, and compare their columns in ON; an INNER JOIN "
+        "takes the condition as it is.",
+    ),
     "array subquery": Unsupported(
         "SS308",
         "subqueries in ARRAY",

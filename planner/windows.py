@@ -18,7 +18,7 @@ from sqlstream.types import TIMESTAMP
 
 @dataclass(frozen=True)
 class RowCount:
-    """A window's size or slide in rows of a key, where others are in milliseconds."""
+    """A window's size or slide as a number of rows of a key, in place of milliseconds."""
 
     count: int
 
@@ -31,7 +31,7 @@ CLOSES_AT_ONCE = 1
 
 @dataclass(frozen=True)
 class BaseWindow:
-    """Base of all windows: their SQL, EXPLAIN's texts, and the properties for rules."""
+    """The base of all windows: their SQL, texts for EXPLAIN, and properties for optimizer rules."""
 
     @property
     def sql_name(self) -> str:
@@ -58,14 +58,15 @@ class BaseWindow:
         return self
 
     def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
-        """The time domain of window_time; None where no window can be built on it.
+        """The time domain of the column window_time, by which further windows can be assigned; None if that is
+        impossible.
 
-        ``domain``: that of the time by which the window is assigned.
+        ``domain``: that of the time by which this window is assigned.
         """
         return domain
 
     def follows_clock(self, domain: TimeDomain) -> bool:
-        """True where windows on a time of ``domain`` may fire by the clock of processing time."""
+        """True if windows that are assigned by a time of ``domain`` may fire by the clock of processing time."""
         return domain is TimeDomain.PROCESSING
 
     @property
@@ -174,7 +175,7 @@ class Session(BaseWindow):
 
     @property
     def is_cut(self) -> bool:
-        """True for sessions that may end before their gap."""
+        """True for sessions that may end before their gap, by START WHEN, END WHEN or a maximum duration."""
         return (self.max_duration_ms, self.start_when, self.end_when) != (None, None, None)
 
     @property
@@ -274,7 +275,7 @@ class RowMeasured(BaseWindow):
 
 @dataclass(frozen=True)
 class GlobalWindow(BaseWindow):
-    """One window per key, which never closes."""
+    """One window per key, which never closes; its results are emitted when a trigger fires."""
 
     sql_name = "GLOBAL WINDOW"
 
@@ -286,7 +287,7 @@ class GlobalWindow(BaseWindow):
 
 @dataclass(frozen=True)
 class UserWindow(BaseWindow):
-    """Windows that a Python class assigns, and may end by the clock."""
+    """Windows that a user's Python class assigns. They close by the watermark or the clock."""
 
     call: PythonCall
 
@@ -314,7 +315,7 @@ class WindowColumns:
 
     @property
     def names(self) -> frozenset[str]:
-        """The three names."""
+        """The names of the three fields: start, end, time."""
         return frozenset({self.start, self.end, self.time})
 
     def fields(self, domain: TimeDomain | None) -> Schema:

@@ -32,15 +32,15 @@ class FunctionError(RuntimeError):
 
 
 def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
-    """A columnar function that calls the user's function once per row. For a call without arguments, one column carries
-    the number of rows.
+    """Makes a function over Arrow arrays that calls the user's function once per row. For a call without arguments, one
+    column is passed only for the number of rows.
     """
     return partial(_call_rows, name, function, returns, arity)
 
 
 def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -> Columnar:
-    """A columnar function that calls the user's vectorised function. It gets pandas Series where its annotations say
-    so, else Arrow arrays.
+    """Makes a function over Arrow arrays that calls the user's vectorised function once per batch. It gets pandas
+    Series where its annotations say so, else Arrow arrays.
     """
     return partial(_call_batch, name, function, returns, _wants_pandas(function))
 
@@ -109,7 +109,9 @@ def place_of(error: BaseException) -> str | None:
 
 
 def see_line(error: BaseException) -> str:
-    """A sentence with the failing line of user code, to append to a message; empty if no user code was running."""
+    """A sentence that names the failing line of user code, to append to a message; empty if no user code was
+    running.
+    """
     line = _line_of(error)
     return "" if line is None else f' See line {line.lineno} of "{line.filename}".'
 
@@ -122,8 +124,8 @@ def _line_of(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
-    """A columnar function that calls the user's aggregate class once per group with an array of STRUCTs of its
-    arguments.
+    """Makes a function over Arrow arrays that calls the user's aggregate class once per group, with an array of STRUCTs
+    of its arguments.
     """
     return partial(_aggregate_groups, name, kind, returns)
 
@@ -131,7 +133,9 @@ def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) ->
 def by_row_to_rows(
     name: str, function: Callable[..., Iterable[object] | None], row: pa.DataType, arity: int
 ) -> Columnar:
-    """A columnar table function: each input row yields an array of result rows."""
+    """Makes a table function over Arrow arrays that calls the user's function once per row: each input row yields an
+    array of result rows.
+    """
     single = row.num_fields == 1
 
     def rows(*arguments: object) -> list[object] | None:
@@ -179,7 +183,9 @@ def _aggregated(name: str, aggregate: typing.Any, rows: typing.Any) -> object:
 
 
 def called(name: str, function: Callable[..., object], arguments: Sequence[object]) -> object:
-    """The return value of a call of a user's function. FunctionError SS411 names the call and the line that raised."""
+    """Calls a user's function and returns its value. If it raises, FunctionError SS411 names the function and the
+    line.
+    """
     try:
         return function(*arguments)
     except Exception as error:

@@ -62,11 +62,13 @@ BYTES_PER_BATCH = 1 << 22
 
 
 class Content(IntEnum):
-    """The content of a blob.
+    """What a blob contains. A blob is a row that an exchange sends to one key group, usually with many input rows
+    packed as bytes.
 
-    AHEAD: rows sent ahead of the watermark. ROWS: other rows. TICK: a tick of processing time. LATE: late rows for a
-    table. HOLD: the time that the watermark must not reach. LIFT: the newest event time that was seen, for Spark alone.
-    READ: by how many the rows read exceed the file ranges, for Spark's metrics alone.
+    AHEAD: rows that were emitted before the watermark advanced. ROWS: other rows. TICK: the current processing time.
+    LATE: late rows for a table. HOLD: the event time that the watermark must not reach. LIFT: the newest event time
+    that was seen, from which Spark computes its watermark. READ: by how many the rows that were read exceed the file
+    splits, for Spark's metrics.
     """
 
     AHEAD = 0
@@ -99,7 +101,9 @@ of the kernel."""
 
 
 class Blob(NamedTuple):
-    """A row of the schema ``BLOBS``."""
+    """A row that an exchange sends to one key group, with the columns of ``BLOBS``; usually many input rows packed as
+    bytes.
+    """
 
     key_group: int
     partition: int
@@ -145,13 +149,15 @@ class Exchange:
             yield from _batches_of(placed)
 
     def calls(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A TICK blob for every key group, with the newest time of the only column of ``batches``; NULL without any."""
+        """Blobs of content TICK, one for every key group, with the newest processing time in the only column of
+        ``batches``; without any the time is NULL.
+        """
         times = (pc.max(batch.column(0)).as_py() for batch in batches)
         newest = max((time for time in times if time is not None), default=None)
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
     def read(self, rows: int) -> pa.RecordBatch:
-        """A batch with the blob READ, which reports the number of rows to Spark's metrics."""
+        """A batch with one blob of content READ, which reports the number of rows to Spark's metrics."""
         return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
 
     def _rows(self, table: pa.Table) -> Iterator[Filled]:
@@ -343,7 +349,7 @@ _NO_PLACE: SplitPosition = (None, None, None)
 
 
 def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
-    """The rows of blobs, which are sorted by partition and number, in order of arrival."""
+    """The rows that the blobs contain, in order of arrival. The blobs are sorted by partition and number."""
     pieces_by_blob = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
     pieces = [piece for of_blob in pieces_by_blob for piece in of_blob]
     return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
@@ -400,7 +406,7 @@ def pieces(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def key_groups(rows: pa.Table, groups: int) -> np.ndarray:
-    """int16: the key group of each row."""
+    """The key group of each row, as an int16 array."""
     hashes = rows.column(KEY_HASH).to_numpy()
     if groups & (groups - 1) == 0:  # a power of two: the low bits, ten times faster
         return np.asarray(hashes.astype(np.int16) & (groups - 1), np.int16)
@@ -408,7 +414,7 @@ def key_groups(rows: pa.Table, groups: int) -> np.ndarray:
 
 
 def to_bytes(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream."""
+    """The table as bytes, in the format of an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     _write(rows, sink)
     return bytes(sink.getvalue())
@@ -441,10 +447,10 @@ def _of_data(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Handed:
-    """A column that a chained operator takes from the operator below.
+    """An input column of a chained operator, taken from the output of the upstream operator.
 
-    It is ``column`` below, minus ``earlier`` microseconds if it is a time. ``micros``: a timestamp as BIGINT
-    microseconds.
+    It is the upstream ``column``, minus ``earlier`` microseconds if it is a time. ``micros``: a timestamp is converted
+    to BIGINT microseconds.
     """
 
     column: str
@@ -454,10 +460,10 @@ class Handed:
 
 @dataclass(frozen=True)
 class Handover:
-    """How a chained operator takes the rows of the operator below, in place of an exchange.
+    """How a chained operator takes the output rows of the upstream operator, without an exchange.
 
-    ``columns`` are by their names above, ``keys`` the key columns; ``schema`` is that of the rows, including KEY_HASH.
-    Columns that are not listed are NULL, such as a clock that no operator reads.
+    ``columns`` maps the names of its input columns to upstream columns, ``keys`` are the key columns; ``schema`` is
+    that of its input, including KEY_HASH. Columns that are not listed are NULL, such as a clock that no operator reads.
     """
 
     columns: tuple[tuple[str, Handed], ...]
@@ -465,7 +471,7 @@ class Handover:
     schema: pa.Schema
 
     def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
-        """All emitted tables as one table of input rows of the operator above, in order."""
+        """The tables that the upstream operator emitted as one input table of the chained operator, in order."""
         below = pa.concat_tables(emitted).combine_chunks()
         tables = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
         tables[KEY_HASH] = pa.array(hash_of_values([tables[name] for name in self.keys], below.num_rows))

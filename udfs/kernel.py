@@ -335,7 +335,7 @@ class MemoryStore:
                 self.traffic.bytes_written += len(value)
 
     def snapshot(self) -> dict[StateKey, bytes]:
-        """A copy of all entries."""
+        """A copy of all entries of the store."""
         return dict(self.entries)
 
     def restore(self, snapshot: Mapping[StateKey, bytes]) -> None:

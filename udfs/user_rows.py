@@ -23,12 +23,14 @@ def user_rows(rows: pa.Table, columns: Sequence[str]) -> list[object]:
 
 
 def milliseconds(time: int) -> int:
-    """Microseconds as milliseconds, rounded down."""
+    """Converts microseconds to milliseconds, rounded down."""
     return int(time) // MILLISECOND
 
 
 def clock_ms(processing_time: int) -> int:
-    """The clock in milliseconds when ``processing_time`` (microseconds) has passed; END_OF_TIME stays END_OF_TIME."""
+    """The time that a user sees as the current processing time, in milliseconds, when ``processing_time``
+    (microseconds) is over; END_OF_TIME remains END_OF_TIME.
+    """
     return milliseconds(processing_time) + (processing_time != END_OF_TIME)
 
 
@@ -38,5 +40,5 @@ def watermark_ms(watermark: int) -> int | None:
 
 
 def microseconds(time: int) -> int:
-    """A user's time in milliseconds as microseconds; times beyond int64 are END_OF_TIME."""
+    """A time that a user gave in milliseconds, as microseconds; times beyond int64 become END_OF_TIME."""
     return max(min(int(time) * MILLISECOND, END_OF_TIME), NO_WATERMARK)

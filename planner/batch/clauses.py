@@ -37,8 +37,8 @@ _WITH_FRAME = "nth_value"
 
 
 def window_in_words_of_spark(window: exp.Window, context: Context) -> None:
-    """Add an ORDER BY to OVER in a copied SELECT where a function numbers or shifts rows without one; any order will
-    do.
+    """Adds an ORDER BY to OVER, in a copied SELECT, for functions such as ROW_NUMBER that Spark refuses without one;
+    the order is arbitrary.
 
     Reports SS239 for a frame of such a function.
     """

@@ -30,8 +30,8 @@ _SPARK_RUNS = frozenset({FunctionKind.SCALAR, FunctionKind.SQL, FunctionKind.AGG
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause that only streams support. ``name`` is its name in messages, ``view`` the view whose query
-    contains it.
+    """A clause that only streams support. ``name`` is its name in messages; ``view`` the name of the view whose query
+    contains it, None for the query itself.
     """
 
     name: str
@@ -103,7 +103,7 @@ ALL_BOUNDED = "all inputs are bounded"
 
 
 @dataclass(frozen=True)
-class Way:
+class BatchDecision:
     """The decision whether a query runs as a batch: the reasons against it, such as an endless input or a clause of
     streams.
     """
@@ -131,12 +131,12 @@ class Way:
 
 def chosen_way(
     resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool], named: Callable[[Table], str]
-) -> Way:
+) -> BatchDecision:
     """The decision for a query. ``ends`` says whether a table's rows are complete, ``named`` is the query's name for
     the table.
     """
     tables = {named(table_input.table): table_input.table for table_input in resolved.inputs}
-    return Way(
+    return BatchDecision(
         next((table_input for table_input in resolved.inputs if not ends(table_input.table)), None),
         streaming_clause(resolved.query, catalog, tables),
         next((table_input for table_input in resolved.inputs if _of_streams(table_input.table)), None),

@@ -12,7 +12,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from sqlstream.planner.expressions import conjuncts
+from sqlstream.planner.expressions import conjuncts, has_grouping_sets
 from sqlstream.planner.fields import Field
 from sqlstream.planner.memberships import UnknownCase, unknown_cases
 from sqlstream.planner.row_values import row_values
@@ -23,9 +23,9 @@ _LISTED = "__listed"
 
 
 class Memberships:
-    """Finds IN predicates with subqueries whose NULL may be read as FALSE.
+    """Finds IN predicates with subqueries where NULL has the same effect as FALSE, such as in WHERE.
 
-    ``filled`` are the NOT NULL columns, in lower case, by the query's names of tables.
+    ``filled``: the NOT NULL columns of each table, in lower case, by the name of the table in the query.
     """
 
     def __init__(self, filled: Mapping[str, Collection[str]]) -> None:
@@ -33,8 +33,8 @@ class Memberships:
         self._null_is_false: set[int] = set()
 
     def visit(self, node: exp.Expr) -> None:
-        """Record which operands of a node are conditions, for which NULL acts as FALSE; called for outer
-        nodes first.
+        """Records which operands of a node are conditions for which NULL has the same effect as FALSE. To be called for
+        outer nodes before inner ones.
         """
         match node:
             case exp.Where() | exp.Having() | exp.Qualify():
@@ -48,12 +48,14 @@ class Memberships:
                 self._null_is_false.update(id(branch.this) for branch in node.args["ifs"])
 
     def replaced(self, written: exp.Expr, node: exp.Expr) -> None:
-        """Record an expression that replaces ``written``."""
+        """Records that ``node`` has replaced the expression ``written``, so that what is known of ``written`` holds for
+        ``node``.
+        """
         if id(written) in self._null_is_false:
             self._null_is_false.add(id(node))
 
     def is_condition(self, node: exp.Expr) -> bool:
-        """Whether a NULL result of the node acts as FALSE."""
+        """True if a NULL result of the node has the same effect as FALSE."""
         return id(node) in self._null_is_false
 
     def unknown(self, node: exp.In, query: exp.Expr) -> list[UnknownCase]:
@@ -90,14 +92,12 @@ class Memberships:
         return not Types(tuple(Field(name, UNKNOWN, n) for name, n in nullable.items())).nullable(value)
 
     def _has_value(self, column: exp.Column, select: exp.Expr | None) -> bool:
-        if not isinstance(select, exp.Select) or len(column.parts) > 2:
+        if not isinstance(select, exp.Select) or len(column.parts) > 2 or has_grouping_sets(select):
             return False
         if any(_says_filled(condition, column) for condition in _where(select)):
             return True
         joins = select.args.get("joins") or []
-        group = select.args.get("group")
-        sets = group is not None and group.find(exp.GroupingSets, exp.Cube, exp.Rollup) is not None
-        if sets or select.args.get("laterals") or any(join.side or join.text("method") for join in joins):
+        if select.args.get("laterals") or any(join.side or join.text("method") for join in joins):
             return False
         return any(self._of_source(source, column) for source in _sources(select))
 
@@ -122,7 +122,7 @@ class Memberships:
 
 
 def with_unknown(membership: exp.In, cases: Sequence[UnknownCase]) -> exp.Expr:
-    """The IN predicate with a subquery, for Spark, as an expression that is NULL in the ``cases``."""
+    """The IN predicate with a subquery for Spark SQL, made NULL where SQL requires it: in the ``cases``."""
     query = membership.args["query"]
     operands = row_values(membership.this, _width(query)) or [membership.this]
     unknown = [_holds(operands, query, case) for case in cases]

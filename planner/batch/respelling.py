@@ -48,7 +48,9 @@ _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 
 @dataclass(frozen=True)
 class Nearest:
-    """The value of the right side by which ASOF JOIN orders its rows, and whether the greatest is the nearest."""
+    """For an ASOF JOIN: the value of the right side that is compared, and whether its greatest value is the nearest
+    one.
+    """
 
     value: exp.Expr
     descending: bool
@@ -60,9 +62,7 @@ def is_asof(join: exp.Expr) -> bool:
 
 
 def nearest(join: exp.Join) -> Nearest | None:
-    """The value that an ASOF JOIN compares; None where the text does not show which side a value is of, and
-    for USING.
-    """
+    """What an ASOF JOIN compares; None where the text does not show to which side a value belongs, and for USING."""
     if join.args.get("using") or not join.this.alias_or_name:
         return None
     written = join.args.get("match_condition") or join.args.get("on")
@@ -73,8 +73,8 @@ def nearest(join: exp.Join) -> Nearest | None:
 
 
 def as_lateral(join: exp.Join, right: exp.Expr, conditions: Sequence[exp.Expr], key: Sequence[str]) -> exp.Join:
-    """ASOF JOIN as a LATERAL join with ``right``, whose rows fulfil the ``conditions``; of equal values the row with
-    the least ``key``.
+    """An ASOF JOIN written as a LATERAL join with ``right``, whose rows fulfil the ``conditions``; of rows with equal
+    values the one with the least ``key`` is taken.
     """
     wanted = nearest(join)
     assert wanted is not None, "the join is no batch"
@@ -119,7 +119,9 @@ def _reads(value: exp.Expr, right: str) -> bool | None:
 
 
 class Unnested:
-    """The types of values in UNNEST; ``columns`` are those of the query's tables, by name in lower case."""
+    """Infers the types of values in UNNEST. ``columns`` are the columns of the query's tables, by name in lower
+    case.
+    """
 
     def __init__(self, columns: Mapping[str, DataType]) -> None:
         self._columns = columns
@@ -127,11 +129,11 @@ class Unnested:
         self._known_sources: dict[int, tuple[exp.Select, tuple[exp.Expr, ...]]] = {}
 
     def type_of_argument(self, unnest: exp.Unnest) -> DataType:
-        """The type of the value that is unnested; UNKNOWN where only Spark knows it."""
+        """The type of the value that UNNEST expands; UNKNOWN if only Spark can tell."""
         return self.type_of(unnest.expressions[0])
 
     def type_of(self, expression: exp.Expr) -> DataType:
-        """The type of an expression in the query; UNKNOWN where only Spark knows it."""
+        """The type of an expression in the query; UNKNOWN if only Spark can tell."""
         names = {column.name: self._column(column) for column in expression.find_all(exp.Column)}
         return Types(tuple(Field(name, kind) for name, kind in names.items())).of(expression)
 

@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A table in FROM under its name there; ``columns`` is None where only Spark knows them."""
+    """A table in FROM, by the name that it has there; ``columns`` is None if only Spark knows them."""
 
     name: str
     columns: Sequence[Column] | None
@@ -64,7 +64,7 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
 
     def owner(self, column: exp.Column) -> Source | None:
-        """The table of this query that has the column; None where it is unknown or belongs to an outer query."""
+        """The table of this query that has the column; None if it is unknown or belongs to an outer query."""
         parts = [part.name for part in column.parts]
         for source in self.sources:
             if len(parts) > 1 and source.name.casefold() == parts[-2].casefold() and source.has(parts[-1]):
@@ -100,11 +100,11 @@ class Scope:
 
 
 class Queries(dict[str, Sequence[Column] | None]):
-    """The columns of the queries of WITH, by name in lower case."""
+    """The columns of the queries in WITH, by the query's name in lower case."""
 
 
 class Scopes:
-    """The scopes of the SELECTs of a query, whose tables are named as in ``tables``."""
+    """Determines the scope of each SELECT of a query. ``tables`` are the tables by their names in the query."""
 
     def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
         self._catalog = catalog
@@ -234,7 +234,9 @@ class Scopes:
 
 
 def parts_of(select: exp.Select, key: str) -> list[exp.Expr]:
-    """The expressions of a clause: the condition of WHERE, HAVING or QUALIFY, the keys of GROUP BY."""
+    """The expressions of the clause ``key`` of a SELECT: the condition of WHERE, HAVING or QUALIFY, or the keys of
+    GROUP BY.
+    """
     clause = select.args.get(key)
     if clause is None:
         return []
@@ -262,7 +264,7 @@ def _bounds_times(conditions: Sequence[exp.Expr], scope: Scope) -> bool:
 
 
 def steps_of(*owners: exp.Expr) -> list[exp.Expr]:
-    """The joins and lateral views after the first table of FROM."""
+    """The joins and lateral views that follow the first table of FROM."""
     return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sqlstream.planner.expressions import (
     as_expression,
+    has_grouping_sets,
     is_repeatable,
     own_expressions,
     parenthesized,
@@ -18,12 +19,11 @@ from sqlstream.planner.expressions import (
 from sqlstream.planner.fields import shown_name
 from sqlstream.planner.functions.calls import spark_name
 
-_SETS = ("grouping_sets", "cube", "rollup")
 _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
 def names_given(query: exp.Expr) -> Counter[str]:
-    """The number of columns that the query gives each name, in lower case."""
+    """For each name in lower case, how many column aliases in the query have it."""
     names = Counter(alias.alias.casefold() for alias in query.find_all(exp.Alias))
     names.update(column.name.casefold() for alias in query.find_all(exp.TableAlias) for column in alias.columns)
     return names
@@ -68,11 +68,7 @@ def with_aliases_read(
 def without_grouping(select: exp.Select) -> exp.Select:
     """The SELECT with 0 for GROUPING and GROUPING_ID of keys of a plain GROUP BY."""
     group = select.args.get("group")
-    if group is None or any(group.args.get(key) for key in _SETS):
-        return select
-    if group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None or not any(
-        map(_is_bits, own_expressions(select))
-    ):
+    if group is None or has_grouping_sets(select) or not any(map(_is_bits, own_expressions(select))):
         return select
     keys = set(_keys(select, group))
 

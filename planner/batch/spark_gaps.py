@@ -13,18 +13,18 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner.batch.scopes import Queries, Scope, Scopes
+from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table
-from sqlstream.planner.expressions import own_expressions, rewritten
+from sqlstream.planner.expressions import has_grouping_sets, own_expressions, rewritten
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
-    """The parts of a query that Spark does not execute, each by its name in messages with its span.
+    """The parts of a query that Spark SQL does not execute: the name of each for messages, with its span.
 
-    The tables of the query are named as in ``tables``.
+    ``tables`` are the tables by their names in the query.
     """
     gaps = _Gaps(catalog, tables)
     of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
@@ -59,6 +59,9 @@ class _Gaps(Scopes):
         """What Spark does not analyze of a SELECT, without its subqueries."""
         if select.args.get("distinct") and self._has_map(select):
             yield "DISTINCT of a MAP, which Spark does not compare,", span_of(select)
+        for join in select.args.get("joins") or ():
+            if isinstance(join.this, exp.Unnest) and _has_condition(join) and self._reads_map(join.this, select):
+                yield "UNNEST of a MAP with a condition, which Spark does not execute,", span_of(join)
         yield from self._outer_columns(select)
         for query in self._subqueries(select):
             if self._is_refused(query, select):
@@ -82,11 +85,15 @@ class _Gaps(Scopes):
         columns = self.columns_of(select, self._queries(select), self._scope(select).around)
         return any("MAP<" in str(column.type) for column in columns or ())
 
+    def _reads_map(self, unnest: exp.Unnest, select: exp.Select) -> bool:
+        columns = map(self._scope(select).column, columns_outside(unnest))
+        return any(column is not None and "MAP<" in str(column.type) for column in columns)
+
     # --- columns of queries around ------------------------------------------------------------------------------
 
     def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
         """Those that a subquery reads outside of WHERE, HAVING, ON and a plain select list, or from further
-        outside, or beside grouping sets."""
+        outside, or beside grouping sets, or in an aggregate of their own query."""
         scope = self._scope(select)
         if scope.around is None:
             return
@@ -98,7 +105,8 @@ class _Gaps(Scopes):
             is_alias = not column.table and column.name.casefold() in aliases
             of_source = place == "from_" and (select.args.get("group") is not None or not self.is_aggregation(select))
             refused = place in ("group", "order", "laterals") or of_source or of_group or of_window
-            refused = refused or _has_sets(select) or (scope.level(column) or 0) > 1
+            refused = refused or has_grouping_sets(select) or self._is_in_aggregate(column, select)
+            refused = refused or (scope.level(column) or 0) > 1
             if refused and not is_alias and scope.is_outer(column):
                 yield f'"{column.name}", a column of the query around a subquery,', span_of(column)
 
@@ -124,13 +132,28 @@ class _Gaps(Scopes):
         if place == "order" and not is_scalar:
             return True
         columns = self._outer_reads(query, select)
+        if place == "joins" and not is_scalar:
+            comparison = query.parent.parent if isinstance(query.parent, exp.Any | exp.All) else query.parent
+            if comparison is not query.parent and columns:  # which Spark reads as one with a least or greatest value
+                return True
+            compared = columns_outside(comparison) if comparison is not None and _pads(query) else ()
+            return self._reads_both_sides([*columns, *compared], query, select)
         if not columns:
             return False
-        if place in ("order", "laterals", "group"):
+        if place in ("order", "laterals", "group", "joins"):
             return True
-        if place == "joins":
-            return is_scalar or self._reads_both_sides(columns, query, select)
-        return _has_sets(select) or (in_window and is_scalar)
+        return (
+            has_grouping_sets(select) or (in_window and is_scalar) or self._reads_computed_keys(columns, query, select)
+        )
+
+    def _reads_computed_keys(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
+        """Whether a subquery above the groups reads columns that are no keys themselves, but parts of such."""
+        if self._place(query, select) not in ("expressions", "having") or not select.args.get("group"):
+            return False
+        if self._is_in_aggregate(query, select):
+            return False
+        keys = {key.name.casefold() for key in _keys(select) if isinstance(key, exp.Column)}
+        return any(column.name.casefold() not in keys for column in columns)
 
     def is_value_of_group(self, query: exp.Subquery) -> bool:
         """Whether a scalar subquery reads the grouped query around it in the select list, outside of aggregates."""
@@ -139,7 +162,7 @@ class _Gaps(Scopes):
             return False
         if isinstance(query.parent, exp.In | exp.Exists | exp.Any | exp.All | exp.From | exp.Join | exp.Lateral):
             return False
-        if not self.is_aggregation(select) or _has_sets(select) or self._is_in_aggregate(query, select):
+        if not self.is_aggregation(select) or has_grouping_sets(select) or self._is_in_aggregate(query, select):
             return False
         return bool(self._outer_reads(query, select))
 
@@ -216,13 +239,29 @@ def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
     return select.walk(prune=lambda node: isinstance(node, exp.Query) and node is not select)
 
 
-def _has_sets(select: exp.Select) -> bool:
-    """Whether GROUP BY has more than one set of keys."""
-    group = select.args.get("group")
-    if group is None:
-        return False
-    written = any(isinstance(key, exp.GroupingSets | exp.Cube | exp.Rollup) for key in group.expressions)
-    return written or any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
+def _keys(select: exp.Select) -> Iterator[exp.Expr]:
+    """The keys of GROUP BY, of which some are numbers or aliases of the select list."""
+    group = select.args["group"]
+    if group.args.get("all"):
+        yield from (column.unalias() for column in select.expressions)
+    named = {column.alias.casefold(): column.unalias() for column in select.expressions if column.alias}
+    for key in group.expressions:
+        yield key
+        if isinstance(key, exp.Column) and not key.table:
+            yield named.get(key.name.casefold(), key)
+        elif isinstance(key, exp.Literal) and key.name.isdigit() and 0 < int(key.name) <= len(select.expressions):
+            yield select.expressions[int(key.name) - 1].unalias()
+
+
+def _has_condition(join: exp.Join) -> bool:
+    condition = join.args.get("on")
+    return condition is not None and not (isinstance(condition, exp.Boolean) and condition.this)
+
+
+def _pads(query: exp.Expr) -> bool:
+    """Whether a query is in ON of an outer, semi or anti join."""
+    join = query.find_ancestor(exp.Join, exp.Select)
+    return isinstance(join, exp.Join) and bool(join.text("side") or join.text("kind").upper() in ("SEMI", "ANTI"))
 
 
 def _is_source(select: exp.Select, parent: exp.Select) -> bool:

@@ -43,7 +43,9 @@ _KEPT = ("joins", "laterals", "pivots", "sample")
 
 @dataclass(frozen=True)
 class Input:
-    """A table of a query. ``at`` is where it is named first, in the text of ``view`` if a view names it."""
+    """A table that a query reads. ``at`` is the span where it is named first, in the text of ``view`` if a view names
+    it.
+    """
 
     table: Table
     at: exp.Expr
@@ -234,8 +236,8 @@ _MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
 
 @dataclass(frozen=True)
 class SqlFragment:
-    """The origin of a part of Spark's text: ``text[start:end]`` was made from ``span`` of the script, or of a view's
-    text.
+    """The origin of a part of the text for Spark: ``text[start:end]`` was made from ``span`` of the user's script, or
+    of a view's text.
     """
 
     start: int
@@ -246,13 +248,15 @@ class SqlFragment:
 
 @dataclass(frozen=True)
 class SparkText:
-    """Spark's text of a query, with the spans of its fragments in no order."""
+    """The text of a query for Spark, and the ``SqlFragment``s that map it to the user's script, in no order."""
 
     text: str
     parts: tuple[SqlFragment, ...] = ()
 
     def part_at(self, start: int, end: int) -> SqlFragment | None:
-        """The smallest fragment that contains the range; else the fragments within it."""
+        """The smallest fragment that contains the range ``[start, end)`` of the text; if there is none, the fragments
+        within the range.
+        """
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
         if not inside or (holding and min(map(_width, holding)) == end - start):

@@ -52,7 +52,9 @@ _NOWHERE = tuple(FEATURES[name].what for name in ("array subquery", "over frame"
 
 
 def refused_by_streams_alone(mistake: Diagnostic) -> bool:
-    """Whether the streaming binder refuses something that Spark SQL executes, so that it is no mistake of the query."""
+    """True if the mistake is something that streams do not support but Spark SQL executes, so that a query over
+    finished data may contain it.
+    """
     return mistake.code in _CODES and not mistake.message.startswith(_NOWHERE)
 
 
@@ -63,9 +65,10 @@ _SORTS = ("sort", "distribute", "cluster")
 def stream_gaps(
     query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
 ) -> frozenset[str]:
-    """The clauses of a query that streams do not support; empty where a stream can execute it.
+    """The clauses of a query that streams do not support; empty if a stream can execute it.
 
-    Its tables are named as in ``tables``. ``is_source`` says whether a stream reads the table, rather than looks it up.
+    ``tables`` are the tables by their names in the query. ``is_source`` says whether a stream reads the table, rather
+    than looks it up.
     """
     return frozenset(_Gaps(catalog, tables, is_source).of_query(query, Queries(), None))
 

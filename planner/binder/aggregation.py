@@ -101,9 +101,9 @@ def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
 class Windowed:
     """The input of an aggregation in windows.
 
-    ``keys`` maps bound grouping expressions to fields, in order. ``grouped`` is the window of GROUP BY, if it is there;
-    then its AssignWindows is the topmost node. ``below`` has the names of the rows without those of the windows.
-    ``time`` is the field that assigns the windows, None for the clock.
+    ``keys`` maps bound grouping expressions to fields, in order. ``grouped`` is the window of GROUP BY, if it is
+    written there; then its AssignWindows is the root of the input's plan. ``below`` has the names of the rows without
+    those of the windows. ``time`` is the field that assigns the windows, None for the clock of processing time.
     """
 
     scope: Scope
@@ -234,7 +234,7 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
 def complete_columns(
     scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
 ) -> tuple[Scope, WindowColumns]:
-    """The scope with all three columns of the window, the missing ones computed.
+    """The scope with all three columns of the window: start, end and time. Missing ones are computed from the others.
 
     The start and the end of a TUMBLE or HOP determine each other; those of a CUMULATE or SESSION do not (SS213).
     """
@@ -340,8 +340,8 @@ def _with_proctime(
 
 
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
-    """The scope in which every grouping key is a field, computed below where it is an expression; and the fields by
-    bound key.
+    """Makes every grouping key a field: keys that are expressions are computed by a projection. Returns the scope over
+    it, and the field for each bound key.
     """
     keys: dict[exp.Expression, str] = {}
     unique = UniqueNames(f.name for f in scope.node.schema)
@@ -360,7 +360,7 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
 def result_of(
     column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
 ) -> exp.Expression:
-    """The bound column of the select list over the fields of the aggregation."""
+    """A column of the select list, bound over the fields of the aggregation."""
     bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
@@ -368,7 +368,7 @@ def result_of(
 def having_of(
     select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
 ) -> exp.Expression | None:
-    """The bound condition of HAVING over the fields of the aggregation. Aliases of the select list precede columns of
+    """The condition of HAVING, bound over the fields of the aggregation. Aliases of the select list precede columns of
     FROM.
     """
     having = select.args.get("having")
@@ -387,7 +387,7 @@ def having_of(
 def projected(
     node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
 ) -> Relation:
-    """The projection to the select list. A column that only names a time attribute remains one."""
+    """The projection of the aggregation to the select list. A column that only names a time attribute remains one."""
     types = types_of(scope.over(node), context)
     names, items = UniqueNames(), []
     for column, result in zip(selected, results, strict=True):
@@ -412,8 +412,8 @@ class Groups:
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
-        """The expression ``bound`` over the fields of the aggregation; ``wish`` is the preferred name if it is one
-        aggregate call.
+        """The expression ``bound`` with its aggregate calls and grouping keys replaced by fields of the aggregation.
+        ``wish``: the preferred name of the field if it is one aggregate call.
         """
         key = self.keys.get(bound)
         if key is not None:
@@ -428,7 +428,7 @@ class Groups:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The aggregate calls with their fields."""
+        """The aggregate calls that were collected, with their fields."""
         return tuple(self.calls.values())
 
     def _aggregate(self, call: exp.Expression, wish: str) -> str:

@@ -27,7 +27,9 @@ _NO_CHANNELS = ("ARRAY", "MAP", "STRUCT", "VARIANT", "BINARY", "INTERVAL", "FLOA
 
 
 def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context) -> Scope:
-    """The scope with the column ``barrier_id`` added. SS212, SS269 to SS272; SS325 for updating rows."""
+    """Binds ALIGN BARRIERS: the scope with the column ``barrier_id`` added. BindError SS212, SS269 to SS272 for
+    mistakes in the clause, SS325 if its input has updates.
+    """
     if scope.find(BARRIER_ID):
         hint = f"Rename it in a subquery: FROM (SELECT {BARRIER_ID} AS id, … FROM …) ALIGN BARRIERS (…)."
         context.wrong("SS271", f'the table has a column "{BARRIER_ID}", which ALIGN BARRIERS adds', clause.span, hint)
@@ -86,8 +88,9 @@ def _timeout_ms(clause: syntax.AlignBarriers, context: Context) -> int | None:
 
 
 def require_barriers(rows: Node, span: Span) -> None:
-    """BindError SS273, SS274 unless ALIGN BARRIERS is below the window, with only filters, projections and the
-    assignment of this window between them."""
+    """Raises BindError SS273 or SS274 unless ALIGN BARRIERS is below the window in the plan, with only filters,
+    projections and the assignment of this window between them.
+    """
     below = rows
     own = next((node for node in rows.walk() if isinstance(node, AssignWindows)), None)
     while below is own or _passes_barriers(below):

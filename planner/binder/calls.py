@@ -66,7 +66,9 @@ def aggregate_name(node: exp.Expr, catalog: Catalog) -> str | None:
 
 
 def check_call(node: exp.Expr, context: Context) -> None:
-    """Report an unknown function, one that is not allowed here, or a wrong number of arguments."""
+    """Reports mistakes of one call: an unknown function, one that is not allowed in this clause, or a wrong number of
+    arguments.
+    """
     if not isinstance(node, exp.Func):
         return
     name = spark_name(node)
@@ -199,7 +201,9 @@ def _is_same(ordered: exp.Expr, value: exp.Expr) -> bool:
 
 
 def check_aggregate_types(call: exp.Expr, schema: Schema, context: Context) -> None:
-    """Report SS206 where a bound aggregate needs a number and certainly gets none, SS641 for an order that is none."""
+    """Reports SS206 if a bound aggregate needs a number and its argument certainly is none, SS641 for an ORDER BY of a
+    type that cannot be ordered.
+    """
     types = Types(schema, context.catalog.function)
     if call.find(exp.WithinGroup) is not None:
         _check_order_types(call, types, context)
@@ -249,7 +253,9 @@ arguments of any other call are refused when it is bound (SS338)."""
 
 
 def with_positions(select: exp.Select, context: Context) -> exp.Select:
-    """The SELECT with the named arguments of Spark's functions in the order of the parameters. BindError SS207."""
+    """The SELECT with named arguments of Spark's functions replaced by positional ones. BindError SS207 for wrong
+    names.
+    """
     if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
         return select
     positional = with_children_changed(select, lambda child: rewritten(child, lambda node: _positional(node, context)))
@@ -286,8 +292,9 @@ def has_named_arguments(call: exp.Func) -> bool:
 
 
 def ordered_arguments(call: exp.Func, name: str, parameters: Parameters) -> list[exp.Expr]:
-    """The arguments of a call in the order of the parameters, with defaults up to the last one given. BindError
-    SS207."""
+    """The arguments of a call in the order of the parameters, with defaults up to the last one given. Mistakes raise
+    BindError SS207.
+    """
     values = _values_by_parameter(call, name, parameters)
     last = max(position for position, parameter in enumerate(parameters) if parameter in values)
     ordered: list[exp.Expr] = []
@@ -333,8 +340,8 @@ _CUT_MARK = "cut"
 
 
 def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
-    """The replacement of a call of a user's function: its arguments in order, its SQL body, or its result cut to
-    length.
+    """What replaces a call of a user's function: the call with its arguments in order, its SQL body, or its result cut
+    to the declared length.
 
     None for calls that are not replaced.
     """
@@ -390,7 +397,7 @@ def _cast_copy(value: exp.Expr, kind: DataType) -> exp.Expr:
 
 @cache
 def parsed(text: str) -> exp.Expr:
-    """The parsed expression of a text, without spans, because these would not be positions in the user's script."""
+    """The expression that a text spells, without spans, because these would not be positions in the user's script."""
     expression: exp.Expr
     (expression,) = parse_query(f"SELECT {text}").expressions
     for node in expression.walk():

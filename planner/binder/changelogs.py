@@ -38,8 +38,9 @@ _FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-js
 def changelog_of(
     option: Option | None, connector: str, format_name: str | None, context: Context
 ) -> frozenset[RowKind] | None:
-    """The declared row kinds, or those of the connector or the format; None where neither has changes. SS218 for a mode
-    that does not exist."""
+    """The kinds of rows that the option declares, or those of the connector or the format; None if none of them has
+    changes. BindError SS218 for a mode that does not exist.
+    """
     if option is None:
         return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
     kinds = [k.strip().upper() for k in option.value.split(",")]
@@ -52,10 +53,10 @@ def changelog_of(
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
-    """The operator, over inputs that wait for final rows where it accepts no updates (``with_final_rows``).
+    """Checks that an operator accepts the row kinds of its inputs, and reports SS325 if not. Returns the operator, over
+    inputs that emit only final rows if that makes it possible (``with_final_rows``).
 
-    Reports SS325 where it does not accept the row kinds of an input. ``at`` is the syntax that needs each input, or one
-    for all of them. Finished data has no changes.
+    ``at`` is the syntax that needs each input, or one for all of them. Finished data has no changes.
     """
     if context.settings.any_order:
         return node
@@ -100,7 +101,7 @@ _FUNCTION_FORMS = {
 
 
 def changelog_function(call: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The rows of TO_CHANGELOG or FROM_CHANGELOG. BindError SS201, SS260, SS261, SS262, SS268."""
+    """The rows of TO_CHANGELOG or FROM_CHANGELOG. Mistakes raise BindError SS201, SS260, SS261, SS262, SS268."""
     name = call.name.upper()
     arguments = _arguments_by_name(call, name)
     table = arguments["input"].value
@@ -271,9 +272,9 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 
 
 def with_previous_rows(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
-    """The rows of a table, with the previous row of each update added where its changelog lacks it.
+    """The rows of a table; if its changelog lacks the previous row of each update (-U), with a node that adds it.
 
-    A rule removes the operator again where no operator above reads previous rows. ``alias`` is the table's name in
+    An optimizer rule removes the node again if no operator above reads previous rows. ``alias`` is the table's name in
     FROM.
     """
     repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY

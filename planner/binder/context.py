@@ -54,7 +54,9 @@ class BinderSettings:
 
     @property
     def allowed_ms(self) -> int:
-        """The allowed lateness; as in Flink, ``allow_ms`` has no effect where late firings are disabled."""
+        """The allowed lateness in milliseconds; as in Flink, ``allow_ms`` has no effect where late firings are
+        disabled.
+        """
         return self.allow_ms or 0 if self.late_ms is not None else 0
 
 
@@ -106,7 +108,7 @@ class Context:
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
     def inside_view(self, view: View) -> Context:
-        """The context of a view's query, which sees the catalog alone and reports its mistakes separately."""
+        """The context for binding a view's query, which sees only the catalog and reports its mistakes separately."""
         views, catalog = (*self.views, view.name.casefold()), self.catalog.within(view.namespace)
         return replace(self, catalog=catalog, queries={}, views=views, problems={}, around=lambda column: False)
 
@@ -116,12 +118,12 @@ class Context:
         self.problems.update(dict.fromkeys(diagnostics))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
-        """Report that a feature of ``planner/unsupported.py`` is not supported."""
+        """Reports that a feature, named as in ``planner/unsupported.py``, is not supported."""
         span = span_of(at) if isinstance(at, exp.Expr) else at
         self.report(unsupported.diagnostic(feature, span, detail))
 
     def wrong(self, code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None) -> None:
-        """Report a BindError."""
+        """Reports a BindError with this code and message, without raising it."""
         self.report(bind_error(code, message, at, hint))
 
     def stop_if_wrong(self) -> None:
@@ -157,7 +159,9 @@ _NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
 
 
 def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
-    """Refuse each argument of ``node`` that is set and that its binder does not list as ``consumed``."""
+    """Reports each clause (argument of sqlglot's ``node``) that is set although no binding function has read it: those
+    not in ``consumed``.
+    """
     bound = set(consumed)
     for key, value in node.args.items():
         if key in bound or value is None or value is False or value == []:

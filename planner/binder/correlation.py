@@ -28,6 +28,7 @@ from sqlstream.planner.expressions import (
     as_expression,
     conjunction,
     conjuncts,
+    has_grouping_sets,
     has_subquery,
     names_in,
     rewritten,
@@ -95,7 +96,7 @@ class Correlation:
     limited: Limited | None = None
 
     def reference(self, name: str) -> exp.Column:
-        """The name by which conditions refer to the subquery's results: ``key_0`` is the first of ``selected``."""
+        """The column by which conditions refer to a result of the subquery: ``key_0`` is the first of ``selected``."""
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
     def start_of(self, select: exp.Select, context: Context) -> Scope | None:
@@ -358,11 +359,12 @@ def _queries(expression: exp.Expr) -> list[exp.Expr]:
 
 def _with_keys(group: exp.Expr | None, keys: Sequence[exp.Expr]) -> exp.Group:
     """GROUP BY with further keys, which are part of all of its grouping sets."""
-    written = group.args if group is not None else {}
-    changed = exp.Group(expressions=[*(written.get("expressions") or ()), *(key.copy() for key in keys)])
-    for key in ("grouping_sets", "cube", "rollup"):
-        changed.set(key, written.get(key))
-    return changed
+    written = group or exp.Group()
+    terms = list(written.expressions)
+    for name in ("grouping_sets", "cube", "rollup"):
+        for term in written.args.get(name) or ():  # WITH CUBE and WITH ROLLUP are of the keys before, not of these
+            terms = [*terms, term] if term.expressions else [type(term)(expressions=[t.copy() for t in terms])]
+    return exp.Group(expressions=[*terms, *(key.copy() for key in keys)])
 
 
 def _divided_over(select: exp.Select, keys: Sequence[exp.Expr]) -> exp.Select:
@@ -398,13 +400,11 @@ def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
 
 
 def _may_read(select: exp.Select, aggregates: bool) -> bool:
-    group = select.args.get("group")
     if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
         return False
-    if select.args.get("having") and not group:
+    if select.args.get("having") and not select.args.get("group"):
         return False
-    sets = group is not None and any(group.args.get(key) for key in ("grouping_sets", "cube", "rollup"))
-    return not (aggregates and sets)
+    return not (aggregates and has_grouping_sets(select))
 
 
 def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
@@ -429,8 +429,8 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """The subquery without parentheses; without ORDER BY if only the set of rows matters, for EXISTS without a LIMIT
-    above zero.
+    """The subquery without parentheses, and without ORDER BY if only the set of its rows matters. For EXISTS a LIMIT
+    above zero is removed too.
     """
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
@@ -452,11 +452,11 @@ def _is_positive(count: exp.Expr | None) -> bool:
 
 @dataclass(frozen=True)
 class SubqueryRows:
-    """The rows of a subquery in the forms that joins need: all, distinct, or one per key.
+    """The rows of a subquery in the forms that joins with the outer query need: all, distinct, or one per key.
 
-    ``values`` are the fields of the subquery's own columns, ``keys`` those that its conditions read. ``ttl_ms`` is the
-    time to live of rows in state that makes them distinct, 0 for no limit. The scopes made here name the fields by
-    ``reference``: ``value_0``, ``key_0``, ….
+    ``values`` are the fields of the subquery's own columns, ``keys`` those that its correlated conditions read.
+    ``ttl_ms``: the time to live, in milliseconds, of the state that makes rows distinct, 0 for no limit. The scopes
+    made here name the fields ``value_0``, ``key_0``, … (see ``reference``).
     """
 
     node: Node
@@ -476,23 +476,25 @@ class SubqueryRows:
 
     @property
     def at_most_one(self) -> bool:
-        """Whether the subquery gives at most one row for each row of the query around."""
+        """True if the subquery has at most one row for each row of the outer query."""
         if self.read.limited is not None and not self.read.keyed:
             return True
         names = {field.name for field in self.keys}
         return any(key <= names for key in self.node.unique_keys)
 
     def all(self) -> Scope:
-        """The scope of all rows."""
+        """The scope of all rows of the subquery."""
         return self._scope(self.node, {})
 
     def with_there(self) -> Scope:
-        """The scope of all rows, with the column ``there``, which is TRUE."""
+        """The scope of all rows, with the additional column ``there``, which is TRUE; after an outer join it is NULL
+        where no row was found.
+        """
         there = self._there()
         return self._scope(extended(self.node, [there]), {"there": there.name})
 
     def distinct(self, *, values: bool) -> Scope:
-        """The scope of the distinct keys, with or without their ``values``, and with the column ``there``, which is
+        """The scope of the distinct keys, or of distinct keys and ``values``, with the column ``there``, which is
         TRUE.
         """
         there = self._there()
@@ -502,7 +504,9 @@ class SubqueryRows:
         return self._scope(node, {"there": there.name})
 
     def nulls(self) -> Scope:
-        """The scope of the distinct keys, with the column ``nulls``: whether the value of one of their rows is NULL."""
+        """The scope of the distinct keys, with the column ``nulls``: TRUE if the value of one of the key's rows is
+        NULL.
+        """
         (value,), names = self.values, self._names()
         rows, filled = (
             Item(names.unique(name), exp.Count(this=this), BIGINT, False)
@@ -516,7 +520,8 @@ class SubqueryRows:
         )
 
     def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
-        """The scope of the distinct keys and values at the positions ``compared``, with counts of rows with NULLs.
+        """The scope of the distinct combinations of keys and of the values at the positions ``compared``, with counts
+        of rows with NULLs.
 
         The values are named ``value_0_{number}``; ``nulls_{number}_{i}`` is the number of rows in which all values at
         the positions ``among[i]`` are NULL.
@@ -534,7 +539,9 @@ class SubqueryRows:
         return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
 
     def single(self) -> Scope:
-        """The scope of the distinct keys, with one value and ``rows``, the number of rows of each key."""
+        """The scope of the distinct keys, with the value of one row of each, and ``rows``, the number of rows of the
+        key, by which several values are detected.
+        """
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)
         rows = Item(names.unique("rows"), exp.Count(this=exp.Star()), BIGINT, False)

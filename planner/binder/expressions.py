@@ -82,12 +82,12 @@ def types_of(scope: Scope, context: Context) -> Types:
 
 
 def type_in(scope: Scope, context: Context, bound: exp.Expr) -> DataType:
-    """The type of one bound expression."""
+    """The type of a bound expression over ``scope``."""
     return types_of(scope, context).of(bound)
 
 
 def is_whole_number(value: object) -> bool:
-    """Whether an expression is a whole number without a sign, written as such."""
+    """True if the expression is a literal integer without a sign."""
     return isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
 
 
@@ -206,7 +206,9 @@ class _Binder:
 
 
 def quoted_name(text: exp.Literal) -> SqlStreamError:
-    """The mistake SS234: ``"price"`` is a string, as in Spark, where standard SQL means a column."""
+    """The mistake SS234 for a name in double quotes: ``"price"`` is a string, as in Spark, where standard SQL means a
+    column.
+    """
     name = text.name
     hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."
     return bind_error("SS234", f'"{name}" in double quotes is a text, and there is a column of that name', text, hint)
@@ -250,7 +252,8 @@ NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
 
 
 def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
-    """The bound aggregate with IGNORE NULLS or RESPECT NULLS where Spark expects it. SS207.
+    """The bound aggregate with IGNORE NULLS or RESPECT NULLS in the place where Spark expects it. BindError SS207 if
+    the function takes none.
 
     Users may write the treatment after the argument or after the parentheses. Flink's default is written out, so that
     only the binder knows it.

@@ -48,7 +48,9 @@ COUNTED = (CountWindow, RowMeasured)
 
 @dataclass(frozen=True)
 class FiringContext:
-    """The windows of firing clauses. ``scope`` has the rows below them; ``has_time``: these rows have a time."""
+    """What is known of the windows to which firing clauses belong. ``scope`` has the rows that enter the windows;
+    ``has_time``: these rows have a time.
+    """
 
     window: Window
     columns: WindowColumns
@@ -60,12 +62,14 @@ class FiringContext:
 
     @property
     def clock(self) -> bool:
-        """True for windows on processing time, which fire by the clock and not by a watermark."""
+        """True for windows on processing time, which close by the clock and not by a watermark."""
         return self.domain is TimeDomain.PROCESSING
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
-    """The firing of windows, by the clauses of a SELECT and the settings. BindError SS226 to SS229, SS237, SS238."""
+    """Binds when windows fire: by the clauses of a SELECT, or else the settings. BindError SS226 to SS229, SS237, SS238
+    for mistakes in the clauses.
+    """
     bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)
     if eviction is not None and isinstance(fired.window, COUNTED):
@@ -174,7 +178,9 @@ def _pulse_of(ms: int | None) -> firing.EveryRows | firing.EveryInterval | None:
 
 
 def bind_trigger(trigger: syntax.TriggerExpr, fired: FiringContext, span: Span) -> Trigger:
-    """The trigger over the fields of the rows below the window; ``span`` is that of the clause. BindError SS226."""
+    """The trigger over the fields of the rows below the window; ``span`` is that of the clause. Mistakes raise
+    BindError SS226.
+    """
     match trigger:
         case syntax.Purging():
             return firing.Purging(bind_trigger(trigger.inner, fired, span))
@@ -241,7 +247,9 @@ def _every_interval(
 
 
 def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
-    """The milliseconds of a constant interval, named ``what`` in messages. SS212 unless it is positive."""
+    """The length of a constant interval in milliseconds. BindError SS212, which calls it ``what``, unless it is
+    positive.
+    """
     assert interval is not None
     at = span_of(interval) or span
     length_ms = interval_ms(interval, what, at)
@@ -256,7 +264,7 @@ def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
 def bind_eviction(
     clause: syntax.Evict | None, scope: Scope, context: Context, *, timed: bool
 ) -> firing.Eviction | None:
-    """The evictor over the fields of ``scope``; ``timed``: its rows have a time. BindError SS227."""
+    """The evictor over the fields of ``scope``; ``timed``: its rows have a time. Mistakes raise BindError SS227."""
     if clause is None:
         return None
     return firing.Eviction(_evictor(clause, scope, context, timed=timed), clause.after)
@@ -293,8 +301,8 @@ def _keep_interval(interval: int, clause: syntax.Evict, timed: bool) -> firing.K
 
 
 def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: WindowColumns, context: Context) -> LateData:
-    """The bound clause LATE DATA over rows of ``scope`` and windows with these ``columns``. BindError SS202, SS212,
-    SS216.
+    """The bound clause LATE DATA over rows of ``scope`` and windows with these ``columns``. Mistakes raise BindError
+    SS202, SS212, SS216.
     """
     if clause is None:
         return LateData()
@@ -373,7 +381,7 @@ def _check_late_settings(bound_firing: Firing, fired: FiringContext) -> None:
 
 
 def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """The bound expression, which must be a number or of unknown type. SS206."""
+    """The bound expression, which must be a number or of unknown type. Mistakes raise BindError SS206."""
     bound = bind(expression, scope, context, ClauseContext(clause))
     kind = type_in(scope, context, bound)
     if not (kind.is_numeric or kind.is_unknown or kind.name == "VOID"):
@@ -383,7 +391,7 @@ def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: 
 
 
 def constant_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """The bound expression, which must be a number and read no column. SS206."""
+    """The bound expression, which must be a number and read no column. Mistakes raise BindError SS206."""
     if expression.find(exp.Column):
         hint = "Subtract it from the value, and compare with 0."
         raise bind_error("SS206", f"the threshold of {clause} must be a constant number", expression, hint)
@@ -400,7 +408,9 @@ _USING_TAKES = {
 
 
 def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Context) -> PythonCall:
-    """The call of a Python class of this ``kind`` with constant arguments. BindError SS203, SS207, SS209."""
+    """The call of a Python class of this ``kind`` with constant arguments. Mistakes raise BindError SS203, SS207,
+    SS209.
+    """
     function = context.catalog.function(call.name)
     if function is None:
         suggestion = did_you_mean(call.name, context.catalog.function_names(), "functions")
@@ -421,8 +431,8 @@ def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Conte
 
 
 def with_own_windows(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
-    """The aggregate, changed to assign its windows itself where its firing requires that. SS213, SS320, SS349 where it
-    cannot.
+    """The aggregate, changed to assign its windows itself if its firing requires that. BindError SS213,
+    UnsupportedError SS320 or SS349 if that is impossible.
     """
     if node.window is not None or not _must_assign_windows(node):
         return node
@@ -466,7 +476,7 @@ def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
 
 
 def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context) -> Node:
-    """The plan of a query with EMIT, which says when the windows in its subqueries fire."""
+    """The plan of a query with the clause EMIT applied, which says when the windows in its subqueries fire."""
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:

@@ -33,7 +33,7 @@ GeneratedColumns = list[tuple[str, DataType]]
 
 
 def table_call(source: exp.Expr, context: Context) -> exp.Expr:
-    """The generator call in UNNEST or LATERAL TABLE. SS207."""
+    """The call of a function in UNNEST or LATERAL TABLE. BindError SS207 for wrong arguments."""
     if isinstance(source, exp.Unnest):
         refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
         if len(source.expressions) != 1:
@@ -55,9 +55,10 @@ def without_table(call: exp.Expr) -> exp.Expression:
 def correlate(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, on: exp.Expr | None = None
 ) -> Scope:
-    """The scope of each row joined with its rows of ``call``, under the alias of ``source``, where ``on`` holds.
+    """The scope of a lateral join: each row with the rows that ``call`` returns for it and for which ``on`` holds,
+    under the alias of ``source``.
 
-    SS301 for a condition of an outer join that the operator cannot evaluate.
+    UnsupportedError SS301 for a condition of an outer join that the operator cannot evaluate.
     """
     alias = source.args.get("alias")
     wanted = [c.name for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
@@ -94,7 +95,9 @@ def gives_rows(call: exp.Expr, context: Context) -> bool:
 def generate(
     call: exp.Expr, wanted: list[str], scope: Scope, outer: bool, context: Context
 ) -> tuple[Correlate, list[str]]:
-    """The Correlate of a generator, and the names of its outputs for users. SS216 for a wrong number of names."""
+    """The plan node that computes a generator call for each row, and the names of its outputs for users. BindError
+    SS216 for a wrong number of names.
+    """
     if isinstance(call, exp.Unnest):
         bound, columns = _unnested(call, len(wanted), scope, context)
     else:
@@ -310,7 +313,7 @@ _PIVOT_CLAUSE = ClauseContext("PIVOT", aggregates=True)
 
 
 def pivoted(pivots: Sequence[exp.Pivot], scope: Scope, context: Context) -> Scope:
-    """The scope after the PIVOTs and UNPIVOTs of a source, in their order.
+    """The scope after the PIVOT and UNPIVOT clauses of a source, applied in their order.
 
     PIVOT groups by all columns that it does not name. As in Spark, the result for a value without rows is NULL, also
     that of COUNT, if all results are numbers or BOOLEAN; otherwise Spark's COUNT of no rows is 0.

@@ -49,7 +49,7 @@ _GROUPED = (exp.Group, exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple, exp.Pa
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping expression, as written and bound; ``wish`` is the preferred name of its field."""
+    """A grouping expression of GROUP BY, as written and as bound; ``wish`` is the preferred name of its field."""
 
     written: exp.Expr
     bound: exp.Expression
@@ -58,8 +58,9 @@ class Key:
 
 @dataclass(frozen=True)
 class GroupedWindow:
-    """A window in GROUP BY. ``spark``: written as window() or session_window(). Without ``time`` it follows the
-    clock."""
+    """A window that is written in GROUP BY. ``spark``: as a call of window() or session_window(). ``time`` None:
+    windows follow the clock of processing time.
+    """
 
     window: Window
     time: Field | None
@@ -77,7 +78,9 @@ class Grouping:
 
 
 def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
-    """The bound keys, grouping sets and window of GROUP BY. BindError SS207 to SS212, SS220, SS223, SS289."""
+    """The bound keys, grouping sets and window of GROUP BY. Mistakes raise BindError SS207 to SS212, SS220, SS223,
+    SS289.
+    """
     group = select.args.get("group") or exp.Group()
     terms = [*group.expressions]
     for name in ("grouping_sets", "cube", "rollup"):
@@ -292,9 +295,10 @@ def _time(column: exp.Expr, kind: str, scope: Scope, context: Context) -> Field:
 
 @dataclass(frozen=True)
 class GroupNames:
-    """Resolves the columns and calls that only a grouped SELECT has, outside of aggregates; None for all others.
+    """Resolves the columns and calls that exist only in a grouped SELECT, outside of aggregates; its methods return
+    None for all others.
 
-    ``scope`` is that below the window, where time columns are still time attributes.
+    ``scope`` is that of the rows before grouping, where time columns are still time attributes.
     """
 
     scope: Scope

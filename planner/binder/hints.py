@@ -42,7 +42,9 @@ _OPTIONS_FORM = "Write t /*+ OPTIONS('key' = 'value') */."
 
 
 def options_of(hint: TableHint) -> tuple[Option, ...]:
-    """The options of a table's hint; the last of several for one key counts. SS324, SS376."""
+    """The options that a table's OPTIONS hints set; of several for one key the last counts. BindError SS324 or SS376
+    for a malformed hint.
+    """
     given: dict[str, Option] = {}
     for call in hint.hint.expressions:
         if not isinstance(call, exp.Anonymous) or call.name.upper() != "OPTIONS":
@@ -123,8 +125,8 @@ _STATE_TTL_FORM = "Write /*+ STATE_TTL('t' = '1d') */ with the alias that the ta
 
 @dataclass
 class StateTtls:
-    """The STATE_TTL hints of one SELECT by table, and the default; ``used`` are the tables whose hint applies to some
-    state.
+    """The STATE_TTL hints of one SELECT by table, and the default. ``used`` collects the tables whose hint applies to
+    some state.
     """
 
     default_ms: int
@@ -164,7 +166,9 @@ def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
 
 
 def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
-    """The time to live of rows made of these tables. A hint names one table, so joined rows have the default."""
+    """The time to live, in milliseconds, of state with rows made of these tables. A hint names one table, so joined
+    rows have the default.
+    """
     return context.ttl_of(tables[0]) if len(tables) == 1 else context.settings.state_ttl_ms
 
 
@@ -201,7 +205,7 @@ _NO_TABLE = "Write the alias that the table has in FROM."
 
 @dataclass
 class LookupHints:
-    """The LOOKUP hints of one SELECT by lower-case table; ``used`` are those whose table is looked up."""
+    """The LOOKUP hints of one SELECT by lower-case table name. ``used`` collects the tables that are looked up."""
 
     hints: dict[str, exp.Expr] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -291,7 +295,9 @@ def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
 
 @dataclass
 class HintOptions:
-    """The options of a LOOKUP hint while they are read; ``known`` are the keys that were requested."""
+    """Reads the options of a LOOKUP hint one by one. ``known`` collects the keys that were requested, for messages
+    about unknown ones.
+    """
 
     pairs: dict[str, exp.EQ]
     at: exp.Expr
@@ -316,8 +322,9 @@ class HintOptions:
 
 
 def hinted_options(options: HintOptions) -> LookupOptions:
-    """The options of a hint over the session's defaults. As in Flink, the lookup is asynchronous unless the hint says
-    no."""
+    """The lookup options of a hint; the session's defaults for those that it does not set. As in Flink, the lookup is
+    asynchronous unless the hint says otherwise.
+    """
     default = options.context.settings.lookup
     asynchronous = _word(options, "async", _BOOLEAN, True)
     order = _word(options, "output-mode", _ORDERS, default.order)

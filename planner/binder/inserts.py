@@ -29,7 +29,7 @@ _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
-    """The table of that name, into which INSERT or a side output writes. BindError SS202."""
+    """The table of that name, into which INSERT or a side output writes. Mistakes raise BindError SS202."""
     match catalog.relation(name):
         case Table() as table:
             return table
@@ -42,7 +42,9 @@ def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
 def insert_into(
     table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
-    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. SS205, SS206, SS216."""
+    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. BindError SS205, SS206,
+    SS216 for columns that do not fit.
+    """
     targets = _targets(table, names, statement)
     _check_arity(table, targets, relation, statement)
     sources = {c.name: f for c, f in zip(targets, relation.fields, strict=True)}
@@ -198,8 +200,8 @@ def _aliased_value(value: PartitionValue) -> exp.Alias:
 
 @dataclass(frozen=True)
 class SideRowFields:
-    """The fields of a side output's rows: an adjective for messages ("late"), the origin of its columns, the fields by
-    name.
+    """What is known of the rows of a side output: an adjective for messages ("late"), the origin of its columns, and
+    its fields by name.
     """
 
     adjective: str
@@ -213,7 +215,9 @@ def side_table(table: exp.Table, context: Context) -> Table:
 
 
 def side_values(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:
-    """The values for the physical columns of ``table``, in their order and cast to their types. SS206, SS216."""
+    """The values for the physical columns of ``table``, which receives a side output, in their order and cast to their
+    types. BindError SS206, SS216 for columns that do not fit.
+    """
     return tuple(_side_value(c, table, rows, span, context) for c in table.physical_columns)
 
 

@@ -81,7 +81,7 @@ def stream_join(
 def written_conditions(
     join: exp.Join, left: Scope, right: Scope, pairs: Scope, context: Context
 ) -> tuple[list[exp.Expression], VisibleColumns]:
-    """The bound conditions of ON or USING, and the columns of both sides, of which those of USING are shown once."""
+    """Binds ON or USING: the conditions, and the columns of both sides, of which those of USING are shown once."""
     if join.args.get("using"):
         return joined_using(join.args["using"], left.columns, right.columns)
     if join.args.get("on") is not None:
@@ -102,8 +102,8 @@ def join_sides(
     """The join of two sides, whose fields have different names, on bound conditions.
 
     A filter above an inner join has the remaining conditions. ``implied`` conditions are checked above again, unless
-    ``_is_fulfilled``. SS291 to SS293, SS325. Over finished rows Spark SQL evaluates any condition, and the join is only
-    the columns of both sides.
+    ``_is_fulfilled``. Mistakes raise SS291 to SS293, SS325. Over finished rows Spark SQL evaluates any condition, and
+    the join is only the columns of both sides.
     """
     if context.settings.any_order:
         return RegularJoin(left.node, right.node, kind, (), None)
@@ -139,7 +139,7 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
 
 
 class WhereConditions:
-    """The conditions of WHERE, of which each join gets those that may read its right side.
+    """The conjuncts of WHERE. Each join of FROM gets those that may read its right side.
 
     The others read its left side alone, or tables that are joined later.
     """
@@ -360,7 +360,7 @@ def _joinable_window(side: Node) -> WindowInfo | None:
 
 
 def with_distinct_fields(right: Scope, left: Scope) -> Scope:
-    """The right side with fields renamed that the left side has too."""
+    """The right side with those fields renamed whose names the left side has too."""
     names = UniqueNames(f.name for f in left.node.schema)
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
@@ -401,7 +401,9 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 class Sides:
-    """Finds which side expressions read, and the equalities and time bounds among conditions."""
+    """Analyses the conditions of a join: which side an expression reads, which conditions are equalities, which are
+    bounds of time.
+    """
 
     def __init__(self, left: Node, right: Node) -> None:
         self._fields = [{f.name: f for f in side.schema} for side in (left, right)]
@@ -432,9 +434,9 @@ class Sides:
         return Equality(left_value, right_value, isinstance(condition, exp.NullSafeEQ))
 
     def time_bound(self, condition: exp.Expression) -> tuple[tuple[str, str], type[exp.Expr], int] | None:
-        """The time bound ``l.ts >= r.ts - INTERVAL '1' HOUR`` of a condition; None for other conditions.
+        """A condition such as ``l.ts >= r.ts - INTERVAL '1' HOUR`` as a bound of time; None for other conditions.
 
-        It is both time fields, the operator, and the bound on left - right in microseconds.
+        The result has both time fields, the comparison operator, and the bound of left minus right in microseconds.
         """
         operator: type[exp.Expr] = type(condition)
         if operator not in MIRRORED:
@@ -476,7 +478,9 @@ def _microseconds(interval: exp.Expr) -> int | None:
 
 
 def pair_conjunction(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
-    """The conjunction that kernels evaluate on pairs of rows, None if it is always true. BindError SS291 to SS293."""
+    """The conjunction of ``rest``, checked to be one that kernels evaluate on pairs of rows; None if it is always true.
+    BindError SS291 to SS293 if they cannot.
+    """
     effective = [condition for condition in rest if not is_always_true(condition)]
     if not effective:
         return None
@@ -493,7 +497,9 @@ VisibleColumns = tuple[Visible, ...]
 def joined_using(
     names: list[exp.Expr], left: VisibleColumns, right: VisibleColumns
 ) -> tuple[list[exp.Expression], VisibleColumns]:
-    """The equalities of USING, and the columns of both sides: those of USING first, each once."""
+    """What USING means: the equalities of its columns, and the columns of both sides: those of USING first, each
+    once.
+    """
     conditions: list[exp.Expression] = []
     merged: list[Visible] = []
     for name in names:
@@ -517,8 +523,8 @@ def _using_column(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Vi
 
 
 def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
-    """The scope in which a column of USING is the one of the side that always has a row, or the first not NULL in a
-    FULL JOIN.
+    """The scope after a join with USING, where a shared column is that of the side that always has a row; in a FULL
+    JOIN it is the first that is not NULL.
     """
     names = [name.name for name in join.args.get("using") or ()]
     if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
@@ -551,7 +557,8 @@ _EXPLICIT_JOIN = ("side", "method", "on", "using")
 
 
 def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The joins of FROM, reordered if all are commas: each table is joined by an equality of WHERE where there is one.
+    """The joins of FROM, reordered if all are commas, so that each table is joined by an equality of WHERE if there is
+    one.
 
     Without an equality, all rows of the join are processed in one task. Other joins keep their written order.
     """

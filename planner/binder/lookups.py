@@ -49,7 +49,9 @@ def is_time_travel(right: exp.Expr) -> bool:
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259."""
+    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259 for joins that
+    cannot be lookups.
+    """
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     refuse_rest(right, ("this", "db", "catalog", "alias", ARG, *TIME_TRAVEL), context)
@@ -84,7 +86,9 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 
 
 def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
-    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251."""
+    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251 if it names something
+    else.
+    """
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
     if version is None or not named or version.text("kind").upper() != "AS OF":
@@ -194,8 +198,9 @@ def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> S
 
 @dataclass
 class LookupConditions:
-    """The conditions of a lookup's ON: ``keys`` in their order; ``left`` reads the left side alone; ``above`` calls
-    Python functions; ``rest`` is evaluated on the answers.
+    """The conjuncts in ON of a lookup join, by where they are evaluated. ``keys``: equalities with key columns, in the
+    order of the keys; ``left``: read the left side alone; ``above``: call Python functions, and become a filter after
+    the join; ``rest``: evaluated on the answers.
     """
 
     keys: tuple[Item, ...] = ()
@@ -205,7 +210,9 @@ class LookupConditions:
 
 
 def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
-    """The conjuncts of a lookup's ON, which are over the fields of ``node``, sorted by kind. SS206, SS258."""
+    """Sorts the conjuncts in ON of a lookup join, which are over the fields of ``node``, by kind. BindError SS206,
+    SS258 for conditions that do not fit a lookup.
+    """
     parts = LookupConditions()
     columns = _key_columns(node)
     outputs = {o.name for o in node.outputs}
@@ -317,7 +324,9 @@ def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
 def lookup_call(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
 ) -> Scope:
-    """The scope with the rows that the coroutine returns. It is asynchronous also without LOOKUP ASYNC."""
+    """The scope of a lateral join with a user's coroutine: each row with the rows that the coroutine returns. The
+    lookup is asynchronous also without LOOKUP ASYNC.
+    """
     function = lookup_function_of(call, context)
     assert function is not None, "the caller has looked"
     check_arity(call, function, context)
@@ -381,7 +390,7 @@ def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenOptions:
     """The options of a lookup, with the side output for rows whose lookup fails."""
 
     options: LookupOptions
@@ -390,7 +399,7 @@ class Chosen:
 
 def chosen_options(
     right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
-) -> Chosen:
+) -> ChosenOptions:
     """The options of the lookup of ``right`` from LOOKUP ASYNC or a LOOKUP hint, else from the session's settings.
 
     ``asynchronous`` selects the session's defaults. SS257 where both clause and hint are written.
@@ -402,14 +411,16 @@ def chosen_options(
     if clause is not None:
         return bind_options(clause, scope, context)
     if hint is not None:
-        return Chosen(hinted_options(HintOptions(pairs_of(hint, context), hint, context)))
+        return ChosenOptions(hinted_options(HintOptions(pairs_of(hint, context), hint, context)))
     if asynchronous:
-        return Chosen(context.settings.lookup)
-    return Chosen(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
+        return ChosenOptions(context.settings.lookup)
+    return ChosenOptions(replace(context.settings.lookup, asynchronous=False, order=Order.ORDERED))
 
 
-def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> Chosen:
-    """The options of LOOKUP ASYNC over the session's defaults; ``scope`` has the rows that may fail. SS212, SS255."""
+def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> ChosenOptions:
+    """The options in LOOKUP ASYNC; the session's defaults for those that it does not set. ``scope`` has the rows that
+    may fail. BindError SS212, SS255 for wrong values.
+    """
     default = context.settings.lookup
     timeout = _clause_ms(clause.timeout, "TIMEOUT", context, 1)
     options = replace(
@@ -429,7 +440,7 @@ def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> 
         message = f"WITHIN {readable(options.batch_within_ms)} reaches TIMEOUT {readable(options.timeout_ms)}"
         context.wrong("SS255", message, clause.span, "A row waits for its batch within its TIMEOUT.")
     failed = failed_rows(clause.error_table, clause, scope, context) if clause.error_table is not None else None
-    return Chosen(options, failed)
+    return ChosenOptions(options, failed)
 
 
 def _clause_ms(interval: exp.Expression | None, what: str, context: Context, least: int = 0) -> int | None:
@@ -465,8 +476,8 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
 
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
-    """The side output for failed rows, whose columns are the left side's and ``error``, matched by name. SS202, SS206,
-    SS216.
+    """The side output for rows whose lookup fails. Its columns are those of the left side and ``error``, matched by
+    name with those of the table. BindError SS202, SS206, SS216 if the table does not fit.
     """
     table_of_failed = side_table(table, context)
     fields: dict[str, Field] = {}
@@ -493,8 +504,8 @@ _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
 """Units of durations in options that INTERVAL does not have."""
 
 
-def with_options_of(table: Table, chosen: Chosen) -> Chosen:
-    """The options of a lookup; those that clause and hint leave open are the table's."""
+def with_options_of(table: Table, chosen: ChosenOptions) -> ChosenOptions:
+    """The options of a lookup; those that neither clause nor hint sets are taken from the table's declaration."""
     options = chosen.options
     if options.cache is None:
         options = replace(options, cache=cache_of(table))

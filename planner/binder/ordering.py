@@ -58,7 +58,8 @@ def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relatio
     """The plan of a query with ORDER BY, LIMIT or OFFSET: a Top-N without keys, or a sort by event time.
 
     A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is selected in
-    addition and dropped above. SS217 for an order that is complete only at the end of the input.
+    addition and dropped by a projection above. BindError SS217 for an order that is complete only at the end of the
+    input.
     """
     order = query.args.get("order")
     ordered: list[exp.Expr] = list(order.expressions) if order is not None else []
@@ -192,7 +193,8 @@ NO_NUMBER = "SS640"
 
 @dataclass(frozen=True)
 class Ranked(Unary):
-    """ROW_NUMBER, RANK or DENSE_RANK, until outer queries are bound, which may have a condition on the number.
+    """A temporary node for ROW_NUMBER, RANK or DENSE_RANK, until outer queries are bound, which may have a condition on
+    the number.
 
     A filter above replaces it: ``rn <= 3`` makes a Top-N, ``rn = 1`` in the order of a time attribute a deduplication.
     Without a condition it becomes OVER, whose numbers are updated where the order is not that of time. The fields are
@@ -212,23 +214,23 @@ class Ranked(Unary):
 
     @property
     def domain(self) -> TimeDomain | None:
-        """The time domain of the order's first column, None if it is no time attribute."""
+        """The time domain of the first ORDER BY column; None if that is not a time attribute."""
         return next(f.time for f in self.input.schema if f.name == self.order[0].name)
 
     @property
     def in_time(self) -> bool:
-        """Whether rows are numbered in ascending order of a time attribute, as by OVER."""
+        """True if rows are numbered in ascending order of a time attribute, as OVER numbers them."""
         return self.domain is not None and not self.order[0].descending
 
     def over(self) -> Over:
-        """The operator that numbers all rows in the order of time."""
+        """The OVER operator that numbers all rows in the order of time."""
         domain = self.domain
         assert domain is not None and self.in_time
         time, *ties = self.order
         return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
 
     def updating(self) -> UpdatingOver:
-        """The operator that numbers all rows in any order, and updates the numbers when earlier rows arrive."""
+        """The OVER operator that numbers all rows in any order, and updates the numbers when earlier rows arrive."""
         return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
 
     @property
@@ -254,7 +256,9 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 
 
 def resolve_ranks(node: Node, context: Context) -> Node:
-    """The plan of a whole query with OVER in place of ``Ranked``. SS304 for a descending order of processing time."""
+    """The plan of a whole query in which OVER nodes have replaced the temporary ``Ranked`` nodes. UnsupportedError
+    SS304 for a descending order of processing time.
+    """
 
     def rule(operator: Node) -> Node:
         if not isinstance(operator, Ranked):
@@ -271,7 +275,8 @@ def resolve_ranks(node: Node, context: Context) -> Node:
 
 
 def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
-    """The filter, or, if its condition bounds a row number below, the operator that emits only those rows.
+    """The filter; if its condition bounds a row number that is computed directly below, the operator that emits only
+    those rows.
 
     BindError SS640 for bounds that exclude every number.
     """
@@ -408,7 +413,7 @@ def _is_time_below(node: Node, name: str) -> bool:
 
 
 def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
-    """When the window among the keys closes; None where the keys contain no window that fires once."""
+    """When the window whose bounds are among ``keys`` closes; None if ``keys`` contain no window that fires once."""
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None

@@ -80,8 +80,9 @@ def number_argument(called: str) -> int:
 def check_positional(
     call: exp.Expr, called: str, arguments: Sequence[exp.Expr], spec: exp.Expr, domain: TimeDomain | None
 ) -> None:
-    """Check the bound arguments of a call of POSITIONAL, and that it fits the specification of its window. SS239,
-    SS245."""
+    """Checks the bound arguments of a call of a function in POSITIONAL (such as LAG), and that it fits the window
+    specification. Mistakes raise BindError SS239, SS245.
+    """
     wrong = _wrong_count(called, len(arguments)) or _wrong_number(called, arguments)
     if wrong is not None:
         raise bind_error(WRONG_OVER, wrong, call)
@@ -120,23 +121,27 @@ def _wrong_number(called: str, arguments: Sequence[exp.Expr]) -> str | None:
 
 
 def require_few(value: exp.Expr, what: str) -> None:
-    """BindError SS245 for a number that does not fit the kernels' arithmetic, which is int64."""
+    """Raises BindError SS245 if a number does not fit int64, in which kernels compute. ``what`` names it in the
+    message.
+    """
     if len(value.name.lstrip("0")) > _MOST_DIGITS:
         raise bind_error("SS245", f"{what} has more than {_MOST_DIGITS} digits", value, "Write a number below 10^15.")
 
 
 def needs_event_time(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for a function or frame that reads following rows, in the order of processing time."""
+    """The error for a function or frame that reads following rows although rows are in the order of processing time."""
     return bind_error(WRONG_OVER, f"{what} needs an order of event time", at, _NO_FOLLOWING)
 
 
 def needs_all_rows(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for a function that reads all rows of a partition, in the order of processing time."""
+    """The error for a function that reads all rows of a partition although rows are in the order of processing time."""
     return bind_error(WRONG_OVER, f"{what} needs another order than that of processing time", at, _NEVER_ALL)
 
 
 def not_over(call: exp.Expr, called: str) -> SqlStreamError:
-    """The error for a call that OVER does not support. SS239, SS304."""
+    """The error for a call that OVER does not support: SS304 for a window function of Spark, SS239 for any other
+    function.
+    """
     if kind_of(called) is BuiltinKind.WINDOW:
         return unsupported.refusal("over function", span_of(call), f"It is {called.upper()}.")
     hint = "Write an aggregate, ROW_NUMBER, RANK, DENSE_RANK, NTILE, PERCENT_RANK, CUME_DIST, LAG, LEAD or NTH_VALUE."

@@ -29,7 +29,7 @@ ROWTIME = "rowtime"
 def process_function(
     call: TableFunction, function: Function, context: Context, bind_source: Callable[[exp.Expr], Scope]
 ) -> Scope:
-    """The rows that a process function emits. BindError SS201, SS260 to SS266, SS268."""
+    """The rows that a process function emits. Mistakes raise BindError SS201, SS260 to SS266, SS268."""
     signature = signature_of(function)
     arguments = arguments_by_name(call, function)
     tables = [bound_table(arguments[t.name], t, call, context, bind_source) for t in signature.tables]
@@ -110,7 +110,7 @@ def signature_of(function: Function) -> ProcessSignature:
 
 
 def arguments_by_name(call: TableFunction, function: Function) -> dict[str, Argument]:
-    """The arguments of a call by parameter. BindError SS260, SS261."""
+    """The arguments of a call by parameter. Mistakes raise BindError SS260, SS261."""
     signature = signature_of(function)
     names = (*signature.parameters, ON_TIME, UID)
     by_parameter: dict[str, Argument] = {}
@@ -193,7 +193,9 @@ def bound_table(
     context: Context,
     bind_source: Callable[[exp.Expr], Scope],
 ) -> Bound:
-    """The table of an argument, with the columns and keys that the function reads. SS262, SS266."""
+    """Binds a table argument: the columns and keys of the table that the function reads. BindError SS262, SS266 if they
+    do not fit its signature.
+    """
     written = argument.value
     assert isinstance(written, TableArgument), "arguments are of their kinds"
     scope = bind_source(written.source)
@@ -236,7 +238,9 @@ def _keys(written: TableArgument, scope: Scope, call: TableFunction, context: Co
 
 
 def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound]) -> None:
-    """State, timers and several tables need PARTITION BY, with keys of the same types for all tables. SS262."""
+    """Checks PARTITION BY: a function with state, timers or several tables needs it, with keys of the same types for
+    all tables. Mistakes raise BindError SS262.
+    """
     signature = signature_of(function)
     first = tables[0]
     if not first.input.partition_by and (signature.keyed or len(tables) > 1):
@@ -257,7 +261,9 @@ def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound])
 
 
 def timed(argument: Argument | None, tables: list[Bound]) -> tuple[list[Bound], TimeDomain | None]:
-    """The tables with the time of their rows, one of the columns in on_time for each, and the time domain. SS264."""
+    """The tables with the time of their rows: one of the columns in on_time for each table, and the time domain.
+    BindError SS264 for wrong columns.
+    """
     if argument is None:
         return tables, None
     descriptor = argument.value
@@ -290,7 +296,9 @@ def _with_time(table: Bound, descriptor: Descriptor) -> tuple[Bound, exp.Identif
 
 
 def ordered_by_time(tables: Sequence[Bound]) -> bool:
-    """Whether the tables have ORDER BY, which must be the time, in all of them or in none. SS263."""
+    """True if the tables have ORDER BY, which must be their time, in all of them or in none. BindError SS263
+    otherwise.
+    """
     ordered = [t for t in tables if t.written.order_by]
     for table in ordered:
         order = table.written.order_by

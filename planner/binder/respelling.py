@@ -196,7 +196,9 @@ _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, 
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
-    """The bound expression in Spark's dialect; parts that Spark cannot express are reported to the context."""
+    """The bound expression with Flink's functions and operators expressed in Spark SQL. What Spark cannot express is
+    reported to the context.
+    """
     rows = any(field.type.name == "STRUCT" for field in types.fields.values())
     if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
         return as_expression(bound)
@@ -251,7 +253,7 @@ _FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
 
 
 def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
-    """A text or bytes cut to the length of the type, and padded to it if the type has a fixed length."""
+    """A text or bytes cut to the length of the type, and padded to it if the type has a fixed length, as CAST does."""
     if kind.this not in SIZED or not kind.expressions:
         return value
     length = exp.Literal.number(kind.expressions[0].name)
@@ -426,10 +428,10 @@ _LENGTHS = {
 
 
 def flink_function(node: exp.Expr, types: Types, context: Context, again: Respell) -> exp.Expr | None:
-    """The Spark expression for a bound call of Flink's functions, or for an operator that depends on its operands'
-    types.
+    """The Spark expression for a bound call of one of Flink's functions, or for an operator whose meaning depends on
+    its operands' types.
 
-    None for all others. ``again`` rewrites operands. SS206, SS207, SS366.
+    None for all others. ``again`` does the same for operands. BindError SS206, SS207, SS366 for wrong arguments.
     """
     match node:
         case RoundedTime():

@@ -42,7 +42,7 @@ class Visible:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that are visible over the rows of one node."""
+    """The names that expressions over the rows of one plan node may use."""
 
     node: Node
     columns: tuple[Visible, ...]
@@ -91,7 +91,7 @@ class Scope:
         return [c for c in self._by_name.get(name.casefold(), ()) if c.matches(name, table)]
 
     def resolve(self, column: exp.Column) -> exp.Expr:
-        """The field, or the member of a struct field, to which a written column refers. BindError SS201,
+        """The field, or the member of a struct field, to which a written column refers. Mistakes raise BindError SS201,
         SS202, SS204.
         """
         parts = [p.name for p in column.parts]
@@ -142,7 +142,7 @@ class Scope:
     def _unknown(self, column: exp.Column, parts: list[str]) -> SqlStreamError:
         name = parts[-1]
         if len(parts) > 1 and self.tables and parts[0].casefold() not in {t.casefold() for t in self.tables}:
-            hint = did_you_mean(parts[0], self.tables, "tables of this query")
+            hint = did_you_mean(parts[0], [t for t in self.tables if not t.startswith("__")], "tables of this query")
             return bind_error("SS202", f'table "{".".join(parts[:-1])}" is not in FROM', column, hint)
         in_table = f' in "{parts[0]}"' if len(parts) > 1 else ""
         named = (c for c in self.columns if not c.name.startswith("__"))  # others are those of subqueries

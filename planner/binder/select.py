@@ -47,6 +47,7 @@ from sqlstream.planner.expressions import (
     conjuncts,
     has_subquery,
     names_in,
+    rewritten,
     with_children_changed,
 )
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of, shown_name
@@ -158,7 +159,9 @@ def _projection(
 
 
 def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
-    """One column of the select list, bound over ``scope``. A renamed time attribute remains one."""
+    """One column of the select list as a projection item, bound over ``scope``. A renamed time attribute remains
+    one.
+    """
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))
     )
@@ -194,11 +197,12 @@ Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
 
 @dataclass(frozen=True)
 class AboveGroups:
-    """A grouped SELECT as two queries: ``groups`` selects the values that the query above reads, which has OVER,
-    QUALIFY and subqueries.
+    """A grouped SELECT divided into two queries: ``groups`` computes the groups and what is read of them; the query
+    above it has OVER, QUALIFY and subqueries.
 
-    ``columns`` is the select list above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those of HAVING with
-    subqueries. ``read`` are the expressions that are read of a group, in the order of the columns of ``groups``.
+    ``columns`` is the select list of the query above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those
+    of HAVING with subqueries. ``read`` are the expressions that the query above reads of a group, in the order of the
+    columns of ``groups``.
     """
 
     groups: exp.Select
@@ -208,8 +212,11 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The scope above the groups: their columns, and the names that subqueries use for keys."""
-        visible = [Visible(_group_column(i), f.name, starred=False) for i, f in enumerate(relation.fields)]
+        """The scope of the query above: the columns of the groups, and the names by which subqueries refer to grouping
+        keys.
+        """
+        fields = enumerate(relation.fields)
+        visible = [Visible(_group_column(i).name, f.name, _GROUP_PREFIX, starred=False) for i, f in fields]
         named: dict[tuple[str, str | None], Visible] = {}  # a key may be written with its table and without
         for written, field in zip(self.read, relation.fields, strict=True):
             if isinstance(written, exp.Column):
@@ -219,12 +226,12 @@ class AboveGroups:
 
 
 def is_above(expression: exp.Expr) -> bool:
-    """Whether a part of the expression must be computed above the groups: OVER or a subquery."""
+    """True if a part of the expression must be computed after grouping: OVER or a subquery."""
     return has_subquery(expression) or expression.find(exp.Window) is not None
 
 
 def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGroups | None:
-    """The SELECT as two queries; None where nothing is computed above the groups."""
+    """Divides a grouped SELECT into two queries; None if nothing must be computed after grouping."""
     having, qualify = select.args.get("having"), select.args.get("qualify")
     written = [*select.expressions, *(clause for clause in (having, qualify) if clause is not None)]
     if qualify is None and not any(map(is_above, written)):
@@ -250,7 +257,9 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """The query of the groups with the subqueries in its keys and aggregates replaced by columns of the scope."""
+    """The query of the groups, with the subqueries in its keys and aggregates replaced by columns that are joined to
+    its input.
+    """
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []
     having = [groups.args["having"]] if groups.args.get("having") else []
@@ -322,13 +331,27 @@ class _GroupReader:
             return self._column(node)
         return with_children_changed(node, self.above)
 
-    def _reading_keys(self, query: exp.Query) -> exp.Query:
-        """A subquery, of which the keys that it names with their tables are read."""
-        names = {column.name.casefold() for _, column in names_in(query).qualified if self._scope.knows(column)}
+    def _reading_keys(self, query: exp.Query) -> exp.Expr:
+        """A subquery that reads values of the groups as columns: keys, and, where their columns name their tables,
+        computed keys and aggregates of the rows below the groups. Other columns of these rows are read as well: the
+        binding of the groups reports them."""
+        outer = {id(column) for column in names_in(query).outer if self._scope.knows(column)}
+        names = {column.name.casefold() for column in query.find_all(exp.Column)}
         for key in self._columns:
             if key.name.casefold() in names:
                 self._column(key)
-        return query
+        keys = [key for key in map(self._of_below, self._columns) if isinstance(key, exp.Column)]
+
+        def value(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Query):
+                return node
+            if isinstance(node, exp.Column):
+                return node if id(node) not in outer or self._of_below(node) in keys else self._column(node)
+            columns = list(node.find_all(exp.Column))
+            of_outer = bool(columns) and all(id(column) in outer for column in columns)
+            return self._column(node) if of_outer and self._is_of_group(node) else node
+
+        return rewritten(query, value) if outer else query
 
     def _called(self, call: exp.Expr) -> exp.Expr:
         """The function before OVER: it is itself computed above the groups, its arguments may be read of them."""
@@ -361,11 +384,12 @@ class _GroupReader:
     def _column(self, node: exp.Expr) -> exp.Column:
         if node not in self.read:
             self.read.append(node)
-        return exp.column(_group_column(self.read.index(node)))
+        return _group_column(self.read.index(node))
 
 
-def _group_column(number: int) -> str:
-    return f"{_GROUP_PREFIX}_{number}"
+def _group_column(number: int) -> exp.Column:
+    """With a table's name, by which subqueries of subqueries read it, too."""
+    return exp.column(f"{_GROUP_PREFIX}_{number}", table=_GROUP_PREFIX)
 
 
 def _group_aliases(read: list[exp.Expr]) -> Iterator[exp.Identifier]:
@@ -403,8 +427,9 @@ def with_watermark(
 ) -> tuple[exp.Select, exp.Expr | None, Scope]:
     """The query with CURRENT_WATERMARK(…) replaced by a column, over a scope with that column.
 
-    An operator below adds the watermark at which a row arrives. Calls in HAVING and elsewhere are refused later, since
-    a group does not arrive. SS210 for arguments without a watermark, SS325 for updating rows.
+    An additional operator adds to each row the watermark at which it arrived. Calls in HAVING and elsewhere are refused
+    later, because a group does not arrive. BindError SS210 for arguments without a watermark, UnsupportedError SS325
+    for updating rows.
     """
     group = select.args.get("group")
     written = [e for e in (where, *select.expressions, group) if e is not None]

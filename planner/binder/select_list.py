@@ -140,7 +140,7 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
 
 
 def is_computed_once(expression: exp.Expr) -> bool:
-    """Whether a column is an expression over one row, so that it may be computed below the others."""
+    """True if a column is an expression over one row, so that a projection below the others may compute it."""
     return expression.find(exp.Query, exp.Window) is None
 
 
@@ -154,7 +154,7 @@ def is_read_by_alias(node: exp.Expr) -> bool:
 
 
 class AliasReader:
-    """Replaces columns by the expressions of the aliases that they name."""
+    """Replaces names of aliases in the select list by the expressions that they stand for."""
 
     def __init__(self, scope: Scope, context: Context, grouped: bool) -> None:
         self._aliases: dict[str, list[exp.Expr]] = {}
@@ -163,7 +163,7 @@ class AliasReader:
         self._grouped = grouped
 
     def add(self, column: exp.Expr) -> None:
-        """Add a column, whose alias later columns may read."""
+        """Adds a column of the select list, whose alias later columns may name."""
         if isinstance(column, exp.Alias) and not is_generator(column.this, self._context):
             self._aliases.setdefault(column.alias.casefold(), []).append(column.this)
 

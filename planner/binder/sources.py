@@ -74,7 +74,8 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 def bind_from(
     select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries, start: Scope | None = None
 ) -> tuple[Scope, exp.Expr | None]:
-    """The scope of FROM with its joins and lateral views, and the rest of WHERE, for a filter above.
+    """The scope of FROM with its joins and lateral views, and those conditions of WHERE that no join has used, for a
+    filter above.
 
     ``start`` are the rows for a generator at the start of FROM; None for one row.
     """

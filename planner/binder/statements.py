@@ -79,7 +79,9 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
-    """The context with the queries of WITH, each of which sees those before it. SS216."""
+    """The context with the queries of WITH, each of which sees those before it. BindError SS216 for a wrong number of
+    column names.
+    """
     with_clause = query.args.get("with_")
     if with_clause is None:
         return context
@@ -212,12 +214,16 @@ def _apply_operator(query: exp.SetOperation, branches: list[Branch], context: Co
 
 
 def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
-    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. SS219."""
+    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. Mistakes
+    raise BindError SS219.
+    """
     return Relation(Union(_with_common_types(branches, operator, context)), branches[0][0].names)
 
 
 def compare_branches(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
-    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. SS219."""
+    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. Mistakes raise BindError
+    SS219.
+    """
     left_rows, right_rows = _with_common_types((left, right), kind.value, context)
     return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
 
@@ -274,7 +280,7 @@ def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEF
 
 @on_deep_stack
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
-    """The plan of INSERT INTO. SS202, SS205, SS206, SS216, SS295."""
+    """The plan of INSERT INTO. BindError SS202, SS205, SS206, SS216, SS295 for a table or columns that do not fit."""
     target = table_to_write(str(statement.target), statement.target.span, catalog)
     table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:

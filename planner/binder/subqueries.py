@@ -54,7 +54,9 @@ MOST_NULLABLE = 3
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
-    """WHERE without the conditions that contain subqueries, and those conditions."""
+    """Divides WHERE into the conjunction of conditions without subqueries, and the conditions that contain
+    subqueries.
+    """
     if not has_subquery(where):
         return where, []
     conditions = conjuncts(where)
@@ -71,7 +73,7 @@ class Subqueries:
     bind: Bind
 
     def filtered(self, scope: Scope, conditions: Iterable[exp.Expr]) -> Scope:
-        """The rows for which all ``conditions``, which contain subqueries, hold."""
+        """The scope of the rows for which all ``conditions``, which contain subqueries, are true."""
         for condition in conditions:
             scope = self._where(scope, condition)
         return scope
@@ -289,14 +291,16 @@ class Subqueries:
         return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
 
     def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery after LATERAL, and the names of its columns."""
+        """The rows of a subquery after LATERAL, and the names of its columns. ``around`` is the scope of the query to
+        its left; ``inner``: the join is inner.
+        """
         return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(
         self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery, and the names of its own columns. ``twice``: the plan may contain the
-        subquery twice.
+        """The rows of a subquery, and the names of its own columns. ``read`` collects what it reads of the outer query;
+        ``twice``: the plan may contain the subquery twice.
         """
         around = read.around
         outer = self.context.around
@@ -391,16 +395,16 @@ def _null_is_false(node: exp.Expr) -> bool:
 
 # --- subqueries in ON -----------------------------------------------------------------------------------------
 
-_BOTH_SIDES = "It reads both sides of a join that is not INNER."
-
 
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """The join with the subqueries of ON removed, its sides, and further conditions that its rows must fulfil.
+    """Removes the subqueries from ON: returns the join without them, its two sides, and further conditions that the
+    joined rows must fulfil.
 
-    Conditions of an inner join hold for its rows; those of other joins read one side and are evaluated below the join.
-    UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti join.
+    Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
+    evaluated before the join. UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti
+    join.
     """
     on = join.args.get("on")
     if on is None or not has_subquery(on):
@@ -428,7 +432,7 @@ def without_subqueries_on(
             right, value = subqueries.valued(condition, right)
             rest.append(value)
         else:
-            raise unsupported.refusal("subquery", span_of(condition), _BOTH_SIDES)
+            raise unsupported.refusal("subquery of both sides", span_of(condition))
     on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
 
@@ -456,7 +460,8 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
 
 
 def limited_select(select: exp.Select) -> tuple[exp.Select, Limited] | None:
-    """A subquery without ORDER BY and LIMIT, which also selects the columns of ORDER BY, and its LIMIT.
+    """For a subquery with LIMIT: the subquery without ORDER BY and LIMIT, which also selects the columns of ORDER BY;
+    and the limit.
 
     None without a LIMIT, for one that is not a literal, and with DISTINCT of other columns.
     """

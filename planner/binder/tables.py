@@ -42,7 +42,9 @@ _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGE
 
 @on_deep_stack
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
-    """The declared table; reports all mistakes of its columns at once. BindError SS205, SS214, SS215, SS218."""
+    """The declared table; reports all mistakes of its columns at once. Mistakes raise BindError SS205, SS214, SS215,
+    SS218.
+    """
     context = Context(catalog)
     options = dict(_pairs(create.options, context))
     columns = _columns(create, context)
@@ -303,7 +305,7 @@ OWN_TABLE = "SS242"
 
 
 def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
-    """The action for the bad rows of a source table. BindError SS240, SS241, SS242."""
+    """The action for the bad rows of a source table. Mistakes raise BindError SS240, SS241, SS242."""
     action, name = action_of(table)
     if name is None:
         return OnError(action)

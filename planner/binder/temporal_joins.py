@@ -92,7 +92,7 @@ def temporal_scope(
     left_tables: Sequence[str],
     context: Context,
 ) -> Scope:
-    """The scope of a temporal join; the ``rest`` of an inner join's condition filters above it."""
+    """The scope of a temporal join. Conditions in ``rest`` (of an inner join) are a filter after it."""
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=pair_conjunction([*rest], node.left, node.right))
     node = check_changes(node, context, join)
@@ -176,11 +176,11 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """The rows of a relation as versions, each valid for its key from its ``time`` on; None where they are not
-    versions.
+    """The rows of a relation as versions, each valid for its key from its ``time`` on; None if they are not versions.
 
     In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
-    the join reads the rows below the view. The first row of a key is its only version, emitted once it is final.
+    the join reads the input of the view's deduplication. The first row of a key is its only version, emitted once it is
+    final.
     """
     match node:
         case Scan():
@@ -401,7 +401,7 @@ def snapshot_of(source: exp.Expr, context: Context) -> TableFunction | None:
 
 
 def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The scope of the table whose current rows are joined. BindError SS210, SS220."""
+    """The scope of the table whose current rows are joined. Mistakes raise BindError SS210, SS220."""
     arguments = _snapshot_arguments(call)
     table = arguments["input"].value
     assert isinstance(table, TableArgument)

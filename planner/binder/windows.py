@@ -68,9 +68,9 @@ def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) 
 
 
 def with_times_of_distinct(scope: Scope) -> Scope:
-    """The scope in which distinct rows keep their event times.
+    """The scope in which the rows of a SELECT DISTINCT keep their event times as time attributes.
 
-    If rows are only inserted, so are the distinct rows, each when it first arrives.
+    That is correct if rows are only inserted, because a distinct row is then inserted once, when it first arrives.
     """
     node = _with_times(scope.node)
     return scope if node is scope.node else scope.over(node)
@@ -152,13 +152,17 @@ def _watermark_hint(name: str, scope: Scope) -> str:
 
 
 def watermarked_columns(scope: Scope) -> dict[str, str]:
-    """The column with a watermark of each table below that has one."""
+    """For each table from which the scope's rows come and that has a watermark: the table's name and the column of the
+    watermark.
+    """
     times = (n for n in scope.node.walk() if isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT)
     return {n.table: n.column for n in times}
 
 
 def attribute_kept_hint(marked: Mapping[str, str]) -> str:
-    """The hint for tables with watermarks whose time columns no query above selects unchanged."""
+    """A hint for tables with watermarks: that a query in between does not select their time column unchanged.
+    ``marked`` maps tables to these columns.
+    """
     columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
     have = "have" if len(marked) > 1 else "has"
     return f"{columns} {have} a WATERMARK: select it as it is, not in an expression, in each query above the table."
@@ -212,7 +216,7 @@ class Signature:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All parameters."""
+        """The names of all parameters."""
         return (*self.positional, *self.named)
 
 
@@ -226,7 +230,9 @@ SIGNATURES: Mapping[str, Signature] = {
 
 
 def window_function(function: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The table of a window function with each row once per window. BindError SS210, SS211, SS212, SS220."""
+    """The table of a window function with each row once per window. Mistakes raise BindError SS210, SS211, SS212,
+    SS220.
+    """
     kind = function.name.upper()
     arguments = arguments_by_name(function)
     data = arguments["DATA"].value
@@ -272,7 +278,7 @@ def _partition_by(kind: str, window: Window, data: TableArgument, scope: Scope, 
 
 
 def arguments_by_name(function: TableFunction) -> dict[str, Argument]:
-    """The arguments of a window table function by parameter name. BindError SS220."""
+    """The arguments of a window table function by parameter name. Mistakes raise BindError SS220."""
     kind = function.name.upper()
     signature = SIGNATURES[kind]
     by_parameter: dict[str, Argument] = {}
@@ -321,7 +327,7 @@ def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
 
 
 def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
-    """The arguments that are expressions or numbers of rows, by parameter."""
+    """Those arguments that are expressions or numbers of rows, by parameter name."""
     measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
@@ -338,14 +344,16 @@ Values = Mapping[str, Measured]
 
 @dataclass(frozen=True)
 class WindowInput:
-    """The input of a window, over which its expressions are bound."""
+    """The rows to which a window is applied, as the scope and context in which its arguments are bound."""
 
     scope: Scope
     context: Context
 
 
 def window_of_measures(kind: str, values: Values, span: Span | None, row: WindowInput) -> Window:
-    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter. BindError SS211, SS212."""
+    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter. Mistakes raise BindError SS211,
+    SS212.
+    """
     if kind == "SESSION":
         return _session(values, span, row)
     measures = {name: _measure(kind, name, value, span) for name, value in values.items() if name in _MEASURES}

@@ -26,7 +26,7 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of EXPLAIN's page: a count or a text.
+    """A number or text that the HTML page of EXPLAIN shows.
 
     ``node``: the position of its operator in ``Node.walk``; None for the whole job. ``name`` distinguishes it from
     others of the same operator, ``label`` is shown, ``more`` explains what is counted. ``value`` is None while unknown,

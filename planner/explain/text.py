@@ -12,7 +12,7 @@ from sqlstream.planner.node import Node
 
 
 class HasInputs(Protocol):
-    """A node of a tree: of a plan or a physical plan."""
+    """A node of a tree that can be printed: of a logical or a physical plan."""
 
     @property
     def inputs(self: T) -> tuple[T, ...]: ...
@@ -24,12 +24,12 @@ T = TypeVar("T", bound=HasInputs)
 
 
 def plan_tree(plan: Node) -> str:
-    """The nodes of a plan, each as it describes itself."""
+    """The text of EXPLAIN: the nodes of a plan as an indented tree, each in one line."""
     return tree(plan, lambda node: node.describe())
 
 
 def tree(root: T, label: Callable[[T], str]) -> str:
-    """One line per node, its inputs below it."""
+    """The text of a tree: one line per node, made by ``label``, with its inputs indented below it."""
     lines: list[str] = []
     waiting = [(root, "", "")]
     while waiting:
@@ -42,7 +42,7 @@ def tree(root: T, label: Callable[[T], str]) -> str:
 
 
 def with_properties(changes: Changes) -> str:
-    """The line of a node and its properties."""
+    """The line of a node in EXPLAIN with its properties: changelog, time, keys."""
     return f"{changes.node.describe()}  {properties_text(changes)}"
 
 

@@ -61,7 +61,7 @@ def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
 
 
 @dataclass(frozen=True)
-class Misused:
+class MisusedEscape:
     """A constant pattern of LIKE whose escape character precedes ``behind`` or ends it; ``better`` is the corrected
     pattern.
     """
@@ -71,8 +71,10 @@ class Misused:
     better: str
 
 
-def misused_escape(like: exp.Expr) -> Misused | None:
-    """The first pattern of LIKE that Spark refuses, but only when the query runs."""
+def misused_escape(like: exp.Expr) -> MisusedEscape | None:
+    """The first pattern of LIKE in an expression with a misused escape character, which Spark refuses only when the
+    query runs; None if all are right.
+    """
     escape = _escape(like)
     if escape is None:
         return None
@@ -84,7 +86,7 @@ def misused_escape(like: exp.Expr) -> Misused | None:
         pairs = re.compile(re.escape(escape) + "(.?)", re.DOTALL)
         for match in pairs.finditer(pattern.name):
             if doubled(match) != match[0]:
-                return Misused(pattern, match[1], quote_pattern(pairs.sub(doubled, pattern.name)))
+                return MisusedEscape(pattern, match[1], quote_pattern(pairs.sub(doubled, pattern.name)))
     return None
 
 

@@ -33,7 +33,9 @@ def _parsed(template: str) -> exp.Expr:
 
 
 def filled(template: str, *operands: exp.Expr) -> exp.Expression:
-    """The expression of the template with the operands inserted, in parentheses where necessary."""
+    """The expression of an SQL template with the operands inserted at its placeholders, in parentheses where
+    necessary.
+    """
     values = {f"p{i}": operand for i, operand in enumerate(operands, 1)}
 
     def replaced(node: exp.Expr) -> exp.Expr:
@@ -50,13 +52,13 @@ def text(value: str) -> exp.Expression:
 
 
 def called(name: str, *arguments: exp.Expr) -> exp.Expression:
-    """A function that makes a call of ``name`` with its arguments."""
+    """Returns a function that makes a call of ``name`` from its arguments."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """An expression that computes ``value`` once and evaluates the ``body`` over it, by the name of a lambda's
-    variable.
+    """An expression that computes ``value`` once and evaluates ``body`` over it. ``body`` gets the variable ``name`` of
+    a lambda.
     """
     if isinstance(value, exp.Column | exp.Literal):
         return body(value)
@@ -135,7 +137,7 @@ def _unspeakable(step: Step) -> bool:
 
 
 def text_of(steps: tuple[Step, ...]) -> str:
-    """The text of a path to one value, for VARIANT_GET."""
+    """The text of a JSON path to one value, as VARIANT_GET expects it."""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else _member(str(step)) for step in steps)
 
 
@@ -146,7 +148,9 @@ def _member(name: str) -> str:
 
 
 def text_for_strings(steps: tuple[Step, ...]) -> str | None:
-    """The text of a path to one value, for GET_JSON_OBJECT; None where that function cannot express it."""
+    """The text of a JSON path to one value, as GET_JSON_OBJECT expects it; None if that function cannot express the
+    path.
+    """
     if any(isinstance(step, str) and ("'" in step or "?" in step) for step in steps):
         return None
     return text_of(steps)
@@ -220,7 +224,7 @@ def is_json(predicate: exp.Is) -> exp.Expr:
 
 
 def nests(value: exp.Expr) -> bool:
-    """Whether the value is already a JSON text, which is inserted into another one unchanged."""
+    """True if the value is already a JSON text, to be inserted into another JSON text unchanged."""
     return isinstance(value, exp.Anonymous | JsonCall) and value.name.lower() in _NESTING
 
 

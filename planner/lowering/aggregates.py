@@ -44,14 +44,18 @@ from sqlstream.planner.windows import AlignedWindow, Session
 
 @dataclass(frozen=True)
 class Reduction:
-    """An aggregate on Spark: ``partials`` are Spark's aggregates by hidden name, ``result`` is SQL over these names."""
+    """An aggregate call in terms of Spark's aggregates. ``partials``: SQL of aggregate calls by hidden column name;
+    ``result``: SQL over these columns that gives the call's result.
+    """
 
     partials: tuple[tuple[str, str], ...]
     result: str
 
 
 def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, sessions: bool) -> Reduction:
-    """The Spark aggregates for an aggregate item over ``rows``; SS3xx where DISTINCT cannot be rewritten."""
+    """The ``Reduction`` of an aggregate item over ``rows``. UnsupportedError SS3xx where DISTINCT cannot be expressed
+    in Spark's streaming aggregation. ``sessions``: the windows are sessions.
+    """
     treated, nulls = _split_nulls(item.expression)
     call, condition = _split_filter(treated)
     kept = context.sql(condition) if condition is not None else None
@@ -253,7 +257,7 @@ _CLOSES = "__closes"
 
 
 def lower_window_aggregate(node: WindowAggregate, step: NativeState, context: Context) -> DataFrame:
-    """Compute aggregates per key and window with Spark's streaming aggregation."""
+    """Builds the DataFrame with aggregates per key and window, by Spark's streaming aggregation."""
     rows = context.lower(step.input)
     if isinstance(node.window, AlignedWindow):  # Spark's aggregation assigns sessions itself
         rows = with_windows(rows, node)

@@ -51,10 +51,10 @@ class Letter:
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
-    """The rows without the bad ones, or with these reduced to their hidden columns where a table receives them.
+    """Separates good rows from bad ones (rows that cannot be read). Bad rows are dropped or, if a dead letter table
+    receives them, reduced to their hidden columns.
 
-    ``counted`` is the name of the metric; without it another reader of the same rows counts them, and they are only
-    dropped.
+    ``counted`` is the name of the metric that counts bad rows; None if another reader of the same rows counts them.
     """
     rows = rows.select("*", letter.error.alias(_ERROR))
     bad = column(_ERROR).isNotNull()
@@ -73,12 +73,12 @@ def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | No
 
 
 def marker(table: Table) -> str:
-    """The value of LATE_TABLE for dead letters to this table."""
+    """The value of the column LATE_TABLE that directs dead letters to this table."""
     return f"dead-letter/{table.name}"
 
 
 def letters_for(table: Table, rows: DataFrame) -> DataFrame:
-    """The dead letters for a table among the rows of a micro-batch, with the columns of the table."""
+    """The dead letters for a table among the rows of a micro-batch, as rows with the columns of the table."""
     bad = rows.where(column(LATE_TABLE) == F.lit(marker(table)))
     letters = bad.select(F.from_json(F.decode(column(LATE), "UTF-8"), _LETTER).alias("letter")).select("letter.*")
     letters = letters.withColumn("failed_at", F.current_timestamp())
@@ -87,7 +87,9 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """The column of a member of BAD; None where the source has no BAD."""
+    """The column with a member of the hidden STRUCT column BAD, which describes a bad row; None if the source has no
+    BAD.
+    """
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
 
@@ -95,13 +97,12 @@ def bad_column(rows: DataFrame, member: str) -> Column | None:
 
 
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
-    """The rows for which a condition holds that may raise an error; optimizers do not move other conditions below it.
+    """Filters rows by a condition that may raise an error; optimizers do not move other conditions below it.
 
     ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
-    from files. It names the file of the column READ_FROM, which finished rows have, because Spark SQL refuses Spark's
-    function for it below lateral subqueries and subqueries of ON, and rows of files that Spark does not read. On other
-    streams it names the file that the task is reading, and Spark moves no condition with that function. Elsewhere an
-    unused counter keeps other conditions above this one.
+    from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
+    function. For finished rows it is a column, READ_FROM, because Spark SQL refuses the function below lateral
+    subqueries and subqueries of ON. There an unused counter keeps other conditions above this one.
     """
     from_files = READ_FROM in rows.columns
     if rows.isStreaming and not from_files:
@@ -115,7 +116,7 @@ def _of_file(name: Column) -> Column:
 
 
 def path_of(name: Column) -> Column:
-    """The path as users write it, of a URL of Spark's such as ``file:///data/a%20b.json``."""
+    """A file path as users write it, from a column with URLs of Spark's such as ``file:///data/a%20b.json``."""
     return F.url_decode(F.regexp_replace(F.regexp_replace(name, "^file:/+", "/"), r"\+", "%2B"))
 
 
@@ -130,15 +131,15 @@ Lack = tuple[Column, str]
 
 
 def lacks(table: Table) -> list[Lack]:
-    """For each NOT NULL column, and each NOT NULL field within a column: the condition that it is NULL, and the
-    error.
+    """The checks of NOT NULL: for each such column of the table, and each such field within a column, the condition
+    that it is NULL, and the error's text.
     """
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
 
 
 def has_required(table: Table, name: str) -> bool:
-    """True where the column of this name, or a field within it, is NOT NULL."""
+    """True if the column of this name, or a field within it, is NOT NULL."""
     return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
 
 
@@ -166,8 +167,9 @@ def null_text(table: Table, path: str) -> str:
 
 
 def inner_lacks(table_column: TableColumn) -> list[Lack]:
-    """The NOT NULL fields within the column: the condition that one is NULL, and its path, as in ``place.city`` or
-    ``visits[].at``."""
+    """The checks of NOT NULL fields within a column: for each the condition that it is NULL, and its path, as in
+    ``place.city`` or ``visits[].at``.
+    """
     return _inside(table_column.type, column(table_column.name), table_column.name)
 
 
@@ -199,10 +201,10 @@ def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
 
 
 def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> DataFrame:
-    """The rows with the columns ``names`` of the table; the job fails at one that lacks a value, with its file and
-    those columns.
+    """The rows, with a check that the columns ``names`` are not NULL where the table declares NOT NULL. The job fails
+    at a row that lacks a value; the error names its file.
 
-    Spark does not move the check (``without_rows``).
+    Spark does not move the check (see ``without_rows``).
     """
     checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
     lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
@@ -229,7 +231,9 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
 def with_calls(
     rows: DataFrame, expressions: Sequence[exp.Expression], context: Context
 ) -> tuple[DataFrame, list[exp.Expression]]:
-    """The rows without bad ones, with the results of all function calls as columns, and the expressions over these."""
+    """Computes the results of all function calls in ``expressions`` as columns, and drops or redirects rows for which a
+    call fails. Returns the rows, and the expressions over these columns.
+    """
     if not context.functions.tolerates:
         return rows, list(expressions)
     computed: list[exp.Expression] = []

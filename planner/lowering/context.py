@@ -31,12 +31,14 @@ METRIC = "bad"
 
 @dataclass
 class Counted:
-    """The sources whose bad rows a query counts; a source that is read twice is counted once."""
+    """Remembers for which sources a query already counts bad rows, so that a source that is read twice is counted
+    once.
+    """
 
     sources: list[tuple[str, str]] = field(default_factory=list)
 
     def first(self, source: str, what: str = "") -> bool:
-        """True at the first call for a source and a kind of count."""
+        """True at the first call with this source and kind of count (``what``)."""
         is_first = (source, what) not in self.sources
         self.sources.append((source, what))
         return is_first
@@ -49,10 +51,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Context:
-    """A query while it is lowered.
+    """What lowering functions share while a plan is lowered.
 
-    ``lower_step`` makes the rows of a step without what drops -U (``lower.lower_step``). ``counted``: the sources
-    whose bad rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises.
+    ``lower_step`` makes the rows of a step, -U rows included (``lower.lower_step``). ``counted``: the sources whose bad
+    rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises an exception.
     """
 
     runtime: Runtime
@@ -62,16 +64,17 @@ class Context:
     functions: OnError = FAIL
 
     def lower(self, step: Step) -> DataFrame:
-        """The rows of a step."""
+        """The DataFrame with the rows of a step."""
         rows = self.lower_step(step, self)
         return without_before(rows) if step.drops_before else rows
 
     def with_functions(self, functions: OnError) -> Context:
-        """The context for a part of the plan with another ``functions``."""
+        """This context for a part of the plan in which failures of functions are handled as ``functions`` says."""
         return replace(self, functions=functions)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
-        """The expression as Spark's SQL, with Python functions registered under the names it contains.
+        """The expression as text of Spark SQL. Python functions that it calls are registered in the session under the
+        names in the text.
 
         Scalar functions are not called for control rows and side outputs among ``rows``.
         """
@@ -107,7 +110,7 @@ _HINT = (
 
 
 def too_deep_for_spark(text: str) -> Diagnostic | None:
-    """The error SS284 where the text of an exception, with Java's stack, shows a stack overflow; else None."""
+    """The error SS284 if ``text``, that of an exception with Java's stack, shows a stack overflow; else None."""
     if not any(mark in text for mark in _MARKS):
         return None
     return Diagnostic(TOO_DEEP_FOR_SPARK, "the query is nested too deeply for Spark", hint=_HINT)

@@ -39,8 +39,9 @@ _INSTALLED = tuple(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib",
 
 
 def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
-    """The loaded modules in the folder of the module that defines ``implementation``, unless that module is
-    installed."""
+    """The modules that must be sent to workers with a user's function: the loaded ones in the folder of the module that
+    defines ``implementation``, unless that module is installed.
+    """
     module = inspect.getmodule(implementation)
     folder = _folder(module) if module is not None else None
     if folder is None or _installed(folder):
@@ -82,9 +83,9 @@ def called_function(expression: exp.Expression, runtime: Runtime) -> Function | 
 def with_registered_functions(
     expression: exp.Expression, runtime: Runtime, skipped: exp.Expression | None = None
 ) -> exp.Expression:
-    """The expression with calls of Flink's and the user's functions under the names that they have in Spark.
+    """The expression with calls of Flink's and users' functions replaced by calls of functions registered in Spark.
 
-    Scalar functions are not called for rows with ``skipped``, and return NULL.
+    Scalar functions are not called for rows for which ``skipped`` is true, and return NULL.
     """
 
     def renamed(node: exp.Expr) -> exp.Expr:
@@ -116,8 +117,8 @@ def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Express
 
 
 def register(function: Function, runtime: Runtime, arity: int) -> str:
-    """Register the function in the Spark session under a name of its own, whatever other jobs call theirs; returns
-    the name.
+    """Registers the function in the Spark session and returns its name there, which is unique, so that other jobs may
+    use the same name for another function. ``arity``: the number of arguments.
     """
     if function.kind not in _EXECUTED:
         raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
@@ -125,8 +126,8 @@ def register(function: Function, runtime: Runtime, arity: int) -> str:
 
 
 def register_unless(function: Function, runtime: Runtime, arity: int) -> str:
-    """Register a scalar function whose first argument is whether to skip the row, which returns NULL; returns its
-    name.
+    """Registers a scalar function with an additional first argument: where it is true, the function is not called and
+    the result is NULL. Returns the function's name in Spark.
     """
     result = _result(function)
     columnar = unless(_columnar(function, runtime, arity), result.to_arrow())
@@ -134,9 +135,10 @@ def register_unless(function: Function, runtime: Runtime, arity: int) -> str:
 
 
 def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
-    """Register a scalar or table function that reports the rows it fails for; returns its name.
+    """Registers a scalar or table function that does not fail for single rows, and returns its name in Spark.
 
-    Its first argument is whether to skip the row, its result a STRUCT of value, error and location.
+    Its first argument is true for rows to skip, its result a STRUCT of the value, the error, and the location of the
+    error.
     """
     result = _result(function)
     columnar = tolerant(_columnar(function, runtime, arity), result.to_arrow())
@@ -156,13 +158,13 @@ def _registered(
 
 
 def ship(implementation: object) -> None:
-    """Send the user's definitions to workers by value, because they may not be able to import them."""
+    """Makes Python pickle the user's definitions by value, because workers may not be able to import them."""
     for module in modules_to_ship(implementation):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def lookup_source(function: Function, implementation: object, request: Request) -> LookupSource:
-    """The source that answers lookups of a coroutine; the workers get it by value."""
+    """The lookup source that calls a user's coroutine; workers get it by value."""
     ship(implementation)
     dumps: Any = cloudpickle.dumps
     return function_source(function, implementation, request, dumps)

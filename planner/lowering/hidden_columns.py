@@ -32,12 +32,12 @@ EVENT_TIME = {"spark.watermarkDelayMs": 0}
 
 
 def quoted(name: str) -> str:
-    """``name`` as an identifier of Spark SQL."""
+    """The name as a quoted identifier of Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def string(text: str) -> str:
-    """``text`` as a literal of Spark SQL."""
+    """The text as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -47,17 +47,21 @@ def column(name: str) -> Column:
 
 
 def micros(name: str) -> str:
-    """SQL text: microseconds since 1970 of a timestamp column; TIMESTAMP_NTZ counts in the session's time zone."""
+    """SQL text of a timestamp column in microseconds since 1970; TIMESTAMP_NTZ is read in the session's time zone."""
     return f"unix_micros(CAST({quoted(name)} AS TIMESTAMP))"
 
 
 def event_time(micros_text: str, offset_ms: int = 0) -> str:
-    """SQL text: the instant that Spark compares with its watermark, for microseconds since 1970."""
+    """SQL text of the instant that Spark compares with its watermark. ``micros_text``: SQL text of microseconds since
+    1970; ``offset_ms`` milliseconds are added.
+    """
     return f"timestamp_micros({micros_text} + {(EPOCH_SHIFT_MS + offset_ms) * 1000}L)"
 
 
 def lifting_time(micros_text: str) -> str:
-    """SQL text: the event time of a row that advances the watermark; NULL from the end of the input on."""
+    """SQL text of the event time by which a row advances the watermark; NULL from the end of the input on.
+    ``micros_text``: SQL text of microseconds since 1970.
+    """
     return f"CASE WHEN {micros_text} < {END_OF_INPUT}L THEN {event_time(micros_text)} END"
 
 
@@ -99,12 +103,16 @@ def hidden_clock(rows: DataFrame) -> list[Column]:
 
 
 def hidden_results(rows: DataFrame) -> list[Column]:
-    """The hidden columns that leave the query: kinds of rows, and late rows for tables."""
+    """The hidden columns of a query's results that sinks read: the kind of each row, and side outputs for other
+    tables.
+    """
     return [column(name) for name in (ROW_KIND, LATE_TABLE, LATE) if name in rows.columns]
 
 
 def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
-    """The hidden columns ``names`` in this order; missing ones are added: +I for kinds, NULL for others."""
+    """The hidden columns ``names``, in a fixed order, as a union needs them; missing ones are added: +I for kinds, NULL
+    for others.
+    """
     return [
         column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
         for name, kind in _HIDDEN.items()
@@ -113,21 +121,21 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 
 
 def passing(rows: DataFrame) -> exp.Expression | None:
-    """SQL text: true for control rows and side outputs, which have one of PASSING. None where there are no such
-    rows.
+    """SQL text of a condition that is true for control rows and side outputs, which bypass operators: they have one of
+    the columns PASSING. None if there are no such rows.
     """
     markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
     return as_expression(exp.or_(*markers)) if markers else None
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """The condition of ``passing`` as a column of Spark."""
+    """The condition of ``passing`` as a column of Spark; None if there are no such rows."""
     condition = passing(rows)
     return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
 
 
 def without_before(rows: DataFrame) -> DataFrame:
-    """The rows except those of the kind -U."""
+    """The rows without those of kind -U (UPDATE_BEFORE)."""
     if ROW_KIND not in rows.columns:
         return rows
     return rows.where(F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'"))

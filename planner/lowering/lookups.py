@@ -36,7 +36,9 @@ _POSITION = "__lookup_position"
 
 
 def with_answers(rows: DataFrame, node: Lookup, answers: str, context: Context) -> DataFrame:
-    """The rows once per answer, with the outputs of the lookup replacing ``answers``, an ARRAY of the columns read."""
+    """Joins rows with their answers: one row per answer. ``answers`` is the name of an ARRAY column with the answers,
+    which the outputs of the lookup replace.
+    """
     passing = passes_by(rows)
     kept = [column(name) for name in rows.columns if name != answers]
     chosen = _chosen(node, answers, passing, context)
@@ -99,10 +101,10 @@ def require_array_functions(node: Lookup, context: Context) -> None:
 
 
 @dataclass(frozen=True)
-class Marks:
-    """The names of columns for failed rows: ``error`` with the cause, and ``values`` for the side output.
+class FailureColumns:
+    """The names of columns for failed rows: ``error`` has the cause, ``values`` the row for the side output.
 
-    ``table`` is their marker in LATE_TABLE.
+    ``table``: the value of LATE_TABLE that directs them to their table.
     """
 
     error: str
@@ -110,8 +112,10 @@ class Marks:
     table: str
 
 
-def with_failures(rows: DataFrame, failed: FailedRows, marks: Marks, context: Context) -> DataFrame:
-    """The rows, of which those with an error become side rows with the values for their table."""
+def with_failures(rows: DataFrame, failed: FailedRows, marks: FailureColumns, context: Context) -> DataFrame:
+    """Turns rows with an error into rows of a side output, with the values for the table of ``failed``; other rows are
+    unchanged.
+    """
     rows = with_side_columns(rows.withColumnRenamed(marks.error, LOOKUP_ERROR))
     fails = f"{LATE_TABLE} IS NULL AND {LOOKUP_ERROR} IS NOT NULL"
     values = struct_of(failed.table, [context.sql(value) for value in failed.values])
@@ -125,8 +129,8 @@ METRIC = "lookup"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A lookup with its number in the plan, and names for its columns that differ from all in the plan."""
+class NumberedLookup:
+    """A lookup with its number in the plan, and unique names for its hidden columns."""
 
     number: int
     node: Lookup
@@ -153,8 +157,8 @@ class Asked:
 
 
 def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
-    """Compute a group of lookups that are requested at the same time."""
-    group = tuple(Asked(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
+    """Builds the DataFrame of a group of stateless lookups, whose requests are sent at the same time."""
+    group = tuple(NumberedLookup(number, lookup) for number, lookup in step.lookups if isinstance(lookup, Lookup))
     for lookup in group:
         require_array_functions(lookup.node, context)
     return joined(asked(context.lower(step.input), group, context), group, context)
@@ -163,8 +167,10 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 # --- asking ---------------------------------------------------------------------------------------------------
 
 
-def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """The rows with the answers of each lookup, and with errors and flags of deferred rows where these are used."""
+def asked(rows: DataFrame, group: Sequence[NumberedLookup], context: Context, *, with_keys: bool = False) -> DataFrame:
+    """Sends the requests of a group of lookups: the rows with a column of answers per lookup, and with columns for
+    errors and deferred rows where these are used.
+    """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
     given = rows.select(*fields, *hidden(rows), *keys)
@@ -176,7 +182,7 @@ def asked(rows: DataFrame, group: Sequence[Asked], context: Context, *, with_key
     return out if with_keys else out.drop(*(name for lookup in group for name in lookup.keys))
 
 
-def _keys(lookup: Asked, rows: DataFrame, context: Context) -> list[Column]:
+def _keys(lookup: NumberedLookup, rows: DataFrame, context: Context) -> list[Column]:
     """NULL, so that nothing is asked, in rows on their way to something else and in those that retract others."""
     passing = _asks_nothing(lookup.node, rows)
     items = zip(lookup.keys, lookup.node.keys, strict=True)
@@ -192,14 +198,14 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
     return retracts if passing is None else passing | retracts
 
 
-def step_of(lookup: Asked, context: Context) -> LookupStep:
-    """The configuration of a lookup in the operator that sends the requests."""
+def step_of(lookup: NumberedLookup, context: Context) -> LookupStep:
+    """The configuration of a lookup for the operator that sends requests (``udfs.lookup``)."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
 
 
-def answer_fields(lookup: Asked) -> list[StructField]:
+def answer_fields(lookup: NumberedLookup) -> list[StructField]:
     """The hidden columns with the answers of a lookup."""
     members = ", ".join(f"{quoted(f.name)}: {f.type.ddl()}" for f in lookup.node.read)
     fields = [f"{lookup.answers} ARRAY<STRUCT<{members}>>"]
@@ -217,14 +223,16 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 # --- joining --------------------------------------------------------------------------------------------------
 
 
-def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFrame:
-    """The rows with the outputs of each lookup for its answers; failed rows become side rows of their tables."""
+def joined(rows: DataFrame, group: Sequence[NumberedLookup], context: Context) -> DataFrame:
+    """Joins rows with the answers of each lookup of the group: the rows with the lookups' outputs. Failed rows become
+    rows of side outputs.
+    """
     markers: dict[str, str] = {}
     for lookup in group:
         failed = lookup.node.failed
         if failed is not None and lookup.error is not None:
             marker = markers[lookup.failed] = failed_marker(failed.table, lookup.number)
-            rows = with_failures(rows, failed, Marks(lookup.error, lookup.failed, marker), context)
+            rows = with_failures(rows, failed, FailureColumns(lookup.error, lookup.failed, marker), context)
         rows = with_answers(rows, lookup.node, lookup.answers, context)
     return sent_aside(rows, markers) if markers else rows
 
@@ -232,7 +240,7 @@ def joined(rows: DataFrame, group: Sequence[Asked], context: Context) -> DataFra
 # --- counting -------------------------------------------------------------------------------------------------
 
 
-def _observed(rows: DataFrame, group: Sequence[Asked]) -> DataFrame:
+def _observed(rows: DataFrame, group: Sequence[NumberedLookup]) -> DataFrame:
     """The rows without those that hold counts, which are metrics of the query under the number of each lookup."""
     for lookup in group:
         rows = rows.observe(f"{METRIC}/{lookup.number}", *(_metric(lookup.number, name) for name in NAMES))

@@ -75,7 +75,7 @@ WITH_KERNEL: Lowerings = {
 
 
 def lower_step(step: Step, context: Context) -> DataFrame:
-    """The rows of a step. UnsupportedError SS390 where its node has no lowering."""
+    """The DataFrame with the rows of a step. UnsupportedError SS390 if there is no lowering function for its node."""
     lowering = (WITH_KERNEL if isinstance(step, Operator) else WITHOUT_KERNEL).get(type(step.node))
     if lowering is None:
         raise UnsupportedError("SS390", f'"{type(step.node).__name__}" is not executed')
@@ -83,10 +83,11 @@ def lower_step(step: Step, context: Context) -> DataFrame:
 
 
 def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
-    """The streaming DataFrame of a plan, with the fields of its schema (of the table, for an Insert) as columns.
+    """The streaming DataFrame of a plan, whose columns are the fields of the plan's schema (for an Insert, the table's
+    columns).
 
-    UnsupportedError SS39x for plans that Spark cannot run, BindError SS290 for mistakes that only Spark finds, such
-    as in a type that sqlglot does not infer; SS284 for expressions too deep for Spark's stack.
+    UnsupportedError SS39x for plans that Spark cannot run, BindError SS290 for mistakes that only Spark finds, such as
+    in a type that sqlglot does not infer; SS284 for expressions too deep for Spark's stack.
     """
     try:
         return Context(runtime, plan, lower_step).lower(plan.root)
@@ -101,7 +102,7 @@ def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
 
 
 def explain_spark(plan: PhysicalPlan, runtime: Runtime) -> str:
-    """Spark's own explanation of the plan, from parsed to physical."""
+    """Spark's EXPLAIN of the plan's DataFrame: its parsed, analysed, optimized and physical plans."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         lower(plan, runtime).explain("extended")

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
 
 
 def main_rows(rows: DataFrame) -> DataFrame:
-    """The rows of the plan itself, of a micro-batch or a stream."""
+    """The rows of the query's own result, without those of side outputs. ``rows`` is a micro-batch or a stream."""
     return rows.where(f"{LATE_TABLE} IS NULL").drop(LATE_TABLE, LATE)
 
 
 def side_rows(rows: DataFrame, plan: Node, table: Table) -> DataFrame:
-    """The rows for one table among the rows of a micro-batch, with the physical columns of the table."""
+    """The rows of the side output for ``table`` among the rows of a micro-batch, with the physical columns of the
+    table.
+    """
     outputs = [_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table]
     outputs += [letters_for(table, rows)] if table in dead_letter_tables(plan) else []
     return reduce(lambda left, right: left.union(right), outputs)
@@ -110,15 +112,17 @@ def _decoder(names: list[str]) -> Batches:
 
 
 def with_side_columns(rows: DataFrame) -> DataFrame:
-    """The rows with LATE_TABLE and LATE, added as NULL if they lack them."""
+    """The rows with the hidden columns LATE_TABLE and LATE of side outputs; they are NULL if the rows did not have
+    them.
+    """
     if LATE_TABLE in rows.columns:
         return rows
     return rows.select("*", F.lit(None).cast("STRING").alias(LATE_TABLE), F.lit(None).cast("BINARY").alias(LATE))
 
 
 def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
-    """The rows, of which those with a STRUCT of a table's columns become side rows under its marker; ``markers``
-    are by STRUCT column.
+    """Turns rows into rows of side outputs: ``markers`` maps STRUCT columns with the row for a table, NULL for ordinary
+    rows, to the table's value in LATE_TABLE.
     """
     kept = [f for f in rows.schema.fields if f.name not in markers]
     schema = rows.select(*(column(f.name) for f in kept)).schema
@@ -128,7 +132,7 @@ def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
 
 
 def struct_of(table: Table, values: Sequence[str]) -> Column:
-    """A row of a table as a STRUCT, from SQL texts of its physical columns."""
+    """A row for a table, as a STRUCT column; ``values`` are the SQL texts of its physical columns."""
     named = zip(values, table.physical_columns, strict=True)
     return F.struct(*(F.expr(value).cast(c.type.ddl()).alias(c.name) for value, c in named))
 
@@ -139,7 +143,7 @@ def struct_of(table: Table, values: Sequence[str]) -> Column:
 
 
 class SharedSources:
-    """The ``Runtime`` of a statement set, which shares one source per table among its queries."""
+    """The ``Runtime`` of a statement set: its queries share one source per table."""
 
     def __init__(self, runtime: Runtime, root: Step) -> None:
         reads = [step for step in root.walk() if isinstance(step, Read)]
@@ -194,7 +198,7 @@ class SharedSources:
         return self._clock
 
     def clocks(self) -> list[DataFrame]:
-        """The control rows and ticks that operators have requested."""
+        """The control rows and ticks that operators have requested, united in DataFrames."""
         return [*self._control.values(), *([self._clock] if self._clock is not None else [])]
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -242,13 +246,15 @@ TABLES_METRIC = "tables"
 
 
 def rows_of(batch: DataFrame, plan: StatementSet, table: Table) -> DataFrame:
-    """The rows of a micro-batch for one table, with its columns and, where they have one, their kind."""
+    """The rows of a micro-batch of a statement set that one table receives, with its columns and ROW_KIND if there is
+    one.
+    """
     number = _number(plan, table)
     return batch.where(column(TABLE_NUMBER) == F.lit(number)).select(f"{quoted(_struct(number))}.*")
 
 
 def lower_statement_set(node: StatementSet, step: Step, context: Context) -> DataFrame:
-    """The rows of all inserts, each with the number of its table."""
+    """Builds the DataFrame of a statement set: the rows of all inserts, each with the number of its table."""
     sources = SharedSources(context.runtime, step)
     shared = replace(context, runtime=sources)
     branches = [shared.lower(insert) for insert in step.inputs]

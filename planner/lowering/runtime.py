@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 class Runtime(Protocol):
-    """The sources, control rows and functions of one job."""
+    """What lowering needs from the job in which the query will run: sources, control rows and functions."""
 
     @property
     def spark(self) -> SparkSession: ...
 
     @property
     def max_parallelism(self) -> int:
-        """The number of key groups of stateful operators on the columnar engine; a checkpoint fixes it."""
+        """The number of key groups of stateful operators on the columnar engine; the checkpoint fixes it when a query
+        first starts.
+        """
         ...
 
     @property
@@ -38,8 +40,8 @@ class Runtime(Protocol):
 
     @property
     def steps_clock(self) -> bool:
-        """True where a test moves the clock: sources stamp it on their rows, and ticks report it, instead of the
-        machine's.
+        """True if a test moves the processing-time clock. Sources then stamp its time on their rows, and ticks report
+        it instead of the machine's.
         """
         ...
 
@@ -79,34 +81,40 @@ class Runtime(Protocol):
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
-        """The source that answers the node's lookups; its request names the node's keys, ``read`` fields and
-        filters."""
+        """The source that answers the lookups of ``node``. Its request has the keys, the ``read`` fields and the
+        filters of the node.
+        """
         ...
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
-        """Called for each stateful operator of Spark on the columnar engine.
+        """Called once for each stateful operator of Spark that runs kernels.
 
-        ``numbers``: the operators of the plan that run in it, the lowest first; they are numbered from the top.
+        ``numbers``: the numbers in the plan of the chained operators that run in it, upstream first; operators are
+        numbered from the plan's root.
         """
         ...
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
-        """The rows with a watermark of the query: the maximum of ``column`` minus ``delay_ms``.
+        """The rows with Spark's ``withWatermark``: the watermark is the maximum of ``column`` minus ``delay_ms``.
 
-        It is the watermark of the table, or the clock if ``table`` is None.
+        It is the watermark of the table, or the clock of processing time if ``table`` is None.
         """
         ...
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
-        """The output of operator ``number`` where a test keeps state from step to step; None where Spark does."""
+        """In a test that runs micro-batches one by one: the output of operator ``number``, whose state the test keeps.
+        None in queries, where Spark keeps it.
+        """
         ...
 
     def event_time_from_rows(self, table: str) -> bool:
-        """True where rows advance the watermark of the table, as declared; False where only control rows do."""
+        """True if rows advance the watermark of the table, as its declaration says; False if only control rows do."""
         ...
 
     def function(self, name: str) -> Function | None:
-        """The function from CREATE FUNCTION with this name, in any case; None for a function of Spark."""
+        """The user's function with this name, regardless of case; None if there is none, so that it is a function of
+        Spark.
+        """
         ...
 
     def implementation(self, function: Function) -> object:

@@ -47,10 +47,10 @@ MOST_TOGETHER = 50
 
 
 def where_all(rows: DataFrame, conditions: Sequence[exp.Expression], context: Context) -> DataFrame:
-    """The rows for which all conditions hold, evaluated in their order, and control rows.
+    """The rows for which all conditions are true, evaluated in their order; control rows are kept.
 
-    Where many are joined by AND, the time of Spark's optimizer grows with their cube: 6 s for 1,000, 80 s for
-    3,000. So further ones become branches of a CASE, which it does not analyse (1 s for 3,000).
+    Where many are joined by AND, the time of Spark's optimizer grows with their cube: 6 s for 1,000, 80 s for 3,000. So
+    further ones become branches of a CASE, which it does not analyse (1 s for 3,000).
     """
     parts = [conjunction([*conditions[i : i + MOST_TOGETHER]]) for i in range(0, len(conditions), MOST_TOGETHER)]
     if len(parts) == 1:
@@ -67,7 +67,7 @@ def _none_fails(conditions: Sequence[str]) -> Column:
 
 
 def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
-    """Compute expressions over the fields of the input."""
+    """Builds the DataFrame of a projection: expressions over the fields of the input."""
     rows, expressions = with_calls(context.lower(step.input), [item.expression for item in node.items], context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
@@ -78,7 +78,7 @@ def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
 
 
 def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
-    """Compute the rows for which a condition is TRUE."""
+    """Builds the DataFrame of the rows for which a condition is TRUE."""
     given = context.lower(step.input)
     rows, (condition,) = with_calls(given, [node.condition], context)
     kept = where_all(rows, conjuncts(condition), context)
@@ -86,13 +86,13 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
 
 
 def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
-    """Compute the result of a query, in the order of its columns."""
+    """Builds the DataFrame of a query's result, with its columns in order."""
     rows = context.with_functions(node.functions).lower(step.input)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
 def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
-    """Compute the rows of an INSERT under the names of the table's columns."""
+    """Builds the DataFrame of an INSERT, with the table's names of the columns."""
     names = [c.name for c in node.table.physical_columns]
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
@@ -105,7 +105,7 @@ def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
 
 
 def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
-    """Compute the rows of a table, without bad rows and those that pushed predicates exclude."""
+    """Builds the DataFrame of a table's rows, without bad rows and those that pushed predicates exclude."""
     rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
     if not context.functions.tolerates:
         return where_all(rows, node.predicates, context) if node.predicates else rows
@@ -155,7 +155,7 @@ def _missing(table: Table) -> list[Column]:
 
 
 def lower_union(node: Union, step: Step, context: Context) -> DataFrame:
-    """Compute UNION ALL."""
+    """Builds the DataFrame of UNION ALL."""
     branches = [context.lower(branch) for branch in step.inputs]
     extra = {name for rows in branches for name in hidden_names(rows)}
     renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
@@ -179,7 +179,7 @@ def _renamed(rows: DataFrame, branch: Node, node: Union, extra: set[str]) -> Dat
 
 
 def whole_table(spark: SparkSession, source: LookupSource) -> DataFrame:
-    """A DataFrame of the columns that the source's request names."""
+    """A DataFrame of all rows of a lookup table, with the columns that the source's request names."""
     schema = ", ".join(f"{quoted(name)} {type_.ddl()}" for name, type_ in source.request.columns)
     return spark.range(1, numPartitions=1).mapInArrow(WholeTable(source).rows, schema)
 
@@ -194,7 +194,7 @@ _OUTER = {"explode", "posexplode", "inline"}
 
 
 def lower_correlate(node: Correlate, step: Step, context: Context) -> DataFrame:
-    """Compute each row once per row of a table function, UNNEST or generator."""
+    """Builds the DataFrame of a lateral join: each row once per row of a table function, UNNEST or generator."""
     rows, (function,) = with_calls(context.lower(step.input), [node.function], context)
     kept = [*(column(f.name) for f in node.input.schema), *hidden(rows)]
     generated = _generator(replace(node, function=function), node.function, rows, context)
@@ -261,7 +261,7 @@ def _with_ordinality(text: str, members: list[str], node: Correlate, rows: DataF
 
 
 def lower_to_changelog(node: ToChangelog, step: Step, context: Context) -> DataFrame:
-    """Compute TO_CHANGELOG: the kind of a row becomes a field."""
+    """Builds the DataFrame of TO_CHANGELOG, in which the kind of a row is an ordinary column."""
     rows = context.lower(step.input)
     kind = column(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
     code = F.lit(None).cast("string")
@@ -275,7 +275,7 @@ def lower_to_changelog(node: ToChangelog, step: Step, context: Context) -> DataF
 
 
 def lower_from_changelog(node: FromChangelog, step: Step, context: Context) -> DataFrame:
-    """Compute FROM_CHANGELOG: a field becomes the kind of a row."""
+    """Builds the DataFrame of FROM_CHANGELOG, in which an ordinary column has become the kind of the row."""
     rows = context.lower(step.input)
     passing = passes_by(rows)
     kind = F.lit(None).cast("string")

@@ -41,30 +41,30 @@ _VALUE = "{value}"
 
 
 def time_of(node: AssignTime) -> str:
-    """The name of the time attribute in messages."""
+    """The name of the time attribute for messages, with that of its table."""
     return time_name(node.column, node.table)
 
 
 def time_name(column: str, table: str) -> str:
-    """The name of a table's event time in messages."""
+    """The name of a table's event time for messages."""
     return f'event time "{column}" of table "{table}"'
 
 
 def null_time(name: str) -> str:
-    """The message of SS401."""
+    """The message of error SS401 for the time attribute ``name`` (as ``time_name`` gives it)."""
     return f"{name} is NULL"
 
 
 def time_error(name: str, column: str) -> str:
-    """SQL text: code and message for an invalid time in a column; NULL for a valid one."""
+    """SQL text of the error code and message for an invalid time in a column; its value is NULL for a valid time."""
     return (
         f"CASE WHEN {quoted(column)} IS NULL THEN {_null(name)} WHEN {_beyond(column)} THEN {_range(name, column)} END"
     )
 
 
 def required_time(name: str, column: str, failure: str, otherwise: str, passing: str | None = None) -> str:
-    """SQL text: ``otherwise`` for valid times, NULL for rows that are ``passing``, and ``failure`` for invalid
-    times.
+    """SQL text that gives ``otherwise`` for valid times, NULL for rows for which the condition ``passing`` is true, and
+    ``failure`` for invalid times.
 
     In ``failure``, ``{error}`` stands for the call that fails with SS401 or SS430.
     """
@@ -101,7 +101,9 @@ _LIVE = "__live"
 
 
 def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFrame:
-    """Compute a watermark or a clock on the rows of a table, advanced by its control rows."""
+    """Builds the DataFrame of a table's rows with a time attribute and, where operators need one, a watermark, which
+    control rows also advance.
+    """
     rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
@@ -154,7 +156,9 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
 
 
 def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame:
-    """The rows with EVENT_TIME; where the query has several watermarks, with a metric of the one they reach."""
+    """The rows with the column EVENT_TIME. If the query has several watermarks, ``metric`` is the number under which
+    Spark observes the one of these rows; otherwise None.
+    """
     if metric is None:
         return rows
     reached = F.expr(f"unix_millis(max({EVENT_TIME})) - {EPOCH_SHIFT_MS + node.delay_ms}L")

@@ -35,7 +35,7 @@ _EVERYTHING = "__everything"
 
 
 def windowed(node: AssignWindows, step: Step, context: Context) -> DataFrame:
-    """The rows of a window table function with the columns of their windows."""
+    """Builds the DataFrame of a window table function: the rows with the columns of their windows."""
     rows = context.lower(step.input)
     if isinstance(node.window, Session):
         return _sessions(node, node.window, _fields(node, rows))
@@ -47,7 +47,7 @@ def _fields(node: AssignWindows | WindowAggregate, rows: DataFrame) -> DataFrame
 
 
 def with_windows(rows: DataFrame, node: AssignWindows | WindowAggregate) -> DataFrame:
-    """Each row once per window of the node that holds its time, which is not NULL."""
+    """Repeats each row once for each window that contains its time, which is not NULL, and adds the window's bounds."""
     window, time, names = node.window, node.time, node.columns
     assert window is not None and time is not None, "windows of time need a time"
     bounds = bounds_of(window, micros(time))
@@ -74,10 +74,10 @@ def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The windows numbered 0 to ``candidates`` - 1 that start no later than a row; they contain it if they end
-    after it.
+    """The windows of fixed size that may contain a row. They are numbered 0 to ``candidates`` - 1; each starts at or
+    before the row's time, and contains it if it ends after it.
 
-    ``start`` and ``end`` are SQL texts over the row's time and the number, in microseconds since 1970.
+    ``start`` and ``end`` are SQL texts over the row's time and the window's number, in microseconds since 1970.
     """
 
     candidates: int
@@ -86,7 +86,7 @@ class Bounds:
 
 
 def bounds_of(window: Window, ts: str) -> Bounds:
-    """The bounds of windows of fixed size. ``ts``: SQL text of the row's time in microseconds since 1970."""
+    """The ``Bounds`` of windows of fixed size. ``ts``: SQL text of the row's time in microseconds since 1970."""
     match window:
         case Tumble():
             size = _micros(window.size_ms)
@@ -116,13 +116,14 @@ def _micros(ms: int) -> int:
 
 
 def with_session_time(rows: DataFrame, time: str) -> DataFrame:
-    """The rows with the hidden column that ``session_window`` groups by."""
+    """The rows with a hidden column for the grouping key ``session_window``, made of the field ``time``."""
     instant = F.expr(event_time(micros(time), -1))
     return rows.select("*", instant.alias(_SESSION_TIME, metadata=EVENT_TIME))
 
 
 def session_keys(session: Session, *, keyed: bool) -> list[Column]:
-    """The grouping keys of sessions over rows ``with_session_time``; ``keyed``: there are other keys.
+    """The grouping keys of sessions, for rows that have passed ``with_session_time``; ``keyed``: the query has other
+    grouping keys.
 
     Spark requires another key with a session window. Where there is none, one is added that is always 0, made of a
     column so that Catalyst does not remove it as a literal.
@@ -133,7 +134,7 @@ def session_keys(session: Session, *, keyed: bool) -> list[Column]:
 
 
 def session_columns(names: WindowColumns) -> tuple[Column, Column, Column]:
-    """The three columns of a closed session from its grouping key."""
+    """The three columns of a closed session window, from its grouping key."""
     shift = (EPOCH_SHIFT_MS - 1) * 1000
     start, end = (f"(unix_micros({_WINDOW}.{bound}) - {shift}L)" for bound in ("start", "end"))
     return window_columns(names, start, end)
@@ -170,22 +171,25 @@ _EARLIER_FIRST = "(l, r) -> CASE WHEN l.arrival < r.arrival THEN -1 WHEN l.arriv
 
 
 def with_arrival(rows: DataFrame) -> DataFrame:
-    """The rows with the hidden column that ``Collecting`` by arrival reads; below the aggregation's exchange."""
+    """The rows with the hidden column by which ``Collecting`` sorts in order of arrival. To be applied before the
+    aggregation's shuffle.
+    """
     return rows.select("*", F.expr(_PLACE).alias(_ARRIVAL))
 
 
 @dataclass(frozen=True)
 class Collecting:
-    """SQL texts that collect values into a list, and read the list.
+    """SQL texts of an aggregate that collects values into a list, and of expressions that read the list.
 
-    ``by_arrival`` is for rows ``with_arrival``; NULLs are collected only where they are respected.
+    ``by_arrival``: the list is sorted by arrival, for rows that have passed ``with_arrival``. NULLs are collected only
+    with ``respecting_nulls``.
     """
 
     by_arrival: bool
     respecting_nulls: bool = False
 
     def partial(self, value: str, kept: str | None = None) -> str:
-        """The aggregate that collects the values of rows where the condition ``kept`` holds."""
+        """SQL text of the aggregate that collects the values of rows for which the condition ``kept`` is true."""
         if not self.by_arrival:
             respected = " RESPECT NULLS" if self.respecting_nulls else ""
             return f"collect_list({value})" + (f" FILTER (WHERE {kept})" if kept is not None else "") + respected
@@ -195,7 +199,9 @@ class Collecting:
         return f"collect_list({placed})" + (f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else "")
 
     def picked(self, extreme: str, value: str, kept: str | None, *, ignores_nulls: bool) -> str:
-        """The value of the row with the least or greatest arrival, as a struct: ``extreme`` is min_by or max_by."""
+        """SQL text of an aggregate that gives the value of the row that arrived first or last, as a struct.
+        ``extreme``: min_by for the first, max_by for the last; ``kept``: the condition on rows.
+        """
         assert self.by_arrival, "rows have no arrival"
         conditions = [f"({text})" for text in (kept,) if text is not None]
         conditions += [f"({value}) IS NOT NULL"] if ignores_nulls else []
@@ -203,5 +209,7 @@ class Collecting:
         return f"{extreme}(named_struct('value', {value}), {_ARRIVAL}){where}"
 
     def values(self, name: str) -> str:
-        """SQL text: the collected list, from the column ``name`` of the aggregate."""
+        """SQL text of the collected list, sorted by arrival if required. ``name``: the column with the aggregate's
+        result.
+        """
         return f"transform(array_sort({name}, {_EARLIER_FIRST}), v -> v.value)" if self.by_arrival else name

@@ -18,11 +18,11 @@ from sqlstream.udfs.barriers import MOST_HELD
 
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
-    """ALIGN BARRIERS: rows after the marker of a barrier on one of ``channels`` channels wait until the marker has
-    arrived on all of them.
+    """ALIGN BARRIERS: after the marker of a barrier has arrived on one of ``channels`` channels, the rows of that
+    channel wait until it has arrived on all of them.
 
     ``channel`` and ``id`` are expressions over the input; ``marker``, ``cancel_when`` and ``end_when`` are conditions.
-    Rows that meet one of these, which are tested in this order, are marks and are not emitted. ``output`` is an
+    Rows that meet one of these, which are tested in this order, are markers and are not emitted. ``output`` is an
     additional field: the id of the last barrier that was aligned before the row. At most ``most_held`` rows may wait.
     """
 

@@ -143,7 +143,7 @@ class Normalize(Unary):
     """The upsert changelog of the input as a full changelog by ``keys``: +I for a key without a row, -U and +U for a
     changed row, -D with the whole deleted row, nothing for an unchanged row.
 
-    ``ttl_ms``: the state of a key expires this long after its last change; 0: never.
+    ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never.
     """
 
     keys: tuple[str, ...]
@@ -189,9 +189,9 @@ class Normalize(Unary):
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row would not replace the previous row of its key.
+        A row that was filtered by other fields would not replace the previous row of its key.
         """
         return bool(read) and read <= set(self.keys)
 

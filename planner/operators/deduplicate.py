@@ -20,10 +20,10 @@ class Deduplicate(Unary):
     """Emits the first row, or the ``last``, of each value of ``keys`` in the order of ``time``.
 
     In processing time rows are in order of arrival, so the first one is final. In event time an earlier (or later) row
-    replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this long after its
-    row arrived; 0: never. ``closes``: the state of a key expires when the watermark has closed all windows above that
-    accept its rows; later rows pass. It is set for distinct rows, which are first rows in order of arrival, with all
-    fields as ``keys`` and an event time ``time``.
+    replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this many milliseconds
+    of processing time after its row arrived; 0: never. ``closes``: the state of a key expires when the watermark has
+    closed all windows above that accept its rows; rows that arrive later are emitted. It is set for distinct rows,
+    which are first rows in order of arrival, with all fields as ``keys`` and an event time ``time``.
     """
 
     keys: tuple[str, ...]
@@ -88,7 +88,9 @@ class Deduplicate(Unary):
     )
 
     def append_only_variant(self) -> Node | None:
-        """A node that emits the first row of each key once, when the watermark has passed it."""
+        """A node that emits the first row of each key once, when the watermark has passed its time so that it is
+        final.
+        """
         if self.last:
             return None
         number = UniqueNames(f.name for f in self.schema).unique("number")
@@ -107,9 +109,9 @@ class Deduplicate(Unary):
         return replace(self, closes=Closing(time, after_ms), ttl_ms=0)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row may be the first or last of its key.
+        A row that was filtered by other fields may be the first or last of its key.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -118,8 +120,8 @@ class Deduplicate(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The input's delay, and one millisecond more for finer times, which windows above accept a
-        millisecond longer.
+        """The delay of the input's watermark in milliseconds, and one more for times finer than milliseconds, because
+        windows above accept such rows a millisecond longer.
         """
         finer = self.closes is not None and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)

@@ -26,8 +26,8 @@ class GroupAggregate(Unary):
 
     ``grouping_sets`` lists, for GROUPING SETS, the keys of each set. ``grouping_id`` then names an additional BIGINT
     field with GROUPING_ID over all ``keys`` in order; keys that a set leaves out are NULL in the result. ``ttl_ms``:
-    the state of a group expires this long after its last change, and its result remains; 0: never. Schema: keys,
-    grouping_id, aggregates.
+    the state of a group expires this many milliseconds of processing time after its last change, and its result
+    remains; 0: never. Schema: keys, grouping_id, aggregates.
     """
 
     keys: tuple[str, ...]
@@ -50,7 +50,7 @@ class GroupAggregate(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where state expires, which the clock decides."""
+        """True if the state of groups expires (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     @property
@@ -101,9 +101,8 @@ class GroupAggregate(Unary):
         return replace(self, aggregates=aggregates, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
-
-        UNSAFE on aggregates, and with grouping sets, whose keys are NULL above the node only.
+        """True if the condition reads keys only, and there are no grouping sets, whose keys are NULL in the result but
+        not in the input.
         """
         return bool(read) and read <= set(self.keys) and self.grouping_sets is None
 

@@ -19,8 +19,8 @@ class IntervalJoin(Join):
     """Joins rows where ``lower_us <= left_time - right_time <= upper_us``, in microseconds.
 
     ``left_time`` and ``right_time`` are time attributes of ``domain``; in processing time they are the arrival of a
-    row. A row without a partner is emitted when the watermark has passed the times of all possible partners. Fields of
-    a side that may be padded with NULL are no time attributes above.
+    row. A row without a partner is emitted when the watermark has passed the times of all possible partners. In the
+    result, fields of a side that may be padded with NULL are not time attributes.
     """
 
     left_time: str = ""
@@ -89,7 +89,7 @@ class IntervalJoin(Join):
 
     @property
     def bounds_text(self) -> str:
-        """The bounds as SQL."""
+        """The bounds as SQL, for EXPLAIN."""
         lower, upper = (_moved(self.right_time, bound) for bound in (self.lower_us, self.upper_us))
         return f"{self.left_time} BETWEEN {lower} AND {upper}"
 

@@ -111,7 +111,8 @@ class Join(Node):
     def upsert_keys(self) -> Keys:
         """The upsert keys of one side where the other has at most one partner, or pairs of keys.
 
-        UNSAFE where the join key of a row changes: the results of its old and new key group arrive in any order.
+        They do not hold if the join key of a row changes, because the results of its old and new key group arrive in
+        any order.
         """
         return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
 
@@ -146,9 +147,8 @@ class Join(Node):
         return replace(self, left=left, right=right)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on the fields of one side.
-
-        UNSAFE for a side that may be missing, whose fields are NULL above only, so for neither side of a FULL join.
+        """True if the condition reads the fields of one side only, and that side is never padded with NULL, because the
+        condition would not see these NULLs.
         """
         return self._side_read(read) is not None
 
@@ -236,7 +236,7 @@ def _fields(side: Node, *, nullable: bool) -> Schema:
 
 
 def without_time(field: Field) -> Field:
-    """The field, no longer a time attribute."""
+    """A copy of the field that is not a time attribute."""
     return field if field.time is None else replace(field, time=None)
 
 
@@ -310,7 +310,7 @@ class RegularJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return any(self.ttl_ms)
 
     def watermark_fields_needed(self, needed: Names) -> Names:

@@ -75,7 +75,9 @@ class Lookup(Unary):
 
     @property
     def remembers_answers(self) -> bool:
-        """True where rows of the input may be retracted: their answers are stored, to be retracted too."""
+        """True if rows of the input may be retracted. Their answers are then stored, so that the same results are
+        retracted.
+        """
         return self.input.changelog_mode != APPEND_ONLY
 
     @property
@@ -101,7 +103,7 @@ class Lookup(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored answers expire, which the clock decides."""
+        """True if stored answers expire (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     @property
@@ -358,12 +360,14 @@ class Lookup(Unary):
 
 
 def lookup_nodes(plan: Node) -> Iterator[Lookup]:
-    """The lookups of a plan, top down."""
+    """The lookups of a plan, in depth-first order from the root."""
     return (node for node in plan.walk() if isinstance(node, Lookup))
 
 
 def failed_marker(table: Table, number: int) -> str:
-    """The marker, in LATE_TABLE, of the failed rows of lookup ``number``."""
+    """The value of the hidden column LATE_TABLE in rows for which the lookup with this number failed, which directs
+    them to ``table``.
+    """
     return f"lookup/{number}/{table.name}"
 
 

@@ -55,9 +55,9 @@ class MatchRecognize(Unary):
 
     @property
     def holds(self) -> bool:
-        """True where complete matches hold back the watermark until they are decided.
+        """True if the watermark of operators above must wait until complete matches are decided.
 
-        An operator above needs the time of their last row, which the watermark may pass before the decision.
+        An operator above needs the time of their last row, which the watermark might pass before the decision.
         """
         tells_time = any(measure.item.time is TimeDomain.EVENT for measure in self.measures)
         return tells_time and not self.automaton.has_one_length
@@ -115,9 +115,9 @@ class MatchRecognize(Unary):
         return replace(kept, input=self.input.pruned(of_rows | kept.read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row would no longer separate other rows.
+        A row that was filtered by other fields would be missing between other rows of a match.
         """
         return bool(read) and read <= set(self.keys)
 

@@ -61,7 +61,9 @@ class Closing:
 
 @dataclass(frozen=True)
 class Sorted:
-    """A field that orders rows of equal time."""
+    """A column of ORDER BY after the time attribute, which orders rows of equal time; with its direction and the
+    position of NULLs.
+    """
 
     name: str
     descending: bool = False
@@ -74,7 +76,7 @@ class Over(Unary):
 
     In event time a row is emitted when the watermark says that its frames are complete; rows older than the watermark
     are late, and dropped. In processing time it is emitted at once. ``ties`` order rows of the same time. ``passed``:
-    the fields of the input that are read above; None: all. Schema: these fields, then the calls.
+    the fields of the input that operators above read; None: all. Schema: these fields, then the calls.
     """
 
     keys: tuple[str, ...]
@@ -90,13 +92,13 @@ class Over(Unary):
 
     @property
     def of_input(self) -> Schema:
-        """The input fields that are emitted."""
+        """The fields of the input that are also in the result."""
         fields = self.input.schema
         return fields if self.passed is None else tuple(field for field in fields if field.name in self.passed)
 
     @property
     def results(self) -> tuple[Field, ...]:
-        """The fields of the calls."""
+        """The result fields of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
@@ -119,7 +121,7 @@ class Over(Unary):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True in processing time with frames in time, whose rows expire by the clock."""
+        """True in processing time if a frame is limited by time, because its rows then expire by the clock."""
         in_time = any(c.frame is not None and c.frame.time_before for c in self.calls)
         return self.domain is TimeDomain.PROCESSING and in_time
 
@@ -165,9 +167,9 @@ class Over(Unary):
         return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row still belongs to the frames of other rows.
+        A row that was filtered by other fields would be missing in the frames of other rows.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -301,12 +303,12 @@ class OverAllRows(Unary):
 
     @property
     def results(self) -> tuple[Field, ...]:
-        """The fields of the calls."""
+        """The result fields of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
     def in_time(self) -> bool:
-        """True where the distances of RANGE are times."""
+        """True if the column of ORDER BY is a time, so that distances of RANGE are intervals."""
         types = {field.name: field.type.name for field in self.input.schema}
         return len(self.order) == 1 and types[self.order[0].name] in _TIMES
 
@@ -338,9 +340,9 @@ class OverAllRows(Unary):
         return replace(kept, input=self.input.pruned(below))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row still belongs to the frames of other rows.
+        A row that was filtered by other fields would be missing in the frames of other rows.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -387,8 +389,8 @@ class OverAllRows(Unary):
 class UpdatingOver(OverAllRows):
     """OVER that emits each row at once, and again when other rows change its results.
 
-    ``ttl_ms``: the state of a key expires this long after its last change; 0: never. No field of the schema is a time
-    attribute.
+    ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never. No
+    field of the schema is a time attribute.
     """
 
     ttl_ms: int = 0
@@ -453,11 +455,9 @@ class UpdatingOver(OverAllRows):
 
 @dataclass(frozen=True)
 class WindowOver(OverAllRows):
-    """OVER whose ``keys`` contain an event-time window: rows are emitted once, when the watermark has passed their
-    window.
-
-    ``closes`` says when. Rows that arrive later are dropped. The only time attribute of the schema is that of the
-    window, because the watermark has passed all others.
+    """OVER whose ``keys`` contain an event-time window: rows are emitted once, when the watermark closes the window, as
+    ``closes`` says. Rows that arrive later are dropped. The only time attribute of the result is that of the window,
+    because the watermark has passed all others.
     """
 
     closes: Closing

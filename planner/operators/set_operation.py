@@ -17,7 +17,9 @@ from sqlstream.udfs.changes import SetKind
 @dataclass(frozen=True)
 class SetOperation(Node):
     """INTERSECT or EXCEPT of ``left`` and ``right``, whose fields have the same names and types. NULL equals NULL.
-    ``ttl_ms``: the state of a row expires this long after it was inserted or retracted on either side; 0: never."""
+    ``ttl_ms``: the state of a row expires this many milliseconds of processing time after it was inserted or retracted
+    on either side; 0: never.
+    """
 
     left: Node
     right: Node
@@ -38,7 +40,7 @@ class SetOperation(Node):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     arrival_order = ArrivalOrder.MIXED

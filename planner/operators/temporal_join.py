@@ -26,10 +26,9 @@ class TemporalJoin(Join):
     its ``left_time``. Its partner is the right row with the newest ``right_time`` that is not after that time, or with
     ``strict`` before it. Right rows are versions, each valid from its time on; with ``first_by`` (ASOF) they are plain
     rows, and among rows of the same time the first by these fields counts.
-
     In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
-    right row expires this long after its arrival; 0: never. Retracted left rows are emitted with the partner they were
-    joined with, which is stored for ``left_ttl_ms``.
+    right row expires this many milliseconds of processing time after its arrival; 0: never. Retracted left rows are
+    emitted with the partner they were joined with, which is stored for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -42,7 +41,9 @@ class TemporalJoin(Join):
 
     @cached_property
     def schema(self) -> Schema:
-        """The fields of both sides. Right times are no time attributes, as the watermark has passed them."""
+        """The fields of both sides. Times of the right side are not time attributes, because the watermark has passed
+        them.
+        """
         own = self.left.field_names
         return tuple([field if field.name in own else without_time(field) for field in super().schema])
 
@@ -80,7 +81,7 @@ class TemporalJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where stored rows expire, which the clock decides."""
+        """True if stored rows expire (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0 or self.left_ttl_ms > 0
 
     @property
@@ -127,9 +128,9 @@ class TemporalJoin(Join):
         return needed | {*self.times}
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on fields of the left side.
+        """True if the condition reads fields of the left side only.
 
-        UNSAFE for the right side: without a row, the previous one would be valid for longer.
+        If a row of the right side were filtered, the previous one would be valid for longer.
         """
         return bool(read) and read <= self.left.field_names
 
@@ -210,7 +211,7 @@ class AsofJoin(Join):
     The partner is the right row with the nearest ``right_value`` among those for which ``left_value comparison
     right_value`` and ``condition`` are true. Of equal values the first by ``first_by`` counts, then the first to
     arrive. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
-    expire this long after the last of them arrived; 0: never.
+    expire this many milliseconds of processing time after the last of them arrived; 0: never.
     """
 
     left_value: exp.Expression
@@ -230,8 +231,8 @@ class AsofJoin(Join):
 
     @property
     def above(self) -> bool:
-        """True where the partner has the least right value above (or equal to) the left one; else the greatest below
-        it.
+        """True if the partner has the least right value above (or equal to) the left one; otherwise it has the greatest
+        below it.
         """
         return self.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 
@@ -242,7 +243,7 @@ class AsofJoin(Join):
 
     @property
     def match_text(self) -> str:
-        """The comparison as SQL."""
+        """The comparison of the two values as SQL."""
         return f"{sql(self.left_value)} {self.comparison.value} {sql(self.right_value)}"
 
     # --- properties and changes -------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ class AsofJoin(Join):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where the state of keys expires, which the clock decides."""
+        """True if the state of keys expires (``ttl_ms``), which is measured in processing time."""
         return self.ttl_ms > 0
 
     # --- rules ------------------------------------------------------------------------------------------------
@@ -277,9 +278,9 @@ class AsofJoin(Join):
         return frozenset()
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on fields of the left side.
+        """True if the condition reads fields of the left side only.
 
-        UNSAFE for the right side: without its partner a left row would have the next one.
+        If its partner on the right side were filtered, a left row would be joined with the next nearest one.
         """
         return bool(read) and read <= self.left.field_names
 

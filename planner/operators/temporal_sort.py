@@ -16,8 +16,8 @@ from sqlstream.planner.properties import Keys, Kinds, StateDescription, WindowIn
 class TemporalSort(Unary):
     """Emits the rows in the order of ``time``, then of ``ties``, then of arrival.
 
-    A row is emitted when the watermark has passed it; rows older than the watermark are late, and dropped. The order
-    holds among rows with equal ``keys``, which all changes of one row share; without keys all rows are in one key
+    A row is emitted when the watermark has passed its time; rows older than the watermark are late, and dropped. The
+    order holds among rows with equal ``keys``, which all changes of one row share; without keys all rows are in one key
     group.
     """
 

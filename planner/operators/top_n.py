@@ -23,14 +23,14 @@ INT = DataType("INT")
 
 @dataclass(frozen=True)
 class TopN(Unary):
-    """Emits the rows whose ``function``, one of ``over.NUMBERS``, is from ``first`` to ``last`` among the rows of equal
-    ``keys``.
+    """Emits the rows whose ``function``, one of ``over.NUMBERS`` such as ROW_NUMBER, is from ``first`` to ``last``
+    among the rows of equal ``keys``.
 
     They are numbered in the ``order``, equal rows by arrival, with ``newest_first`` the newest first. Changes of the
-    result are emitted at once. Where the keys contain an event-time window, which ``closes``, its rows are emitted
-    once, when the watermark has passed it, and later rows are dropped. ``number`` names the field with the number of a
-    row; None where it is not read. ``ttl_ms``: the state of a key expires this long after its last change; 0: never.
-    Schema: that of the input, then the number.
+    result are emitted at once. If the keys contain an event-time window, its rows are emitted once, when the watermark
+    closes it as ``closes`` says, and later rows are dropped. ``number`` names the field with the number of a row; None
+    if it is not read. ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last
+    change; 0: never. Schema: that of the input, then the number.
     """
 
     keys: tuple[str, ...]
@@ -115,8 +115,8 @@ class TopN(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The keys and the number where results are replaced by number; else unique keys of the input, with
-        the keys.
+        """The keys with the row number, if a result is replaced by the next one with its number; else the input's
+        unique keys, each with the keys of the Top-N.
         """
         slots = self._slots
         if slots or self.is_single:
@@ -134,7 +134,9 @@ class TopN(Unary):
     )
 
     def append_only_variant(self) -> Node | None:
-        """An OVER in event time that emits each row once, when the watermark has passed it and its number is final."""
+        """An OVER in event time that emits each row once, when the watermark has passed its time and its number is
+        final.
+        """
         fields = {f.name: f for f in self.input.schema}
         if not self.order or self.order[0].descending or fields[self.order[0].name].time is not TimeDomain.EVENT:
             return None
@@ -156,9 +158,9 @@ class TopN(Unary):
         return replace(self, number=number, input=self.input.pruned(frozenset(below)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
+        """True if the condition reads keys only.
 
-        UNSAFE on others, as a filtered row still counts in the numbers of others.
+        A row that was filtered by other fields would not count in the numbers of other rows.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -239,7 +241,7 @@ class Limit:
 
     @property
     def last(self) -> int:
-        """The number of the last row, counted from 1."""
+        """The position of the last row of the result in the input, counted from 1."""
         return self.skipped + self.rows
 
 

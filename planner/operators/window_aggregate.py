@@ -138,7 +138,7 @@ class WindowAggregate(Windowed):
 
     @property
     def shows_rows_to_classes(self) -> bool:
-        """True where Python classes of users get whole rows, so that any column may be read."""
+        """True if users' Python classes (triggers and the like) get whole rows, so that any column may be read."""
         eviction = self.firing.eviction
         evicts = eviction is not None and isinstance(eviction.evictor, UserEvictor)
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
@@ -202,7 +202,9 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """The keys with the window's bounds, if these identify it, and it fires once or retracts earlier results."""
+        """The keys with the window's bounds. Empty if the bounds do not identify the window, or if a window emits
+        several results without retracting earlier ones.
+        """
         window = self.window_info
         by_bounds = window is not None and isinstance(window.window, (AlignedWindow, Session))
         retracts = self.firing.accumulation is Accumulation.RETRACTING
@@ -224,8 +226,8 @@ class WindowAggregate(Windowed):
         return self.firing.late.table
 
     def late_marker(self, number: int) -> str | None:
-        """The marker, in LATE_TABLE, of the late rows of this node: its number among the stateful nodes, and
-        the table.
+        """The value of the hidden column LATE_TABLE in late rows of this node, which directs them to their table.
+        ``number``: the number of the node among the stateful ones.
         """
         table = self.firing.late.table
         return f"{number}/{table.name}" if table is not None else None
@@ -254,10 +256,8 @@ class WindowAggregate(Windowed):
         return replace(rebuilt, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may run below: only on keys.
-
-        UNSAFE on aggregates and windows, with grouping sets, whose keys are NULL above only, and where a table receives
-        the late rows of all keys.
+        """True if the condition reads keys only, there are no grouping sets, whose keys are NULL in the result but not
+        in the input, and no table receives late rows, which must be those of all keys.
         """
         keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
         return keyed and self.firing.late.action is LateAction.DROP
@@ -414,9 +414,9 @@ class WindowAggregate(Windowed):
         return evicts or any(isinstance(trigger, When | Delta) for trigger in simple_triggers(self.firing.trigger))
 
     def with_windows_fused(self) -> WindowAggregate:
-        """The aggregate that assigns the windows itself; the same node where that would change its result.
+        """The aggregate changed to assign the windows itself; the same node if that would change its result.
 
-        UNSAFE where an aggregate reads the window, which is known only at the end, and where the keys differ from the
+        It would if an aggregate reads the window, which is known only at the end, or if the keys differ from the
         PARTITION BY of keyed windows.
         """
         if self.window is not None:

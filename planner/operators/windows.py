@@ -43,7 +43,7 @@ from sqlstream.planner.windows import (
 
 
 class WindowKernelKind(Enum):
-    """The kernels of windows."""
+    """The kernels that compute windows, of which the planner chooses one."""
 
     PANES = "panes that windows share"
     COUNTED = "rows counted per key"
@@ -396,8 +396,8 @@ def reads_window(expression: exp.Expr, columns: WindowColumns) -> bool:
 
 
 def windows_on_top(node: Node, spare: set[str]) -> AssignWindows | None:
-    """The plan with the windows assigned last, for the same rows; ``spare`` fields may differ. None where
-    impossible.
+    """The plan rearranged so that windows are assigned last; it has the same rows, apart from the fields ``spare``.
+    None if that is impossible.
     """
     match node:
         case AssignWindows():

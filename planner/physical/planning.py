@@ -47,7 +47,9 @@ from sqlstream.planner.physical.steps import (
 
 @on_deep_stack
 def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
-    """The physical plan of an optimized plan; UnsupportedError SS393 for two kinds of time on the native engine."""
+    """The physical plan of an optimized plan. UnsupportedError SS393 for a plan with both event and processing time on
+    the native engine.
+    """
     engine = engine_of(plan, engine_settings.engine)
     marks = tuple(watermarked_nodes(plan))
     if engine is Engine.NATIVE:
@@ -104,13 +106,13 @@ class _Whole:
 
 @dataclass(frozen=True)
 class Above:
-    """The nodes above the one that is planned.
+    """What the planning of a node needs to know about the nodes downstream, between it and the root.
 
-    ``awaited``: the time fields whose watermark some operator awaits. ``stateful``: the stateful operators, innermost
-    last. ``in_order``: one of them depends on the order of rows. ``reported``: the time field whose watermark an
-    exchange reports. ``read``: the scan that an exchange reads itself. ``linked``: the operator above may be chained to
-    the one below, whatever projections are between them. ``functions``: what happens to rows for which a scalar
-    function raises an exception. ``before``: an operator above needs rows of the kind -U.
+    ``awaited``: the time domains whose watermark some operator waits for. ``stateful``: the stateful operators, the
+    nearest last. ``in_order``: one of them depends on the order of rows. ``reported``: the time attribute whose
+    watermark an exchange reports. ``read``: the scan that an exchange reads itself. ``linked``: the next operator may
+    be chained to the one upstream, whatever projections are between them. ``functions``: what happens to rows for which
+    a scalar function raises an exception. ``before``: some operator needs -U rows.
     """
 
     whole: _Whole
@@ -124,7 +126,7 @@ class Above:
     before: bool = False
 
     def step(self, node: Node) -> Step:
-        """The physical step of a node, over the steps of its inputs."""
+        """The physical step of a node, including the steps of its inputs."""
         planned = self._step(node)
         return replace(planned, drops_before=True) if drops_update_before(node, self.before) else planned
 
@@ -134,7 +136,7 @@ class Above:
         return self._native(node) if self.whole.engine is Engine.NATIVE else self._operator(node)
 
     def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
-        """The steps of a node's inputs; ``ports``: the exchanges of a stateful operator's inputs."""
+        """The physical steps of a node's inputs. ``ports``: for a stateful operator the exchange of each input."""
         return tuple(self._over(node, port, ports).step(child) for port, child in enumerate(node.inputs))
 
     def _over(self, node: Node, port: int, ports: tuple[Port, ...]) -> Above:
@@ -148,20 +150,22 @@ class Above:
 
     @property
     def native_state(self) -> tuple[Node, ...]:
-        """The stateful operators above that Spark runs itself, which no side output can pass; empty on the columnar
-        engine.
+        """The downstream stateful operators that Spark runs itself, through which no side output can pass; empty on the
+        columnar engine.
         """
         return self.stateful if self.whole.engine is Engine.NATIVE else ()
 
     def require_calls(self) -> None:
-        """Require that rows for which a function raises an exception can reach their table: Spark's stateful operators
-        drop them.
+        """Checks that rows for which a function raises an exception can reach their table. UnsupportedError if one of
+        Spark's own stateful operators is downstream, because it would drop them.
         """
         _require_passage("dead letters", self.functions.table, self.native_state)
 
     @property
     def skips(self) -> bool:
-        """True where projections do not run, because the operator above reads what it needs from below."""
+        """True if projections between two operators do not run, because the downstream operator computes what it needs
+        from the fields upstream.
+        """
         return self.read is not None or self.linked
 
     # --- operators with state -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from sqlstream.udfs.spark import Watermark
 
 @dataclass(frozen=True)
 class PlanClocks:
-    """The clocks of a plan.
+    """How time advances in a plan.
 
     ``watermark`` says what Spark's watermark means. ``ticks``: processing time arrives as ticks, because no table's
     watermark is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: a tick reports the end of
@@ -37,17 +37,19 @@ class PlanClocks:
 
     @property
     def rows_wait(self) -> bool:
-        """True where rows of the plan may wait in state, and hold the watermark."""
+        """True if some operator may store rows and hold back the watermark meanwhile."""
         return bool(self.waiting)
 
     @property
     def needs_ticks(self) -> bool:
-        """True where ticks are needed, for processing time or to call operators that hold rows."""
+        """True if the plan needs ticks, for processing time or to call operators that store waiting rows."""
         return self.ticks or self.rows_wait
 
 
 def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
-    """The clocks that a plan needs on the columnar engine; ``marks`` are its time attributes with a watermark."""
+    """The clocks that a plan needs on the columnar engine; ``marks`` are the nodes of its time attributes with a
+    watermark.
+    """
     stateful = list(stateful_nodes(plan))
     by_clock = any(each.uses_processing_time for each in stateful)
     event_time = any(mark.domain is not TimeDomain.PROCESSING for mark in marks)
@@ -62,12 +64,14 @@ def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
 
 
 def stateful_nodes(plan: Node) -> Iterator[Node]:
-    """The nodes that keep state, top down."""
+    """The nodes that keep state, in depth-first order from the root."""
     return (node for node in plan.walk() if node.keeps_state)
 
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
-    """The time attributes that need a watermark, because an operator above waits for it."""
+    """The nodes of those time attributes that need a watermark, because some downstream operator waits for it.
+    ``awaited``: the time domains that operators outside of ``plan`` wait for.
+    """
     waiting = [(plan, awaited)]
     while waiting:
         node, domains = waiting.pop()
@@ -78,7 +82,7 @@ def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) 
 
 
 def observes_watermarks(plan: Node) -> bool:
-    """True where Spark combines several watermarks to their minimum, so that each must be observed on its own.
+    """True if Spark must report each watermark of the plan as a metric, because it combines several to their minimum.
 
     The queries of a statement set read each table as one source, so that all its watermarks are the same.
     """
@@ -92,16 +96,16 @@ AUTO = "auto"
 
 
 def reads_no_files(scan: Scan) -> bool:
-    """The default of ``reads_files``: no exchange reads files itself, Spark reads them for all scans."""
+    """The default of ``reads_files``: Spark reads the files of all scans, exchanges read none."""
     return False
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """The settings that planning depends on.
+    """The settings on which physical planning depends.
 
-    ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators on the same keys may run in one call.
-    ``reads_files``: whether the exchange of an operator may read the files of a scan itself.
+    ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained.
+    ``reads_files``: says for a scan whether the exchange of an operator may read its files itself.
     """
 
     engine: str = AUTO
@@ -110,7 +114,7 @@ class EngineSettings:
 
 
 class Engine(Enum):
-    """The engine that a plan runs on: kernels over columns, or Spark's own operators."""
+    """The engine that executes stateful operators: sqlstream's kernels over columns, or Spark's own operators."""
 
     COLUMNAR = "columnar"
     NATIVE = "native"
@@ -141,8 +145,8 @@ _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """The files that an exchange reads itself. ``columns`` maps fields of the operator's input to columns of the table
-    of ``scan``.
+    """The files that an exchange reads instead of Spark. ``columns`` maps fields of the operator's input to columns of
+    the table of ``scan``.
     """
 
     scan: Scan
@@ -154,7 +158,9 @@ class FilesToRead:
 
 
 def file_scan_below(below: Node) -> Scan | None:
-    """The scan of files at or below ``below``, if only projections and times are between; else None."""
+    """The scan of files at or below ``below`` that an exchange can read, if only projections and time attributes are
+    between; else None.
+    """
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
@@ -162,12 +168,14 @@ def file_scan_below(below: Node) -> Scan | None:
 
 
 def times_between(below: Node) -> Iterator[AssignTime]:
-    """The time attributes at and below ``below``, down to the scan."""
+    """The nodes of time attributes from ``below`` to the scan upstream of it."""
     return (node for node in _down(below) if isinstance(node, AssignTime))
 
 
 def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
-    """The files that the exchange of an operator's input reads itself; None if a needed column is computed."""
+    """The files of ``scan`` that the exchange of the input ``port`` of ``node`` reads itself; None if a needed column
+    is computed, so that Spark must read.
+    """
     read = node.fields_read(port)
     if read is None:
         return None
@@ -210,9 +218,9 @@ def _column(below: Node, name: str, scan: Scan) -> Column | None:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the physical plan, which carries out ``node`` over the steps ``inputs``.
+    """A step of the physical plan, which executes ``node`` over the output of the steps ``inputs``.
 
-    ``drops_before``: rows of the kind -U are dropped, because no operator above reads them.
+    ``drops_before``: -U rows are dropped, because no downstream operator reads them.
     """
 
     node: Node
@@ -221,12 +229,12 @@ class Step:
 
     @property
     def input(self) -> Step:
-        """The step of the only input."""
+        """The step that is the only input."""
         (step,) = self.inputs
         return step
 
     def walk(self) -> Iterator[Step]:
-        """This step and all below it, top down."""
+        """This step and all upstream of it, depth first."""
         waiting: list[Step] = [self]
         while waiting:
             step = waiting.pop()
@@ -235,26 +243,26 @@ class Step:
 
     @property
     def label(self) -> str:
-        """The node that the step carries out, or the nodes, for EXPLAIN."""
+        """The text for EXPLAIN of the node, or the nodes, that the step executes."""
         return self.node.describe()
 
     @property
     def runs(self) -> str:
-        """How the step runs, in a few words for EXPLAIN."""
+        """How the step is executed, in a few words for EXPLAIN."""
         raise TypeError(f"no description for {type(self).__name__}")
 
     @property
     def line(self) -> str:
-        """The line of EXPLAIN PHYSICAL."""
+        """The step's line in EXPLAIN PHYSICAL."""
         dropped = ", then a filter that drops -U, which nobody above reads" if self.drops_before else ""
         return f"{self.label}: {self.runs}{dropped}"
 
 
 @dataclass(frozen=True)
 class Compute(Step):
-    """A step without state: Catalyst's expressions, or Python where ``arrow`` (``mapInArrow``).
+    """A stateless step: expressions of Spark SQL, or Python in ``mapInArrow`` if ``arrow``.
 
-    ``skipped``: the step does not run, because the operator above reads its fields from below.
+    ``skipped``: the step does not run, because the downstream operator reads its fields from upstream.
     """
 
     arrow: bool = False
@@ -269,8 +277,8 @@ class Compute(Step):
 
 @dataclass(frozen=True)
 class Ask(Compute):
-    """Lookups without state that are requested at the same time, from the lowest to ``node``; each with its number
-    among the lookups of the plan.
+    """Several stateless lookups whose requests are sent at the same time, from the one nearest to the source to
+    ``node``; each with its number among the lookups of the plan.
     """
 
     lookups: tuple[tuple[int, Node], ...] = ()
@@ -282,8 +290,8 @@ class Ask(Compute):
 
 @dataclass(frozen=True)
 class Read(Step):
-    """The step that reads a table. ``by_exchange``: Spark lists its files, which the exchange above reads.
-    ``in_order``: with the hidden columns that number the rows.
+    """The step that reads a table. ``by_exchange``: Spark only lists its files, which the exchange downstream reads.
+    ``in_order``: hidden columns number the rows in their order.
     """
 
     node: Scan
@@ -299,7 +307,7 @@ class Read(Step):
 
 
 class WatermarkSource(Enum):
-    """How a watermark is reported to Spark."""
+    """How a watermark is computed and passed to Spark."""
 
     NOT = "not"
     """No operator waits for it."""
@@ -313,8 +321,8 @@ class WatermarkSource(Enum):
 
 @dataclass(frozen=True)
 class Mark(Step):
-    """The step of a time attribute and its watermark. ``metric``: the number under which the watermark is observed, if
-    it is.
+    """The step of a time attribute and its watermark. ``metric``: the number of the metric by which Spark reports the
+    watermark, None if it does not.
     """
 
     node: AssignTime
@@ -340,7 +348,7 @@ class Mark(Step):
 
 @dataclass(frozen=True)
 class NativeState(Step):
-    """A stateful operator of Spark's own."""
+    """A stateful operator that Spark's own streaming operators execute."""
 
     @property
     def runs(self) -> str:
@@ -349,8 +357,8 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source``, reported by an exchange; ``time`` is the field of the operator's input. ``metric``:
-    the number under which the watermark is observed, if it is.
+    """The watermark of ``source`` where an exchange reports it, with its blobs; ``time`` is the field of the operator's
+    input. ``metric``: the number of the metric by which Spark reports the watermark, None if it does not.
     """
 
     source: AssignTime
@@ -360,8 +368,8 @@ class BlobWatermark:
 
 @dataclass(frozen=True)
 class Port:
-    """The exchange of one input of an operator. ``watermark``: the watermark that it reports to Spark. ``files``: the
-    files that it reads in place of Spark.
+    """One input of an operator, with its exchange. ``watermark``: the watermark that the exchange reports to Spark.
+    ``files``: the files that it reads instead of Spark.
     """
 
     watermark: BlobWatermark | None = None
@@ -370,14 +378,14 @@ class Port:
 
 @dataclass(frozen=True)
 class Operator(Step):
-    """A stateful operator on the columnar engine: an exchange by key group, and a kernel.
+    """A stateful operator on the columnar engine: an exchange by key group for each input, and a kernel.
 
-    ``number`` counts the stateful operators of the plan from the top. ``keys``: the keys of its exchange; empty: all
-    rows go to one key group. ``in_order``: it, or an operator above, depends on the order in which rows arrived.
-    ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator above. ``link``: the
-    operator below that it is chained to; ``apart``: the reason why it is not chained. ``lookup``: the number of a
-    stateful lookup among the lookups of the plan. ``held_back_ms``: how far its watermark is held back from that of the
-    query. ``ports``: the exchange of each input.
+    ``number`` counts the stateful operators of the plan from the root. ``keys``: the keys of its exchange; empty: all
+    rows go to one key group. ``in_order``: it, or a downstream operator, depends on the order in which rows arrived.
+    ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator downstream. ``link``:
+    the upstream operator to which it is chained; ``apart``: the reason why it is not chained. ``lookup``: the number of
+    a stateful lookup among the lookups of the plan. ``held_back_ms``: by how many milliseconds its watermark is earlier
+    than that of the query. ``ports``: the exchange of each input.
     """
 
     number: int = 0
@@ -400,12 +408,12 @@ class Operator(Step):
 
     @property
     def keyed(self) -> bool:
-        """True where the exchange distributes rows by keys, False where all go to one key group."""
+        """True if the exchange distributes rows by keys, False if all go to one key group."""
         return bool(self.keys)
 
     @property
     def operator_below(self) -> Operator:
-        """The operator below that this one is chained to."""
+        """The upstream operator to which this one is chained; an error if it is not chained."""
         below = self.input
         while isinstance(below, Compute):
             below = below.input
@@ -423,7 +431,7 @@ class Operator(Step):
 
 @dataclass(frozen=True)
 class Write(Step):
-    """The root of a query or of an insert, or the union of the inserts of a statement set."""
+    """The root of a query's plan, of an insert, or of the inserts of a statement set together."""
 
     @property
     def runs(self) -> str:
@@ -438,7 +446,9 @@ class Write(Step):
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """``logical`` is the optimized plan. ``marks``: the time attributes with a watermark, from the top."""
+    """A plan of physical steps. ``logical``: the optimized logical plan from which it was made. ``marks``: the nodes of
+    time attributes with a watermark, from the root.
+    """
 
     logical: Node
     root: Step
@@ -448,11 +458,11 @@ class PhysicalPlan:
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """The operators of the columnar engine, by number."""
+        """The stateful operators of the columnar engine, sorted by their number."""
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:
-        """The watermark that an operator sees: the plan's, if a step at or below the operator reports one, else none.
+        """What an operator's watermark is: that of the plan, or NONE if no step upstream reports one.
 
         Spark refuses operators that ask for a watermark that no source reports.
         """
@@ -468,7 +478,7 @@ class PhysicalPlan:
 
     @property
     def observes_watermarks(self) -> bool:
-        """True where Spark combines several watermarks to their minimum, so that each must be observed on its own."""
+        """True if Spark must report each watermark as a metric, because it combines several to their minimum."""
         return any(_observes(step) for step in self.root.walk())
 
 
@@ -483,5 +493,5 @@ def _observes(step: Step) -> bool:
 
 @on_deep_stack
 def explain_physical(plan: PhysicalPlan) -> str:
-    """EXPLAIN PHYSICAL: the steps as a tree, the root first."""
+    """The text of EXPLAIN PHYSICAL: the steps as a tree, the root first."""
     return tree(plan.root, lambda step: step.line)

@@ -218,19 +218,20 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def accepts_nothing(table: Table, comparison: Comparison) -> bool:
-    """The default for ``accepts``: no lookup source applies a comparison itself."""
+    """A function for ``accepts`` that is always false: no lookup source applies comparisons itself."""
     return False
 
 
 def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
-    """Turn conjuncts of ON that the source of a table ``accepts`` into filters of the lookup."""
+    """Moves conjuncts in ON of lookup joins into the request to the source, if it ``accepts`` them."""
     return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:
-    """The comparisons of one column in a conjunct, which must all hold; empty for other conjuncts.
+    """The comparisons of a column with constants in a conjunct, all of which must be true; empty for other conjuncts.
 
-    UNSAFE where Spark would convert the column, as in ``name > 5``: the source compares values of its type only.
+    Only columns that Spark would not convert count, unlike in ``name > 5`` for a STRING, because the source compares
+    values of its own type.
     """
     match condition:
         case exp.Paren():

@@ -22,7 +22,15 @@ from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.bad_rows import BadAction
-from sqlstream.planner.batch import Input, Resolved, Way, chosen_way, refused_by_streams_alone, resolve, stream_gaps
+from sqlstream.planner.batch import (
+    BatchDecision,
+    Input,
+    Resolved,
+    chosen_way,
+    refused_by_streams_alone,
+    resolve,
+    stream_gaps,
+)
 from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import Clause
 from sqlstream.planner.batch.respelling import for_spark
@@ -77,7 +85,7 @@ class _Examined:
 
     resolved: Resolved
     names: dict[str, str]
-    way: Way
+    way: BatchDecision
     may_be_batch: bool
 
 

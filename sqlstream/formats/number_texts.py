@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -15,19 +17,30 @@ _SIGN_AND_ZEROS = r"^\+?(-?)0*([0-9])"
 _DECIMAL = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)\.?(?P<part>[0-9]*)(?:[eE](?P<power>[+-]?[0-9]{1,9}))?$"
 _FLOATING = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _SPECIAL = r"(?i)^\+?(-?)(?:(inf)(?:inity)?|(nan))$"
+_DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INT": 9, "BIGINT": 18}
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _LARGEST_DECIMAL = 38
 _MOST = 76
 """Digits of Arrow's longest decimals."""
 
 
-class WholeNumberRule(TextRule):
+class NumberRule(TextRule, ABC):
+    """Numbers, which Arrow casts."""
+
+    def cast(self, texts: pa.Array) -> pa.Array:
+        return texts.cast(self.kind.to_arrow())
+
+
+class WholeNumberRule(NumberRule):
     """TINYINT to BIGINT: digits with a sign or without. No fraction, no exponent, no other base."""
 
     def whole(self, texts: pa.Array) -> pa.Array:
         if has_byte(texts, "x", "X"):
             raise pa.ArrowInvalid("Arrow reads 0x10 as 16")
-        return texts.cast(self.kind.to_arrow())
+        return self.cast(texts)
+
+    def plain(self) -> Sequence[str]:
+        return (f"^-?[0-9]{{1,{_DIGITS[self.kind.name]}}}$",)
 
     def each(self, texts: pa.Array) -> pa.Array:
         spelled = trimmed(texts)
@@ -40,7 +53,7 @@ class WholeNumberRule(TextRule):
         return where(fits, numbers).cast(self.kind.to_arrow())
 
 
-class FloatRule(TextRule):
+class FloatRule(NumberRule):
     """FLOAT and DOUBLE: decimal digits, with an exponent or without, and also NaN, Infinity and Inf in any case.
 
     What is too large is infinite, as in Java. A ``d`` or ``f`` behind the digits means nothing, as in Java.
@@ -49,7 +62,10 @@ class FloatRule(TextRule):
     def whole(self, texts: pa.Array) -> pa.Array:
         if has_byte(texts, "("):
             raise pa.ArrowInvalid("Arrow reads nan(1)")
-        return texts.cast(self.kind.to_arrow())
+        return self.cast(texts)
+
+    def plain(self) -> Sequence[str]:
+        return (r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$",)
 
     def each(self, texts: pa.Array) -> pa.Array:
         spelled = pc.replace_substring_regex(trimmed(texts), r"([0-9.])[dDfF]$", r"\1")
@@ -58,7 +74,7 @@ class FloatRule(TextRule):
         return where(fits, special).cast(self.kind.to_arrow())
 
 
-class DecimalRule(TextRule):
+class DecimalRule(NumberRule):
     """DECIMAL: digits, with an exponent or without, rounded half up to the scale.
 
     A number with more digits before the point than the type has is a misfit; Flink makes it NULL.
@@ -69,7 +85,13 @@ class DecimalRule(TextRule):
         longest = np.diff(offsets_of(texts)).max(initial=0)
         if longest + self._size[1] > _LARGEST_DECIMAL or has_byte(texts, "e", "E"):
             raise pa.ArrowInvalid("a number that may be too large for Arrow")
-        return texts.cast(self.kind.to_arrow())
+        return self.cast(texts)
+
+    def plain(self) -> Sequence[str]:
+        precision, scale = self._size
+        fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+        most = precision - scale
+        return (f"^-?[0-9]{{1,{most}}}{fraction}$",) if most > 0 else ()
 
     @property
     def _size(self) -> tuple[int, int]:

@@ -1,8 +1,12 @@
-"""How texts become values of one type: the whole column at once, and exactly only around what stops that."""
+"""How texts become values of one type: the whole column at once, and where that fails, only what stops it exactly.
+
+What Arrow's cast reads is found by a regular expression then, which costs a tenth of the exact way.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +17,6 @@ from sqlstream.types import DataType
 
 BLANKS = "".join(map(chr, range(0x21)))
 """White space around a text, as ``String.trim`` of Java sees it."""
-
-_PIECE = 256
-"""Rows that are converted together once the whole column cannot be: Arrow's call costs as much as 200 rows, and the
-exact way as much as 20."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TextRule(ABC):
         try:
             values = self.whole(column)
         except pa.ArrowInvalid:
-            values = self._in_pieces(column)
+            values = self._mixed(column)
         return values, self.misfits(column, values)
 
     def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:
@@ -47,9 +47,13 @@ class TextRule(ABC):
         misfits: np.ndarray = pc.and_(pc.is_valid(texts), pc.is_null(values)).to_numpy(zero_copy_only=False)
         return misfits
 
-    @abstractmethod
     def whole(self, texts: pa.Array) -> pa.Array:
         """The values of all texts. ArrowInvalid where one of them needs a closer look."""
+        return self.cast(texts)
+
+    @abstractmethod
+    def cast(self, texts: pa.Array) -> pa.Array:
+        """The values of all texts as Arrow casts them. ArrowInvalid where it does not cast one of them."""
 
     def each(self, texts: pa.Array) -> pa.Array:
         """The values of all texts, NULL for those that do not fit: what the rule of the type says, without short
@@ -57,23 +61,17 @@ class TextRule(ABC):
         """
         return self.whole(texts)
 
-    def _in_pieces(self, texts: pa.Array) -> pa.Array:
-        pieces = [texts.slice(start, _PIECE) for start in range(0, len(texts), _PIECE)]
-        converted: list[pa.Array | None] = []
-        for piece in pieces:
-            try:
-                converted.append(self.whole(piece))
-            except pa.ArrowInvalid:
-                converted.append(None)
-        odd = [piece for piece, values in zip(pieces, converted, strict=True) if values is None]
-        exact = self.each(pa.concat_arrays(odd))
-        joined, start = [], 0
-        for piece, values in zip(pieces, converted, strict=True):
-            if values is None:
-                values = exact.slice(start, len(piece))
-                start += len(piece)
-            joined.append(values)
-        return pa.concat_arrays(joined)
+    def plain(self) -> Sequence[str]:
+        """Patterns of texts of which ``cast`` converts any number, those of one pattern at a time."""
+        return ()
+
+    def _mixed(self, texts: pa.Array) -> pa.Array:
+        values, is_odd = pa.nulls(len(texts), self.kind.to_arrow()), pc.is_valid(texts)
+        for pattern in self.plain():
+            is_plain = pc.match_substring_regex(texts, pattern).fill_null(False)
+            values = pc.coalesce(values, self.cast(where(is_plain, texts)))
+            is_odd = pc.and_not(is_odd, is_plain)
+        return pc.replace_with_mask(values, is_odd, self.each(texts.filter(is_odd)))
 
 
 def trimmed(texts: pa.Array) -> pa.Array:

@@ -31,21 +31,21 @@ def text_rule(kind: DataType, zone: str = "UTC", standard: str | None = None) ->
 class StringRule(TextRule):
     """STRING: the text as it is."""
 
-    def whole(self, texts: pa.Array) -> pa.Array:
+    def cast(self, texts: pa.Array) -> pa.Array:
         return texts
 
 
 class BooleanRule(TextRule):
     """BOOLEAN: ``true`` in any case is TRUE and every other text FALSE (``Boolean.parseBoolean``)."""
 
-    def whole(self, texts: pa.Array) -> pa.Array:
+    def cast(self, texts: pa.Array) -> pa.Array:
         return pc.equal(pc.ascii_lower(trimmed(texts)), "true")
 
 
 class BinaryRule(TextRule):
     """BINARY: Base64 with its padding; white space within it means nothing."""
 
-    def whole(self, texts: pa.Array) -> pa.Array:
+    def cast(self, texts: pa.Array) -> pa.Array:
         spelled = pc.replace_substring_regex(texts, r"[\x00-\x20]+", "")
         spelled = where(pc.match_substring_regex(spelled, "^[A-Za-z0-9+/]*={0,2}$"), spelled)
         lengths = pc.binary_length(spelled)
@@ -67,7 +67,7 @@ class BinaryRule(TextRule):
 class NothingRule(TextRule):
     """VOID: every text is NULL, and none a misfit."""
 
-    def whole(self, texts: pa.Array) -> pa.Array:
+    def cast(self, texts: pa.Array) -> pa.Array:
         return pa.nulls(len(texts))
 
     def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:

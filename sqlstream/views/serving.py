@@ -258,9 +258,10 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """The contents of the page of ``sqlstream serve``: the address of the tables without a password, and the views.
+    """What the page of ``sqlstream serve`` shows: the address of the tables without a password, and the views, each as
+    a mapping from a property's name to its value.
 
-    ``plans`` are the names of those with a page of their plan.
+    ``plans``: the names of the views that have a page with their plan.
     """
 
     url: str

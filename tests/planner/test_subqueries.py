@@ -289,6 +289,18 @@ def test_what_is_refused(text: str, code: str) -> None:
     assert error(text, TABLES).startswith(code)
 
 
+@pytest.mark.parametrize("sets", ["CUBE (c)", "ROLLUP (c)", "GROUPING SETS ((c), ())", "c WITH ROLLUP", "c WITH CUBE"])
+def test_grouping_sets_of_a_correlated_subquery_are_those_of_each_row_around_it(sets: str) -> None:
+    """The correlation is a key of its own in all of them; the keys that are written stay NULL in their totals."""
+    for asked in ("a IN (SELECT MAX(c)", "EXISTS (SELECT COUNT(*)"):
+        found = plan(f"SELECT a FROM l WHERE {asked} FROM r WHERE c = a GROUP BY {sets})", TABLES)
+        (grouped,) = (n for n in found.walk() if isinstance(n, GroupAggregate) and n.grouping_sets is not None)
+        correlation = set(grouped.keys) - {"c"}
+        assert len(correlation) == 1
+        assert [set(keys) - correlation for keys in grouped.grouping_sets or ()] == [{"c"}, set()]
+        assert all(correlation <= set(keys) for keys in grouped.grouping_sets or ())
+
+
 def test_values_of_no_rows_have_the_type_of_the_others() -> None:
     """So they can be compared in ON of an outer join."""
     value = "(SELECT MIN(c) + 1 FROM r WHERE d = b)"

@@ -48,7 +48,7 @@ class Accumulator(ABC):
 
     @property
     def retracts(self) -> bool:
-        """True where rows can be removed by merging with the ``negated`` accumulator of these rows."""
+        """True if rows can be removed: by merging the ``negated`` accumulator of these rows."""
         return False
 
     def negated(self, columns: Columns) -> Columns:
@@ -316,7 +316,7 @@ _NAN = 2**63 - 1
 
 
 def is_ordered(type_: pa.DataType) -> bool:
-    """True for the types that ``ranks`` accepts."""
+    """True for the types whose values ``ranks`` can sort."""
     texts = kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_)
     return bool(is_number(type_) or texts or kinds.is_large_binary(type_) or kinds.is_decimal(type_))
 

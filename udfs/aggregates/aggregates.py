@@ -29,16 +29,16 @@ _as_in_sql = np.errstate(all="ignore")
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Computes ``calls`` over rows with the columns of ``input``. UnsupportedError SS395 for calls that are not
-    executed.
+    """Computes the aggregate ``calls`` over rows with the columns of ``input``. UnsupportedError SS395 for calls that
+    are not executed.
 
-    ``merge`` of ``lift``ed parts, in order, is the ``lift`` of the whole; sums of floating-point numbers may differ in
-    the last bits. Results have the schema ``results``: one column per call, in order. ``by_number``: rows have their
-    numbers in the order of arrival in the column ARRIVAL, and parts may be merged in any order, even if their rows
-    arrived interleaved. ``retracting``: rows are also removed, by merging with their ``negated`` accumulators. Only for
-    calls whose ``retracts`` is true. ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for
-    any call. If a result depends on the order of rows, a retraction removes the last row with the same arguments and
-    the same values of ``identified_by``. Such rows must be in one part if parts are merged in any order.
+    ``lift`` makes accumulators of rows, ``merge`` combines those of parts of the rows, in order, ``finish`` computes
+    the results; sums of floating-point numbers may differ in the last bits. Results have the schema ``results``: one
+    column per call. ``by_number``: the column ARRIVAL numbers rows in the order of arrival, so that parts may be merged
+    in any order. ``retracting``: rows can also be removed, by merging their ``negated`` accumulators; only for calls
+    whose ``retracts`` is true. ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for any
+    call. If a result depends on the order of rows, a retraction removes the last row with the same arguments and the
+    same values of ``identified_by``. Such rows must be in one part if parts are merged in any order.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -76,7 +76,7 @@ class Aggregates:
 
     @property
     def results(self) -> pa.Schema:
-        """The schema of the results."""
+        """The schema of the results: one column per call."""
         return pa.schema([(c.name, c.result) for c in self.calls])
 
     @_as_in_sql

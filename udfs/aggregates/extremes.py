@@ -64,7 +64,9 @@ class Extreme(Accumulator):
 
 
 def extremes(numbers: np.ndarray, groups: Groups, greatest: bool) -> np.ndarray:
-    """The least or greatest number of each group, NaN being the greatest; any number for empty groups."""
+    """The least or greatest number of each group, as an array; NaN is the greatest number. The value of a group without
+    rows has no meaning.
+    """
     start, pick = _FLOATS[greatest] if numbers.dtype.kind == "f" else _integers(numbers.dtype, greatest)
     result = np.full(groups.count, start, numbers.dtype)
     pick.at(result, groups.ids, numbers)

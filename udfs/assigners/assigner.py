@@ -283,8 +283,8 @@ _HINT = "Give every row a gap of 1 millisecond or more, for instance with an ELS
 
 @dataclass(frozen=True)
 class GivenWindows:
-    """The assigner for windows that an operator below has assigned; ``start`` and ``end`` name the columns with their
-    bounds.
+    """The assigner for rows to which an upstream operator has already assigned windows. ``start`` and ``end`` name the
+    columns with their bounds.
     """
 
     start: str = "window_start"
@@ -460,7 +460,7 @@ class Intervals(NamedTuple):
     end: Times
 
     def take(self, chosen: RowIndices) -> Intervals:
-        """Some of the intervals, by index."""
+        """The intervals with these indices."""
         return Intervals(self.start[chosen], self.end[chosen])
 
 

@@ -209,7 +209,7 @@ class Items(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of items."""
+        """The number of items, rows and markers."""
         return len(self.channel)
 
 
@@ -291,7 +291,7 @@ class Memory:
     ended: frozenset[int] = frozenset()
 
     def copy(self) -> Memory:
-        """An independent copy."""
+        """A copy that can be changed independently."""
         return replace(self, pending=list(self.pending))
 
     def is_new(self, barrier: int) -> bool:

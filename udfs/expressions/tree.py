@@ -84,7 +84,7 @@ class Converted(Expression):
 
 @dataclass(frozen=True)
 class Compared(Expression):
-    """A comparison of two values of one type."""
+    """A comparison of two operands of one type; NULL where either is NULL."""
 
     comparison: Comparison
     left: Expression
@@ -173,7 +173,7 @@ class Computed(Expression):
 
 @dataclass(frozen=True)
 class Absolute(Expression):
-    """The absolute value of a number."""
+    """ABS: the absolute value of a number."""
 
     part: Expression
 
@@ -195,7 +195,7 @@ class Negated(Expression):
 
 @dataclass(frozen=True)
 class Coalesced(Expression):
-    """The first value that is not NULL."""
+    """COALESCE: the first operand that is not NULL."""
 
     values: tuple[Expression, ...]
 

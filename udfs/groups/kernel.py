@@ -18,7 +18,7 @@ import pyarrow as pa
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.strategies import (
     AggregateStrategy,
-    Changed,
+    ChangedRows,
     DistinctValues,
     Flags,
     Indices,
@@ -89,7 +89,7 @@ class GroupAggregateKernel(Kernel):
         loaded = state.load(keys.column(KEY_HASH).to_numpy())
         stored_row = places(keys, loaded, self.keys or (KEY_HASH,))
         stored = StoredGroups(loaded.take(pa.array(stored_row[stored_row >= 0])), np.flatnonzero(stored_row >= 0))
-        changed = Changed(rows, None if self._combines else retracted_rows(rows), ids.ids, ids.count, keys)
+        changed = ChangedRows(rows, None if self._combines else retracted_rows(rows), ids.ids, ids.count, keys)
         counts = self._counts(stored, changed)
         now = self._stored_of(keys, counts, self._updated(stored, changed, context), context)
         stays = np.ones(ids.count, np.bool_) if counts is None else counts > 0
@@ -117,13 +117,13 @@ class GroupAggregateKernel(Kernel):
 
     # --- what changes -------------------------------------------------------------------------------------------
 
-    def _updated(self, stored: StoredGroups, changed: Changed, context: Context) -> list[pa.Table]:
+    def _updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
         if not self._combines:
             return [strategy.updated(stored, changed, context) for strategy in self.strategies]
         return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
 
-    def _counts(self, stored: StoredGroups, changed: Changed) -> np.ndarray | None:
+    def _counts(self, stored: StoredGroups, changed: ChangedRows) -> np.ndarray | None:
         """The number of rows of each group after the changes; None where rows are never retracted."""
         if not self.updates:
             return None

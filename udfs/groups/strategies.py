@@ -28,7 +28,7 @@ Flags = np.ndarray
 
 class StoredGroups(NamedTuple):
     """The stored state rows of those groups that a micro-batch changes and that exist already, with the index of each
-    among the changed groups.
+    among the changed groups (``ChangedRows``).
     """
 
     rows: pa.Table
@@ -36,7 +36,7 @@ class StoredGroups(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedRows:
     """The changes of a micro-batch, in order of arrival, with their groups.
 
     ``gone``: true for retractions; None if there are none. ``groups``: the group index of each row, in ``[0, count)``,
@@ -69,11 +69,11 @@ class AggregateStrategy(ABC):
     @property
     @abstractmethod
     def results(self) -> pa.Schema:
-        """The schema of the results of its calls."""
+        """The schema of the results of the strategy's aggregate calls."""
         ...
 
     @abstractmethod
-    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+    def updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> pa.Table:
         """The new values of ``columns`` for all groups of ``changed``, in their order; ``stored`` has the old
         values.
         """
@@ -108,7 +108,7 @@ class Totals(AggregateStrategy):
     def results(self) -> pa.Schema:
         return self.aggregates.results
 
-    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+    def updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> pa.Table:
         return self.merged(
             stored, self.lifted(changed.rows, changed.gone, changed.groups, changed.count), changed.count
         )
@@ -192,7 +192,7 @@ class StoredRows(AggregateStrategy):
     def finish(self, columns: pa.Table) -> pa.Table:
         return self._totals.finish(columns.select(self._totals.columns.names))
 
-    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+    def updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> pa.Table:
         kept, there = self._counts(stored, changed)
         results, survives = self._without_reading(stored, changed)
         read = ~survives | (kept > 2 * there + _SPARE)
@@ -217,7 +217,7 @@ class StoredRows(AggregateStrategy):
 
     # --- results ------------------------------------------------------------------------------------------------
 
-    def _without_reading(self, stored: StoredGroups, changed: Changed) -> tuple[pa.Table, Flags]:
+    def _without_reading(self, stored: StoredGroups, changed: ChangedRows) -> tuple[pa.Table, Flags]:
         """The columns of all groups as far as they are known without stored rows, and flags of the groups for which
         that is correct."""
         come = changed.rows if changed.gone is None else changed.rows.filter(pa.array(~changed.gone))
@@ -234,7 +234,7 @@ class StoredRows(AggregateStrategy):
         survives |= np.bincount(changed.groups[changed.gone], minlength=changed.count) == 0
         return results, survives
 
-    def _counts(self, stored: StoredGroups, changed: Changed) -> tuple[np.ndarray, np.ndarray]:
+    def _counts(self, stored: StoredGroups, changed: ChangedRows) -> tuple[np.ndarray, np.ndarray]:
         kept, there = (
             np.bincount(changed.groups, signs, changed.count).astype(np.int64) for signs in (None, changed.signs)
         )
@@ -244,7 +244,7 @@ class StoredRows(AggregateStrategy):
 
     # --- rows ---------------------------------------------------------------------------------------------------
 
-    def _read(self, state: KeyedState, changed: Changed, read: Flags) -> tuple[pa.Table, Indices]:
+    def _read(self, state: KeyedState, changed: ChangedRows, read: Flags) -> tuple[pa.Table, Indices]:
         """The current rows of some groups, in order of arrival, and the group of each; they replace the stored rows."""
         stored = state.load(changed.keys.column(KEY_HASH).to_numpy()[read])
         of_known = self._numbers(changed.keys, stored)
@@ -278,7 +278,7 @@ class StoredRows(AggregateStrategy):
     def _state(self, context: Context) -> KeyedState:
         return KeyedState(context.store, self.name, self._schema)
 
-    def _stored(self, changed: Changed, chosen: Flags) -> pa.Table:
+    def _stored(self, changed: ChangedRows, chosen: Flags) -> pa.Table:
         rows = changed.rows.select(self._schema.names[:-1]).filter(pa.array(chosen))
         return rows.append_column(_SIGN, pa.array(changed.signs[chosen])).cast(self._schema)
 
@@ -329,7 +329,7 @@ class DistinctValues(AggregateStrategy):
     def results(self) -> pa.Schema:
         return self.totals.results
 
-    def updated(self, stored: StoredGroups, changed: Changed, context: Context) -> pa.Table:
+    def updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> pa.Table:
         come, left = self._changes(changed, context)
         rows = pa.concat_tables([come.rows, left.rows])
         gone = np.repeat([False, True], [len(come.groups), len(left.groups)]) if len(left.groups) else None
@@ -352,7 +352,7 @@ class DistinctValues(AggregateStrategy):
 
     # --- values -------------------------------------------------------------------------------------------------
 
-    def _changes(self, changed: Changed, context: Context) -> tuple[StoredGroups, StoredGroups]:
+    def _changes(self, changed: ChangedRows, context: Context) -> tuple[StoredGroups, StoredGroups]:
         """The values that the changes add to groups, and those that they remove."""
         rows, groups, times = self._net(changed)
         hashed = _hashes(changed.keys.column(KEY_HASH).to_numpy()[groups], rows)
@@ -371,7 +371,7 @@ class DistinctValues(AggregateStrategy):
         )
         return come, left
 
-    def _net(self, changed: Changed) -> tuple[pa.Table, Indices, np.ndarray]:
+    def _net(self, changed: ChangedRows) -> tuple[pa.Table, Indices, np.ndarray]:
         """Each value of each group once, and how many rows more have it now."""
         chosen = self._chosen(changed.rows)
         rows = changed.rows.select(self.values.names)

@@ -47,7 +47,7 @@ class RegularJoinKernel(Kernel):
 
     @property
     def updates(self) -> bool:
-        """True where results are retracted."""
+        """True if results may be retracted later, so that they have ROW_KIND."""
         return any(side.updates for side in self.sides) or self.kind not in (JoinKind.INNER, JoinKind.SEMI)
 
     @property

@@ -259,7 +259,7 @@ class SingleMatchResults:
 
     @property
     def updates(self) -> bool:
-        """True where results are retracted."""
+        """True if results may be retracted later, so that they have ROW_KIND."""
         return self.sides[0].updates
 
     def kept(self, port: int, *more: str) -> list[pa.Field]:

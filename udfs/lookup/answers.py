@@ -127,7 +127,7 @@ _REFUSED = (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowEr
 
 
 def shown(value: object) -> str:
-    """A value as text for a message."""
+    """A value as text for a message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "…"
 
@@ -206,7 +206,7 @@ RowSelection = slice | np.ndarray
 """Positions in a batch, ascending."""
 
 
-class StepKeys:
+class LookupKeys:
     """The distinct keys of one lookup in one batch of rows, with their outcomes.
 
     ``ids``: for each row the index of its key (int64); ``len(keys)`` for a key with NULL, and ``len(keys) + 1`` for a
@@ -275,7 +275,7 @@ def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.n
     return ids
 
 
-class Asked(NamedTuple):
+class LookupLayout(NamedTuple):
     """What a batch needs to know about one lookup: its key columns, the type of its answers, and which other columns it
     adds (error, deferred).
     """
@@ -294,13 +294,13 @@ class LookupBatch:
     appearance. ``left``: in ORDERED mode, the number of rows that have been emitted.
     """
 
-    def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[Asked]) -> None:
+    def __init__(self, number: int, batch: pa.RecordBatch, lookups: Sequence[LookupLayout]) -> None:
         self.number = number
         self.rows = batch
         self.left = 0
         table = pa.Table.from_batches([batch])
         late = _late(batch)
-        self.steps = [StepKeys(table, asked.columns, late, asked.identity) for asked in lookups]
+        self.steps = [LookupKeys(table, asked.columns, late, asked.identity) for asked in lookups]
         self._lookups = lookups
         self.groups = _groups([step.ids for step in self.steps])
         self._order: np.ndarray | None = None

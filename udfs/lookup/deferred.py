@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Context, Domain, Kernel
 from sqlstream.udfs.keys import dense_ids
-from sqlstream.udfs.lookup.answers import PASSES_BY, LookupOutcome, StepKeys
+from sqlstream.udfs.lookup.answers import PASSES_BY, LookupKeys, LookupOutcome
 from sqlstream.udfs.lookup.asking import Asker, worker
 from sqlstream.udfs.lookup.operator import LookupStep
 from sqlstream.udfs.lookup.options import Order
@@ -121,7 +121,7 @@ class DeferredLookups(Kernel):
         if not deferred.any():
             return rows
         asker = self._asker()
-        asked = StepKeys(rows.filter(pa.array(deferred)), self.step.keys, None, asker.identity)
+        asked = LookupKeys(rows.filter(pa.array(deferred)), self.step.keys, None, asker.identity)
         outcomes = worker().result(asker.take, asked.keys)
         for outcome in outcomes:
             if outcome is not None and outcome.failure is not None:

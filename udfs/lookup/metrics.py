@@ -71,7 +71,7 @@ class Meter:
 
 
 def metrics_row(schema: pa.Schema, meters: Mapping[int, Meter]) -> pa.RecordBatch:
-    """A row of ``schema``, whose METRICS holds the counts of each lookup by its number."""
+    """A row of ``schema`` in which only the map METRICS is set: the counts of each lookup, by the lookup's number."""
     counts = [
         (metric_key(lookup, name), meter.counts[name])
         for lookup, meter in meters.items()
@@ -85,10 +85,10 @@ def metrics_row(schema: pa.Schema, meters: Mapping[int, Meter]) -> pa.RecordBatc
 
 
 def percentile(counts: Mapping[str, int], share: float) -> float | None:
-    """The latency in ms below which ``share`` of the requests were, interpolated within its bucket; None without
-    requests.
+    """The latency in milliseconds that the fraction ``share`` of the requests did not exceed, interpolated within its
+    histogram bucket; None without requests.
 
-    ``counts``: sums by name. For the last bucket only its lower bound is known.
+    ``counts``: the number of requests by the bucket's metric name. For the last bucket only its lower bound is known.
     """
     of_bucket = [counts.get(name, 0) for name in LATENCIES]
     wanted = share * sum(of_bucket)

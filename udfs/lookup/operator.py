@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.lookup.answers import AnswerShape, Asked, LookupBatch, LookupOutcome, RowSelection, StepKeys
+from sqlstream.udfs.lookup.answers import (
+    AnswerShape,
+    LookupBatch,
+    LookupKeys,
+    LookupLayout,
+    LookupOutcome,
+    RowSelection,
+)
 from sqlstream.udfs.lookup.asking import Asker, Worker, worker
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, METRICS, METRICS_TYPE, MISSES, Meter, metrics_row
 from sqlstream.udfs.lookup.options import LookupOptions, Order
@@ -25,7 +32,8 @@ from sqlstream.udfs.texts import reason_of
 
 @dataclass(frozen=True)
 class LookupStep:
-    """One lookup: ``keys`` are columns of the input, in the order of the keys of the source's request.
+    """The configuration of one lookup. ``keys`` are columns of the input, in the order of the keys of the source's
+    request.
 
     ``number``: the number of the lookup in the plan, for metrics. ``answers``: the column that it adds, a LIST<STRUCT>
     of the request's columns: empty for a miss and for a NULL key, NULL without an answer. ``error``: a STRING column
@@ -75,7 +83,7 @@ class LookupRows:
         return Order.KEY_ORDERED if len({step.keys for step in self.steps}) == 1 else Order.ORDERED
 
     def output(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of the emitted rows: the input's columns, those of each step, and METRICS."""
+        """The schema of the emitted rows: the input's columns, those that each lookup adds, and METRICS."""
         added = [column for step in self.steps for column in step.columns]
         return pa.schema([*schema, *added, pa.field(METRICS, METRICS_TYPE)])
 
@@ -122,7 +130,7 @@ class Task:
         self._worker = worker
         self._askers: list[Asker] = [worker.asker(step.source, step.options, step.run) for step in steps]
         self._asked = [
-            Asked(step.keys, asker.shape, asker.identity, step.error is not None, step.deferred is not None)
+            LookupLayout(step.keys, asker.shape, asker.identity, step.error is not None, step.deferred is not None)
             for step, asker in zip(steps, self._askers, strict=True)
         ]
         self._meters = {step.number: Meter() for step in steps}
@@ -182,7 +190,7 @@ class Task:
             self._look_into_cache(step, keys)
         self._backlog.extend(entries_of(batch, self._order, self._queue))
 
-    def _look_into_cache(self, step: int, keys: StepKeys) -> None:
+    def _look_into_cache(self, step: int, keys: LookupKeys) -> None:
         meter, cache = self._meter(step), self._askers[step].cache
         meter.count(ANSWERS, keys.asked)
         if cache is None:

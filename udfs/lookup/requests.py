@@ -228,7 +228,7 @@ class Deadlines(Generic[Wait]):
         return self._timer is not None
 
     def add(self, wait: Wait) -> None:
-        """Starts a wait; no effect if it is running."""
+        """Starts the timeout of a wait; no effect if it is running."""
         if wait in self._ends:
             return
         self._ends[wait] = self._loop.time() + self._seconds
@@ -236,7 +236,7 @@ class Deadlines(Generic[Wait]):
             self._arm()
 
     def remove(self, wait: Wait) -> None:
-        """Ends a wait; no effect if it is not running."""
+        """Ends the timeout of a wait; no effect if it is not running."""
         self._ends.pop(wait, None)
         if not self._ends and self._timer is not None:
             self._timer.cancel()

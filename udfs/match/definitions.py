@@ -159,8 +159,8 @@ class Definitions:
     input: pa.Schema
 
     def of_rows(self, ordered: RowsByKey) -> Flags:
-        """Evaluates the conditions that read only the row and its neighbours: for each variable an array of booleans,
-        one per row, whether the row may be mapped to it.
+        """Evaluates the conditions that read only the row and its neighbours. Returns a boolean matrix by variable and
+        row: whether the row may be mapped to the variable.
         """
         fits = np.ones((len(self.automaton.names), len(ordered)), np.bool_)
         rows = np.arange(len(ordered))
@@ -308,7 +308,7 @@ class Aggregated:
 
 @dataclass(frozen=True)
 class Classifier:
-    """CLASSIFIER(): the variable of the last row."""
+    """A measure: CLASSIFIER(), the name of the variable to which the row was mapped."""
 
     name: str
     running: bool = True
@@ -316,7 +316,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class MatchNumber:
-    """MATCH_NUMBER(): the number of the match among those of its key, from 1."""
+    """A measure: MATCH_NUMBER(), the number of the match among those of its key, from 1."""
 
     name: str
 
@@ -352,7 +352,8 @@ def columns_of(read: Operand | Measure) -> tuple[str, ...]:
 
 # --- registers: the mapped rows that conditions on later rows read --------------------------------------------
 # For each variable that conditions read in other rows: its last and its first rows, as many as are read, and a number
-# that identifies the set of its rows if aggregates are read. Registers are rows of an array, threads are its columns.
+# that identifies the set of its rows if aggregates are read. A register is a row of an array,
+# a partial match is a column.
 
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -478,6 +479,6 @@ def register_numbers(values: Indices) -> Indices:
     integers.
     """
     numbers = np.zeros(values.shape[1], np.int64)
-    for ordered in values:
-        numbers = _mixed(numbers, ordered)
+    for register in values:
+        numbers = _mixed(numbers, register)
     return numbers

@@ -38,7 +38,7 @@ from sqlstream.udfs.match.definitions import (
     field_of,
 )
 from sqlstream.udfs.match.matches import Mapping, Measured, Numbers, OpenMatches, Resolved, resolve
-from sqlstream.udfs.match.search import Ends, Search
+from sqlstream.udfs.match.search import BestMatches, Search
 from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.row_measured import never_back
@@ -111,18 +111,18 @@ class MatchKernel(WaitingRows):
             return
         waiting = filtered(rows, ~passed)
         ordered, appeared = self._lined_up(rows, np.flatnonzero(passed), now)
-        stored, tree, ends = self._open.state(context.store), PathTree(), Ends.none(len(ordered))
-        threads, others = self._open.load(stored, ordered, ends, tree)
-        threads = self._search.run(ordered, threads, ends, tree)
-        threads = threads.where(self._in_time(ordered, threads.start, now))
+        stored, tree, ends = self._open.state(context.store), PathTree(), BestMatches.none(len(ordered))
+        partial_matches, others = self._open.load(stored, ordered, ends, tree)
+        partial_matches = self._search.run(ordered, partial_matches, ends, tree)
+        partial_matches = partial_matches.where(self._in_time(ordered, partial_matches.start, now))
         is_open = np.zeros(len(ordered), np.bool_)
-        is_open[threads.start] = True
+        is_open[partial_matches.start] = True
         resolved = resolve(ordered, ends, is_open, tree, self.skip, self.automaton)
         self._emit(ordered, resolved, appeared, context)
-        threads = threads.where(resolved.kept[threads.start])
+        partial_matches = partial_matches.where(resolved.kept[partial_matches.start])
         ends.last[~resolved.kept] = NO_ROW
         kept_from = self._kept_from(ordered, resolved.kept, now)
-        open_matches = self._open.rows(ordered, threads, ends, tree, kept_from)
+        open_matches = self._open.rows(ordered, partial_matches, ends, tree, kept_from)
         stored.replace(pa.concat_tables([open_matches, others]) if others.num_rows else open_matches)
         stored.flush()
         timer = self._timers(ordered, resolved.kept, ends.last != NO_ROW, now)

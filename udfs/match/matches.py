@@ -26,7 +26,7 @@ from sqlstream.udfs.match.definitions import (
     PathTree,
     RowsByKey,
 )
-from sqlstream.udfs.match.search import Accumulators, Ends, Search, Threads
+from sqlstream.udfs.match.search import Accumulators, BestMatches, PartialMatches, Search
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
@@ -55,7 +55,7 @@ class Mapping:
         return np.cumsum(self.lengths) - self.lengths
 
     def take(self, chosen: Indices) -> Mapping:
-        """Some of the matches, by index."""
+        """The matches with these indices."""
         begin, lengths = self.begin[chosen], self.lengths[chosen]
         inner = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return Mapping(self.start[chosen], self.last[chosen], self.places[np.repeat(begin, lengths) + inner])
@@ -75,7 +75,7 @@ class Resolved:
 
 
 def resolve(
-    ordered: RowsByKey, ends: Ends, is_open: Flags, tree: PathTree, skip: Skip, automaton: Automaton
+    ordered: RowsByKey, ends: BestMatches, is_open: Flags, tree: PathTree, skip: Skip, automaton: Automaton
 ) -> Resolved:
     """Decides which matches are final, applying AFTER MATCH SKIP. ``ends`` has the best match that begins at each row;
     ``is_open`` is true for rows at which a match begins that may still get a longer or better end.
@@ -224,7 +224,7 @@ class Measured:
         return np.arange(len(matches.places)) + np.repeat(matches.start - matches.begin, matches.lengths)
 
 
-# --- open matches as rows of state: their threads, and the best end of each so far ----------------------------
+# --- open matches as rows of state: partial matches, and the best end of each match so far ---------------------
 
 
 START, LAST, PATH = "__start", "__last", "__path"
@@ -262,7 +262,9 @@ class OpenMatches:
         """The stored open matches of the key group of ``store``."""
         return KeyedState(store, "matches", self.schema)
 
-    def load(self, state: KeyedState, ordered: RowsByKey, ends: Ends, tree: PathTree) -> tuple[Threads, pa.Table]:
+    def load(
+        self, state: KeyedState, ordered: RowsByKey, ends: BestMatches, tree: PathTree
+    ) -> tuple[PartialMatches, pa.Table]:
         """Loads the open matches of the keys of ``ordered``: returns the partial matches, writes the complete ones to
         ``ends``, and adds the paths of both to ``tree``. Also returns the stored rows of other keys that were loaded
         with them.
@@ -284,20 +286,22 @@ class OpenMatches:
         node = tree.add_paths(places.astype(np.int64), lengths)
         is_end = last != NO_ROW
         ends.last[start[is_end]], ends.node[start[is_end]] = (begin + last)[is_end], node[is_end]
-        is_thread = np.flatnonzero(~is_end)
+        is_partial = np.flatnonzero(~is_end)
         place = places[np.cumsum(lengths) - 1].astype(np.int64)
         registers = self._registers(rows, begin)
-        threads = Threads(start, place, node, registers, self._accumulators(rows))
-        return threads.take(is_thread), others
+        partial_matches = PartialMatches(start, place, node, registers, self._accumulators(rows))
+        return partial_matches.take(is_partial), others
 
-    def rows(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree, kept_from: Indices) -> pa.Table:
+    def rows(
+        self, ordered: RowsByKey, partial_matches: PartialMatches, ends: BestMatches, tree: PathTree, kept_from: Indices
+    ) -> pa.Table:
         """The table of rows to store for the open matches of the keys of ``ordered``. For each key, input rows before
         the index ``kept_from`` will be dropped.
         """
         ended = np.flatnonzero(ends.last != NO_ROW)
-        start = np.concatenate((threads.start, ended))
-        last = np.concatenate((np.full(len(threads), NO_ROW), ends.last[ended]))
-        node = np.concatenate((threads.node, ends.node[ended]))
+        start = np.concatenate((partial_matches.start, ended))
+        last = np.concatenate((np.full(len(partial_matches), NO_ROW), ends.last[ended]))
+        node = np.concatenate((partial_matches.node, ends.node[ended]))
         key = ordered.key[start]
         end = np.where(last == NO_ROW, ordered.ready[key] - 1, last)
         lengths = end - start + 1
@@ -308,12 +312,12 @@ class OpenMatches:
         named = ordered.table.select(self._names).take(pa.array(ordered.begin[key]))
         last_time = ordered.time[np.where(last == NO_ROW, 0, last)] if len(ordered) else last
         nothing = self.search.begun(np.zeros(len(ended), np.int64))
-        registers = np.concatenate((threads.registers, nothing.registers), axis=1)
+        registers = np.concatenate((partial_matches.registers, nothing.registers), axis=1)
         for slot in self.search.definitions.registers.rows:
             registers[slot] = np.where(registers[slot] == NO_ROW, NO_ROW, registers[slot] - first)
         accumulators = [
             column
-            for v, table in threads.accumulators.items()
+            for v, table in partial_matches.accumulators.items()
             for column in pa.concat_tables([table, nothing.accumulators[v]]).columns
         ]
         own = [start - first, np.where(last == NO_ROW, NO_ROW, last - first)]

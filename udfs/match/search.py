@@ -1,8 +1,8 @@
 """The search for matches: all open matches of all keys take one row at a time, in lock-step.
 
-A *thread* is one way to map the rows from the start of a match on. The threads of a match are in order of preference.
-When one reaches an end, all less preferred ones are dropped, and the match is decided when no more preferred one
-remains. The result is the match that backtracking, trying one mapping after another, would find first.
+A *partial match* is one way to map the rows from the start of a match on. Those with the same start are in order of
+preference. When one of them is complete, all less preferred ones are dropped, and the match is decided when no more
+preferred one remains. The result is the match that backtracking, trying one mapping after another, would find first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Accumulators = dict[str | None, pa.Table]
 
 
 @dataclass(frozen=True)
-class Threads:
+class PartialMatches:
     """The partial matches that may continue. Several of them may begin at the same row, if rows can be mapped to
     variables in several ways.
 
@@ -51,23 +51,23 @@ class Threads:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, chosen: Indices) -> Threads:
+    def take(self, chosen: Indices) -> PartialMatches:
         """The partial matches with these indices."""
         accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
-        return Threads(
+        return PartialMatches(
             self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
         )
 
-    def where(self, flags: Flags) -> Threads:
+    def where(self, flags: Flags) -> PartialMatches:
         """The partial matches whose flag is set."""
         return self if flags.all() else self.take(np.flatnonzero(flags))
 
 
-def together(parts: list[Threads]) -> Threads:
-    """Concatenates several ``Threads``."""
+def together(parts: list[PartialMatches]) -> PartialMatches:
+    """Concatenates several ``PartialMatches``."""
     if len(parts) == 1:
         return parts[0]
-    return Threads(
+    return PartialMatches(
         np.concatenate([p.start for p in parts]),
         np.concatenate([p.place for p in parts]),
         np.concatenate([p.node for p in parts]),
@@ -77,7 +77,7 @@ def together(parts: list[Threads]) -> Threads:
 
 
 @dataclass
-class Ends:
+class BestMatches:
     """For each row the best complete match so far that begins there: the index of its last row (NO_ROW for none), and
     the node of its path.
     """
@@ -86,9 +86,9 @@ class Ends:
     node: Indices
 
     @staticmethod
-    def none(count: int) -> Ends:
+    def none(count: int) -> BestMatches:
         """The ``Ends`` of ``count`` rows at which no match begins."""
-        return Ends(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
+        return BestMatches(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
 
 
 @dataclass(frozen=True)
@@ -103,21 +103,23 @@ class Search:
     skips_matched: bool
     within: int | None
 
-    def run(self, ordered: RowsByKey, threads: Threads, ends: Ends, tree: PathTree) -> Threads:
+    def run(
+        self, ordered: RowsByKey, partial_matches: PartialMatches, ends: BestMatches, tree: PathTree
+    ) -> PartialMatches:
         """Maps the rows ``[next, ready)`` of each key. Writes complete matches to ``ends`` and returns the partial
         matches that remain.
         """
         if not (ordered.ready > ordered.next).any():
-            return threads
-        return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).threads(threads)
+            return partial_matches
+        return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).partial_matches(partial_matches)
 
-    def begun(self, rows: Indices) -> Threads:
+    def begun(self, rows: Indices) -> PartialMatches:
         """A partial match without rows for each of the row indices ``rows``, at which a match may begin."""
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
         registers = self.definitions.registers.empty(count)
-        return Threads(rows, np.full(count, self.automaton.start), np.full(count, ROOT), registers, accumulators)
+        return PartialMatches(rows, np.full(count, self.automaton.start), np.full(count, ROOT), registers, accumulators)
 
     @property
     def automaton(self) -> Automaton:
@@ -140,7 +142,7 @@ class Search:
 
 
 class _Run:
-    def __init__(self, search: Search, ordered: RowsByKey, ends: Ends, tree: PathTree, fits: Flags) -> None:
+    def __init__(self, search: Search, ordered: RowsByKey, ends: BestMatches, tree: PathTree, fits: Flags) -> None:
         self._search = search
         self._definitions = search.definitions
         self._automaton = search.automaton
@@ -156,55 +158,57 @@ class _Run:
             for variable, aggregates in self._definitions.aggregates.items()
         }
 
-    def threads(self, threads: Threads) -> Threads:
+    def partial_matches(self, partial_matches: PartialMatches) -> PartialMatches:
         ordered = self._line
         counts = ordered.ready - ordered.next
         keys = np.argsort(-counts, kind="stable")
         left = len(keys) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), side="right")
-        waiting: list[Threads] = []
+        waiting: list[PartialMatches] = []
         busy = len(keys)
         for step, now_busy in enumerate(left.tolist()):
             if now_busy < busy:
-                has_row = counts[ordered.key[threads.start]] > step
-                waiting.append(threads.where(~has_row))
-                threads, busy = threads.where(has_row), now_busy
+                has_row = counts[ordered.key[partial_matches.start]] > step
+                waiting.append(partial_matches.where(~has_row))
+                partial_matches, busy = partial_matches.where(has_row), now_busy
             rows = ordered.next[keys[:busy]] + step
             self._row[keys[:busy]] = rows
             begun = rows[self._may_begin[rows]]
             if len(begun):
-                threads = together([threads, self._search.begun(begun)])
-            if len(threads):
-                threads = self._mapped(threads)
-        return together([*waiting, threads])
+                partial_matches = together([partial_matches, self._search.begun(begun)])
+            if len(partial_matches):
+                partial_matches = self._mapped(partial_matches)
+        return together([*waiting, partial_matches])
 
-    def _mapped(self, threads: Threads) -> Threads:
-        """The threads after one row more."""
-        row = self._row[self._line.key[threads.start]]
+    def _mapped(self, partial_matches: PartialMatches) -> PartialMatches:
+        """The partial matches after one row more."""
+        row = self._row[self._line.key[partial_matches.start]]
         if self._search.within is not None:
-            in_time = self._line.time[row] - self._line.time[threads.start] < self._search.within
+            in_time = self._line.time[row] - self._line.time[partial_matches.start] < self._search.within
             if not in_time.all():
-                threads, row = threads.where(in_time), row[in_time]
+                partial_matches, row = partial_matches.where(in_time), row[in_time]
         automaton = self._automaton
-        fan = automaton.fan[threads.place]
-        parent = np.repeat(np.arange(len(threads)), fan)
+        fan = automaton.fan[partial_matches.place]
+        parent = np.repeat(np.arange(len(partial_matches)), fan)
         number = np.arange(len(parent)) - np.repeat(np.cumsum(fan) - fan, fan)
-        place = automaton.targets[automaton.offsets[threads.place][parent] + number]
+        place = automaton.targets[automaton.offsets[partial_matches.place][parent] + number]
         fitting = np.flatnonzero(self._fits[automaton.variable_of[place], row[parent]])
         parent, place = parent[fitting], place[fitting]
         row = row[parent]
-        accumulators = self._accumulated(threads.accumulators, parent, place, row)
-        meets = self._meets(threads, accumulators, parent, place, row)
+        accumulators = self._accumulated(partial_matches.accumulators, parent, place, row)
+        meets = self._meets(partial_matches, accumulators, parent, place, row)
         if meets is not None and not meets.all():
             kept = np.flatnonzero(meets)
             parent, place, row = parent[kept], place[kept], row[kept]
             accumulators = {v: table.take(pa.array(kept)) for v, table in accumulators.items()}
         if not len(parent):
-            return threads.take(parent)
-        registers = threads.registers[:, parent]
+            return partial_matches.take(parent)
+        registers = partial_matches.registers[:, parent]
         if len(registers):
             registers = self._definitions.registers.mapped(registers, automaton.variable_of[place], row)
             self._definitions.registers.forget(registers, place, self._definitions.is_read)
-        mapped = Threads(threads.start[parent], place, threads.node[parent], registers, accumulators)
+        mapped = PartialMatches(
+            partial_matches.start[parent], place, partial_matches.node[parent], registers, accumulators
+        )
         distinct = self._distinct(mapped)
         if distinct is not None:
             mapped, row = mapped.take(distinct), row[distinct]
@@ -212,7 +216,7 @@ class _Run:
         return self._ended(mapped, row)
 
     def _accumulated(self, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices) -> Accumulators:
-        """The accumulators of the threads with one row more."""
+        """The accumulators of the partial matches with one row more."""
         changed: Accumulators = {}
         for variable, aggregates in self._definitions.aggregates.items():
             before = accumulators[variable].take(pa.array(parent))
@@ -230,9 +234,9 @@ class _Run:
         return np.flatnonzero(self._automaton.variable_of[place] == number)
 
     def _meets(
-        self, threads: Threads, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices
+        self, partial_matches: PartialMatches, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices
     ) -> Flags | None:
-        """Whether the conditions are true that read what a thread has mapped before; None where there are none."""
+        """Whether the conditions are true that read what a partial match has mapped before; None for none."""
         if not self._definitions.of_matches:
             return None
         meets = np.ones(len(parent), np.bool_)
@@ -241,7 +245,7 @@ class _Run:
             if not len(chosen):
                 continue
             own, now = parent[chosen], row[chosen]
-            registers, start = threads.registers[:, own], threads.start[own]
+            registers, start = partial_matches.registers[:, own], partial_matches.start[own]
             columns: dict[Column, pa.Array] = {}
             finished: dict[str | None, pa.Table] = {}
             for column, operand in self._definitions.reads[variable].items():
@@ -262,46 +266,46 @@ class _Run:
             meets[chosen] = is_true(condition, columns)
         return meets
 
-    def _distinct(self, threads: Threads) -> Indices | None:
-        """The first of each group of threads that will continue alike; None if all differ."""
-        start = threads.start
+    def _distinct(self, partial_matches: PartialMatches) -> Indices | None:
+        """The first of each group of partial matches that will continue alike; None if all differ."""
+        start = partial_matches.start
         if not self._search.joins_starts and (start[1:] != start[:-1]).all():
             return None
         group = self._line.key[start] if self._search.joins_starts else start
-        code = group * len(self._automaton.variables) + threads.place
+        code = group * len(self._automaton.variables) + partial_matches.place
         ordered = np.sort(code)
         if not (ordered[1:] == ordered[:-1]).any():
             return None
-        registers = register_numbers(threads.registers)
+        registers = register_numbers(partial_matches.registers)
         order = np.lexsort((registers, code))  # stable
         code, registers = code[order], registers[order]
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = (code[1:] != code[:-1]) | (registers[1:] != registers[:-1])
         return np.sort(order[is_first])
 
-    def _ended(self, threads: Threads, row: Indices) -> Threads:
-        """Notes matches that may end with the row, and gives up threads that are less preferred."""
+    def _ended(self, partial_matches: PartialMatches, row: Indices) -> PartialMatches:
+        """Notes matches that may end with the row, and gives up partial matches that are less preferred."""
         automaton = self._automaton
-        ending = np.flatnonzero(automaton.may_end[threads.place])
+        ending = np.flatnonzero(automaton.may_end[partial_matches.place])
         if not len(ending):
-            return threads
-        start = threads.start[ending]
+            return partial_matches
+        start = partial_matches.start[ending]
         best = ending[np.append(True, start[1:] != start[:-1])]
-        begun = threads.start[best]
-        self._ends.last[begun], self._ends.node[begun] = row[best], threads.node[best]
-        dropped = self._less_preferred(threads, best)
-        dropped[best[automaton.fan[threads.place[best]] == 0]] = True
+        begun = partial_matches.start[best]
+        self._ends.last[begun], self._ends.node[begun] = row[best], partial_matches.node[best]
+        dropped = self._less_preferred(partial_matches, best)
+        dropped[best[automaton.fan[partial_matches.place[best]] == 0]] = True
         if self._search.skips_matched:
-            dropped |= self._overtaken(threads.start, begun)
-        return threads.where(~dropped)
+            dropped |= self._overtaken(partial_matches.start, begun)
+        return partial_matches.where(~dropped)
 
-    def _less_preferred(self, threads: Threads, best: Indices) -> Flags:
-        """True for threads that are less preferred than the best one of the same match."""
-        begins = np.append(True, threads.start[1:] != threads.start[:-1])
+    def _less_preferred(self, partial_matches: PartialMatches, best: Indices) -> Flags:
+        """True for partial matches that are less preferred than the best one of the same match."""
+        begins = np.append(True, partial_matches.start[1:] != partial_matches.start[:-1])
         match = np.cumsum(begins) - 1
-        ends_at = np.full(int(match[-1]) + 1, len(threads))
+        ends_at = np.full(int(match[-1]) + 1, len(partial_matches))
         ends_at[match[best]] = best
-        return np.asarray(np.arange(len(threads)) > ends_at[match])
+        return np.asarray(np.arange(len(partial_matches)) > ends_at[match])
 
     def _overtaken(self, start: Indices, begun: Indices) -> Flags:
         """True for matches that begin within a found one, which is emitted or superseded by an earlier one."""

@@ -48,11 +48,12 @@ EMITTED = "__emitted"
 
 @dataclass(frozen=True)
 class OverKernel(WaitingRows):
-    """The kernel of OVER. ``passed``: the columns of ``input`` that are emitted before the results of ``functions``;
-    microseconds of the ``time`` may be one of them. Rows of the same time are in the order of ``ties``, then of
-    arrival; peers are equal in all ties.
+    """The kernel of OVER that is ordered by a time attribute. ``passed``: the columns of ``input`` that are emitted
+    before the results of ``functions``; microseconds of the ``time`` may be one of them. Rows of the same time are
+    sorted by ``ties``, then by arrival; peers are equal in all ties.
 
-    ``time``: the column with the rows' times; None means processing time, in which no frame may have following rows.
+    ``time``: the column with the rows' times in microseconds; None means processing time, in which no frame may have
+    following rows.
     """
 
     input: pa.Schema

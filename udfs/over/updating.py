@@ -28,9 +28,10 @@ _KINDS = pa.array(["-D", "-U", "+U", "+I"], pa.string())
 
 @dataclass(frozen=True)
 class UpdatingOverKernel(ExpiringKernel):
-    """The kernel of OVER with any order. ``input`` has the ``keys``, the columns of the ``order``, those that
-    ``functions`` read, those ``passed``, which are emitted before the results, and ROW_KIND if rows may be retracted.
-    Rows of equal order are peers, in order of arrival; without an order all rows of a key are peers.
+    """The kernel of OVER with any ORDER BY, whose results are updated when other rows change them. ``input`` has the
+    ``keys``, the columns of the ``order``, those that ``functions`` read, those ``passed``, which are emitted before
+    the results, and ROW_KIND if rows may be retracted. Rows of equal order are peers, in order of arrival; without an
+    order all rows of a key are peers.
 
     ``ttl``: a key is dropped, without output, this many microseconds of processing time after its rows last changed; 0:
     never.

@@ -30,7 +30,7 @@ class Clock:
 
     @property
     def is_known(self) -> bool:
-        """True once the clock has ticked."""
+        """True once a tick has reported the processing time."""
         return self.passed not in (NO_WATERMARK, END_OF_TIME)
 
     @property
@@ -111,7 +111,7 @@ class Slots:
             self.log.cleared(self, before)
 
     def restore(self, slot: object, before: Entry) -> None:
-        """Puts a removed entry back at its position."""
+        """Puts an entry that was removed or overwritten, ``before``, back at its position."""
         self.entries[slot] = before
         self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].number))
 
@@ -186,7 +186,7 @@ class ValueCell(Cell, Generic[T]):
 
     @property
     def value(self) -> T:
-        """The current value, or the default."""
+        """The value of the current key, or the default."""
         entry = self._slots.live().get(0)
         return cast(T, _own(self._default if entry is None else entry.value))
 

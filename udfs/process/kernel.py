@@ -40,7 +40,7 @@ from sqlstream.udfs.keys import dense_ids
 from sqlstream.udfs.process.cells import Clock, UndoLog
 from sqlstream.udfs.process.function import ProcessContext
 from sqlstream.udfs.process.function import Timer as UserTimer
-from sqlstream.udfs.process.memories import WRONG_STATE, Memories
+from sqlstream.udfs.process.memories import WRONG_STATE, KeyedStates
 from sqlstream.udfs.process.process_call import (
     FAILED,
     FAILURE,
@@ -157,7 +157,7 @@ class Attempts:
     results and writes are checked after each call of user code, otherwise all together at the end.
     """
 
-    def __init__(self, kernel: ProcessCall, memories: Memories, timers: KeyTimers, log: UndoLog) -> None:
+    def __init__(self, kernel: ProcessCall, memories: KeyedStates, timers: KeyTimers, log: UndoLog) -> None:
         self._kernel = kernel
         self._memories = memories
         self._timers = timers
@@ -213,7 +213,7 @@ class Call:
         keys = kernel.layout.keys
         self._timers = TimerService(context.store, "timers", pa.schema(list(keys)[1:]), _HASH)
         log = UndoLog()
-        self._memories = Memories(context.store, kernel.layout, self._clock, log if kernel.tolerant else None)
+        self._memories = KeyedStates(context.store, kernel.layout, self._clock, log if kernel.tolerant else None)
         self._waiting = RowsInTimeOrder(context.store, kernel.schema, kernel.time) if kernel.ordered else None
         self._firing: dict[Domain, Firing] = {}
         self._cells: list[dict[str, Any]] = []

@@ -33,7 +33,7 @@ _MICROSECONDS = 1000
 
 
 @dataclass(frozen=True)
-class MemoryLayout:
+class KeyedStatesLayout:
     """The layout of the stored states of a process function: ``keys`` are KEY_HASH and the columns of the key, which
     users see as ``key_names``.
     """
@@ -65,14 +65,14 @@ def _columns(state: State[Any]) -> list[tuple[str, pa.DataType]]:
     return columns
 
 
-class Memories:
+class KeyedStates:
     """The states of those keys that one call of the kernel touches; ``open`` is called once at its beginning, and
     ``flush`` at its end.
 
     ``log``: records writes that may have to be undone.
     """
 
-    def __init__(self, store: Store, layout: MemoryLayout, clock: Clock, log: UndoLog | None = None) -> None:
+    def __init__(self, store: Store, layout: KeyedStatesLayout, clock: Clock, log: UndoLog | None = None) -> None:
         self._layout = layout
         self._clock = clock
         self._log = log

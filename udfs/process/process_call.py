@@ -21,7 +21,7 @@ from sqlstream.errors import repeating
 from sqlstream.udfs.columnar import FunctionError, arrow_array, members, python_values, see_line
 from sqlstream.udfs.kernel import KEY_HASH, Kernel
 from sqlstream.udfs.process.function import CELLS, ProcessContext, Timer, states_of
-from sqlstream.udfs.process.memories import MemoryLayout, fits, is_record, record_of
+from sqlstream.udfs.process.memories import KeyedStatesLayout, fits, is_record, record_of
 
 TABLE = "__table"
 """INT column of the input where there are several tables: the number of the row's table."""
@@ -101,10 +101,10 @@ class ProcessCall(Kernel):
         return hasattr(self.implementation, "on_timer")
 
     @cached_property
-    def layout(self) -> MemoryLayout:
+    def layout(self) -> KeyedStatesLayout:
         """The layout of the stored states of the function."""
         keys = pa.schema([pa.field(KEY_HASH, pa.int64()), *(self.schema.field(name) for name in self.keys)])
-        return MemoryLayout(self.name, keys, self.key_names, states_of(self.implementation))
+        return KeyedStatesLayout(self.name, keys, self.key_names, states_of(self.implementation))
 
     @cached_property
     def calls(self) -> Calls:

@@ -72,8 +72,9 @@ class Arrived:
 
     @property
     def only_calls(self) -> bool:
-        """True if the input has only ticks of processing time, which call every key group."""
-        return all(blob.content is Content.TICK for blob in self.blobs)
+        """True if the input has only ticks of processing time, which call every key group. A timer calls without any
+        input."""
+        return bool(self.blobs) and all(blob.content is Content.TICK for blob in self.blobs)
 
     @property
     def clock_of_rows(self) -> int:
@@ -261,6 +262,10 @@ class GroupEntry:
         processing-time timer.
         """
         return self.holds or self.processing_timer != END_OF_TIME
+
+    def is_due(self, watermark_ms: int) -> bool:
+        """True if the timer that was registered with Spark has passed at this watermark of it."""
+        return 0 < self.spark_timer <= watermark_ms
 
     def to_bytes(self) -> bytes:
         """The entry as bytes."""

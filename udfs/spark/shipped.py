@@ -43,7 +43,7 @@ class ShippedProcessor(StatefulProcessor):
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
-        """Called by Spark for the rows of a key group."""
+        """Called by Spark with the new blobs of a key group. Returns the output as blobs."""
         return self._processor().rows(rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802
@@ -52,7 +52,7 @@ class ShippedProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        """Called by Spark for an expired timer of a key group."""
+        """Called by Spark when a timer of a key group has expired. Returns the output as blobs."""
         return self._processor().expired(timerValues, expiredTimerInfo)
 
     def close(self) -> None:

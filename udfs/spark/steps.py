@@ -209,7 +209,7 @@ class NewestTime:
     column: str
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The unchanged rows."""
+        """The unchanged rows of ``batches``."""
         spare_imports()
         newest: int | None = None
         for batch in batches:

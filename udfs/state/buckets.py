@@ -51,7 +51,7 @@ class Buckets:
 
     @staticmethod
     def empty() -> Buckets:
-        """An index of one bucket without rows."""
+        """The index of an empty state: one bucket without rows."""
         return Buckets(np.array([[_LOWEST, 0, 0, 0, END_OF_TIME, END_OF_TIME]], np.int64), 1)
 
     @staticmethod
@@ -255,7 +255,7 @@ def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
 
 
 def write_chunk(chunk: Chunk, number: int) -> bytes:
-    """A chunk as bytes; the first chunk of a bucket replaces no places."""
+    """A chunk as bytes for the state store. The first chunk of a bucket never replaces rows of earlier ones."""
     if number == 0:
         return encode(chunk.rows)
     return len(chunk.replaced).to_bytes(8, "little") + chunk.replaced.tobytes() + encode(chunk.rows)
@@ -339,7 +339,7 @@ def distinct(places: np.ndarray) -> np.ndarray:
 
 
 def one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Several record batches concatenated to one."""
+    """The record batches concatenated to a single one."""
     return batches[0] if len(batches) == 1 else whole(pa.Table.from_batches(batches))
 
 
@@ -370,7 +370,7 @@ DENSE = 4
 """Where at least one row in this many is asked for, whole buckets are returned and written."""
 
 
-class AskedRows:
+class RequestedRows:
     """The rows of loaded buckets that a kernel has requested, cached. ``places``: the sorted places that were
     requested; None for all rows. ``by``: the column of the places.
     """

@@ -24,11 +24,11 @@ from sqlstream.udfs.state.buckets import (
     ROWS,
     TIMER_OF,
     TIMERS,
-    AskedRows,
     Bucket,
     BucketPiece,
     Buckets,
     Chunk,
+    RequestedRows,
     alive,
     cut,
     distinct,
@@ -82,7 +82,7 @@ class KeyedState:
         self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
         self._open: dict[int, Bucket] = {}
-        self._given = AskedRows(by, self.schema)
+        self._given = RequestedRows(by, self.schema)
 
     def load(self, hashes: np.ndarray) -> pa.Table:
         """Loads the rows with these key hashes. The result may contain others of the same buckets."""
@@ -95,14 +95,14 @@ class KeyedState:
         return self._table(positions)
 
     def load_all(self) -> pa.Table:
-        """All rows."""
+        """Loads all rows of the key group."""
         positions = self._fetch(np.arange(len(self._buckets().index)))
         self._given.add(NO_PLACES, dense=True)
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """Loads the rows of all places that have a timer up to ``time`` (microseconds). The result may contain others
-        of the same buckets.
+        """Loads the rows of all places (see ``by``) that have a timer up to ``time`` (microseconds). The result may
+        contain others of the same buckets.
         """
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:
@@ -160,7 +160,7 @@ class KeyedState:
             else:
                 changes |= self._move(group, added)
         self._open.clear()
-        self._given = AskedRows(self._by, self.schema)
+        self._given = RequestedRows(self._by, self.schema)
         if changes:
             index = self._buckets()
             if added or (index.index[:, ROWS] == 0).any():

@@ -84,7 +84,7 @@ class Run:
 
     @property
     def lengths(self) -> Values:
-        """The number of rows of each instance."""
+        """The number of rows of each instance, as an array."""
         return self.ends - self.starts
 
     def at(self, index: Values) -> Run:

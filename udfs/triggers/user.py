@@ -63,7 +63,7 @@ __all__ = ["MergeContext", "TriggerContext", "TriggerResult", "User", "Window"]
 
 
 class TriggerResult(Enum):
-    """The answer of a trigger. FIRE: a result is emitted. PURGE: the contents of the window are cleared."""
+    """What a user's trigger returns. FIRE: a result is emitted. PURGE: the contents of the window are cleared."""
 
     CONTINUE = 0
     FIRE = 1
@@ -83,7 +83,8 @@ class TriggerResult(Enum):
 
 @dataclass
 class TriggerContext:
-    """The view of one window that a user's trigger gets: its ``state``, its timers and the clocks, in milliseconds.
+    """What a user's trigger can use for one window: its ``state``, its timers and the clocks, in milliseconds since
+    1970.
 
     ``watermark`` is None before the first watermark. A timer exists once per time, and is deleted when it has fired.
     """
@@ -95,19 +96,19 @@ class TriggerContext:
     _latest: dict[Domain, int]
 
     def register_event_time_timer(self, time: int) -> None:
-        """Calls ``on_event_time`` when the watermark reaches a time."""
+        """Registers a call of ``on_event_time`` when the watermark reaches ``time``, in milliseconds since 1970."""
         self._register(Domain.EVENT, time)
 
     def register_processing_time_timer(self, time: int) -> None:
-        """Calls ``on_processing_time`` when the clock reaches a time."""
+        """Registers a call of ``on_processing_time`` when the clock reaches ``time``, in milliseconds since 1970."""
         self._register(Domain.PROCESSING, time)
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Deletes an event-time timer, if there is one."""
+        """Deletes the event-time timer for ``time`` (milliseconds), if there is one."""
         self._timers[Domain.EVENT].discard(_timer(Domain.EVENT, time))
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Deletes a processing-time timer, if there is one."""
+        """Deletes the processing-time timer for ``time`` (milliseconds), if there is one."""
         self._timers[Domain.PROCESSING].discard(_timer(Domain.PROCESSING, time))
 
     def _register(self, domain: Domain, time: int) -> None:
@@ -124,8 +125,9 @@ def _timer(domain: Domain, ms: int) -> int:
 
 @dataclass
 class MergeContext(TriggerContext):
-    """The context of ``on_merge``. ``state`` is empty, ``merged_states`` are the states of the merged windows. Their
-    timers were deleted."""
+    """The context of a user trigger's ``on_merge``: ``state`` is the empty state of the merged window,
+    ``merged_states`` are those of the windows that merged, whose timers were deleted.
+    """
 
     merged_states: list[dict[str, Any]] = field(default_factory=list)
 
@@ -150,10 +152,10 @@ class _Memory:
 
 @dataclass(frozen=True)
 class User(Trigger):
-    """Calls an instance of the user's class ``implementation``, created with ``arguments``.
+    """The trigger that calls an instance of the user's class ``implementation``, created with ``arguments``.
 
-    ``columns_of_row`` are the columns of its rows, ``time`` is that of their event times; None for processing-time
-    windows.
+    ``columns_of_row`` are the columns of the rows that the user's code gets, ``time`` the one with the event times;
+    None for processing-time windows.
     """
 
     name: str
@@ -186,7 +188,9 @@ class User(Trigger):
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """The first firing of each instance; the class is called with a copy of the state, and again in ``take``."""
+        """For each instance its first firing. The user's class is called with a copy of the state, and called again in
+        ``take``.
+        """
         firings = [
             self._first_fire(memory, run, instance, int(cursor[instance]))
             for instance, memory in enumerate(_memories(state))
@@ -209,7 +213,7 @@ class User(Trigger):
         _remember(state, memories)
 
     def rest(self, state: TriggerState) -> None:
-        """Nothing is reset, as the user's class itself reacts to its firings."""
+        """Does nothing: the user's class itself changes its state when it fires."""
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
         memories = _memories(state)

@@ -63,12 +63,13 @@ _SAMPLE = 8_192
 
 @dataclass(frozen=True)
 class AlignedWindows(Kernel):
-    """Computes ``aggregates`` per ``keys`` and window. ``aggregates.input`` is the schema of the rows without KEY_HASH.
+    """The kernel of TUMBLE, HOP and CUMULATE windows: computes ``aggregates`` per ``keys`` and window.
+    ``aggregates.input`` is the schema of the rows without KEY_HASH.
 
     Late rows are counted. With ``late_columns`` they are also passed to ``emit_late``, with the bounds of the last of
     their windows; with ``fails_on_late`` the first one raises ExecutionError SS406. In both cases rows are not
-    pre-aggregated. In processing time a row belongs to the windows that are open when its batch arrives. A window whose
-    rows were all retracted has no result.
+    pre-aggregated. In processing time a row belongs to the windows that are open when its micro-batch arrives. A window
+    whose rows were all retracted has no result.
     """
 
     keys: tuple[str, ...]
@@ -216,7 +217,9 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open windows, from the closing of their first window to that of the last."""
+        """Counts the stored rows of windows that have not closed. A row waits from the closing of its first window to
+        that of its last one.
+        """
         state, panes = self._state(context), self._panes
         stored = state.ids()
         rows = np.array([self._row_count(parts) for parts in state.read(stored).values()], np.int64)

@@ -44,9 +44,8 @@ _FIRING = "__firing"
 
 @dataclass(frozen=True)
 class Buffered:
-    """Window contents that are stored rows. ``rows``: the columns of the kernel's input, ``keys`` those of the key.
-
-    ``time``: as in ``Accumulated``. ``merging``: windows may merge.
+    """Stores the rows of windows, for window functions that cannot be computed from accumulators. ``rows``: the columns
+    of the kernel's input, ``keys`` those of the key. ``time``: as in ``Accumulated``. ``merging``: windows may merge.
     """
 
     function: Aggregates | AllRows
@@ -58,7 +57,7 @@ class Buffered:
 
     @property
     def held(self) -> pa.Schema:
-        """The columns stored with an instance: none, as the rows are stored separately."""
+        """The columns stored with each window instance: none, because the rows are stored separately."""
         return pa.schema([])
 
     @property
@@ -70,7 +69,9 @@ class Buffered:
 
     @cached_property
     def measured(self) -> Aggregates | AllRows:
-        """The window function, with the times of the oldest and the newest row where these are the window's bounds."""
+        """The window function, with two more results for windows without bounds: the times of the oldest and of the
+        newest row.
+        """
         return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
 
     @property
@@ -79,11 +80,11 @@ class Buffered:
         return pa.schema([*self.rows, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
 
     def fresh(self, count: int) -> pa.Table:
-        """The ``held`` columns of new instances."""
+        """The ``held`` columns of ``count`` new instances."""
         return rows_without_columns(count)
 
     def open(self, context: Context) -> Held:
-        """The contents of windows during one call of the kernel."""
+        """The ``Held`` by which one call of the kernel accesses the contents of windows."""
         return _Rows(self, KeyedState(context.store, "rows", self.stored), context)
 
 
@@ -429,19 +430,21 @@ def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 
 
 class WindowsByKey(NamedTuple):
-    """Windows sorted by key, start and end."""
+    """The windows of several keys, sorted by key index, start and end."""
 
     key: Values
     start: Values
     end: Values
 
     def holding(self, key: Values, start: Values) -> Values:
-        """The last window of the key that starts at or before ``start`` and ends after it; -1 for none."""
+        """For each key and time the index of the last window of the key that starts at or before ``start`` and ends
+        after it; -1 for none.
+        """
         candidate = _search(np.stack([self.key, self.start]), np.stack([key, start])) - 1
         return np.where((candidate >= 0) & (self.key[candidate] == key) & (self.end[candidate] > start), candidate, -1)
 
     def equal(self, key: Values, start: Values, end: Values) -> Values:
-        """The window of the key with exactly these bounds; -1 for none."""
+        """For each key and bounds the index of the window with exactly these bounds; -1 for none."""
         windows = np.stack([self.key, self.start, self.end])
         candidate = _search(windows, np.stack([key, start, end])) - 1
         same = (
@@ -464,5 +467,5 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """The original indices of positions in sorted order; -1 remains -1."""
+    """Converts positions in sorted ``order`` to the original indices; -1 remains -1."""
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

@@ -36,7 +36,7 @@ _MILLISECOND = 1_000
 @dataclass(frozen=True)
 class CountWindows(Kernel):
     """The kernel of count windows. ``input``: the schema of the rows without KEY_HASH. ``time``: the column with their
-    times; None means processing time.
+    times in microseconds; None means processing time.
 
     The bounds of a window are the time of its oldest row and that of its newest plus one millisecond. Keys are emitted
     unless they are among the columns of AllRows.
@@ -242,7 +242,9 @@ TIME = "__time"
 
 
 class WindowResults(NamedTuple):
-    """Results by window, the window of each row, and the times of the oldest and the newest row of each window."""
+    """The results of windows, for each result row the index of its window, and for each window the times of its oldest
+    and newest row in microseconds.
+    """
 
     rows: pa.Table
     window: Indices
@@ -251,7 +253,9 @@ class WindowResults(NamedTuple):
 
 
 class Slices(Protocol):
-    """The stored form of a count window's rows. ``width``: the number of rows of a key that are stored as one slice."""
+    """How the rows of a count window are stored: consecutive rows of a key form slices, which are shared by overlapping
+    windows. ``width``: the number of rows of one slice.
+    """
 
     @property
     def width(self) -> int:
@@ -260,7 +264,7 @@ class Slices(Protocol):
 
     @property
     def kept(self) -> pa.Schema:
-        """The stored columns of a slice."""
+        """The columns of a stored slice."""
         ...
 
     @property
@@ -269,21 +273,23 @@ class Slices(Protocol):
         ...
 
     def lift(self, rows: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Make ``count`` slices of rows; ``groups`` is the slice of each row, rows are in order of arrival."""
+        """Makes ``count`` slices of rows, which are in order of arrival; ``groups`` has the slice index of each row."""
         ...
 
     def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Merge slices to ``count`` slices; ``groups`` is the new slice of each, in order."""
+        """Merges consecutive slices to ``count`` larger ones; ``groups`` has the new slice index of each."""
         ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
-        """The results for ranges of slices, which are sorted by their key (``owner``)."""
+        """The results of windows, which are ``ranges`` of slices. Slices are sorted by the index of their key
+        (``owner``).
+        """
         ...
 
 
 @dataclass(frozen=True)
 class AggregateSlices:
-    """Slices that are stored as accumulators, with the least and the greatest time."""
+    """Slices that are stored as accumulators, with the least and the greatest time of their rows."""
 
     aggregates: Aggregates
     width: int
@@ -330,7 +336,9 @@ class RowSlices:
 
     @cached_property
     def kept(self) -> pa.Schema:
-        """The stored columns of a slice, under hidden names, because the state has the keys under theirs."""
+        """The columns of a stored slice, under hidden names, because the state has the key columns under their own
+        names.
+        """
         columns = [(f"__column_{i}", field.type) for i, field in enumerate(self.results)]
         return pa.schema([*columns, (TIME, pa.int64())])
 
@@ -358,6 +366,7 @@ class RowSlices:
 
 
 def slices_of(function: Aggregates | AllRows, input_: pa.Schema, width: int) -> Slices:
-    """The slices for a window function. ``width``: the greatest number of consecutive rows that every window contains
-    or omits together."""
+    """How to store slices for a window function. ``width``: the greatest number of consecutive rows that every window
+    either contains as a whole or omits.
+    """
     return RowSlices(function, input_) if isinstance(function, AllRows) else AggregateSlices(function, width)

@@ -48,9 +48,11 @@ NO_PIECE = -1
 
 
 class Cut(NamedTuple):
-    """The rows of some keys in stored order, cut into sessions. ``piece``: the session of each row, or NO_PIECE.
+    """The stored rows of some keys, divided into sessions. ``piece``: for each row the index of its session, or
+    NO_PIECE. ``reach``: the time of each row plus the session gap, in microseconds.
 
-    ``fired``: for each row the number, within its key, under which its session has fired; NOT_FIRED for none.
+    ``fired``: for each row the number of the session of its key that has already been emitted with this row; NOT_FIRED
+    for none.
     """
 
     key: RowIndices
@@ -62,7 +64,8 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class CutSessionKernel(Kernel):
-    """The kernel of sessions with START_WHEN, END_WHEN or a maximum duration.
+    """The kernel of session windows with START_WHEN, END_WHEN or a maximum duration, which may divide a session by its
+    rows.
 
     ``start_when`` and ``end_when`` name BOOLEAN columns, in which NULL is false; ``max_duration`` is in microseconds.
     """
@@ -78,7 +81,7 @@ class CutSessionKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """The stored and emitted columns."""
+        """Which columns are stored and emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property
@@ -261,7 +264,7 @@ class CutSessionKernel(Kernel):
         return self.function.finish(self.function.lift(rows, owner, count))
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open sessions, until these close."""
+        """Counts the stored rows of sessions that have not closed."""
         rows = self._state(context).load_all().combine_chunks()
         if rows.num_rows == 0:
             return iter(())
@@ -323,8 +326,9 @@ def _changed(sessions: Cut) -> Flags:
 
 
 class Ordered(NamedTuple):
-    """Rows by key, time and arrival. ``reach``: the time plus the gap. ``opens``, ``closes``: START_WHEN and
-    END_WHEN."""
+    """The rows of some keys, sorted by key, time and arrival. ``reach``: the time plus the session gap, in
+    microseconds. ``opens``, ``closes``: the values of START_WHEN and END_WHEN.
+    """
 
     key: RowIndices
     time: Times
@@ -334,7 +338,9 @@ class Ordered(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Sessions in order: rows ``[first, stop)`` of the ordered rows, and the bounds in time."""
+    """Sessions in order: each has the rows with indices ``[first, stop)`` of ``Ordered``, and its bounds in
+    microseconds.
+    """
 
     first: RowIndices
     stop: RowIndices
@@ -343,7 +349,7 @@ class Pieces(NamedTuple):
 
 
 def cut(rows: Ordered, max_duration: int | None) -> Pieces:
-    """The sessions of ordered rows. ``max_duration`` is in microseconds, None for no limit."""
+    """Divides sorted rows into sessions. ``max_duration`` is in microseconds, None for no limit."""
     stop = _stops(rows, max_duration)
     first = _reachable(rows, stop)
     stop = stop[first]

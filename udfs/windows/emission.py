@@ -33,12 +33,12 @@ KINDS = ("+I", "-D", "-U", "+U")
 
 
 class Firings(NamedTuple):
-    """Firings of windows in output order.
+    """Firings of windows, in the order of their output.
 
-    ``instance``: the number of the instance, ``when``: the order among the firings of one call, ``start`` and ``end``:
-    bounds in microseconds, ``pane``: EARLY, ON_TIME or LATE. ``results`` are rows of the window function, ``of``: the
-    firing of each row, None if each firing has exactly one. ``gone``: firings of windows whose rows were all retracted,
-    None for none.
+    ``instance``: for each firing the index of the window instance; ``when``: its order among the firings of one call;
+    ``start`` and ``end``: the window's bounds in microseconds; ``pane``: EARLY, ON_TIME or LATE. ``results`` are rows
+    of the window function, ``of``: for each of them the index of its firing, None if each firing has exactly one.
+    ``gone``: true for firings of windows whose rows were all retracted, None if there are none.
     """
 
     instance: Values
@@ -52,7 +52,7 @@ class Firings(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Output rows, and the order of each among the output of one call."""
+    """Output rows, and for each a number by which the output of one call is sorted."""
 
     rows: pa.Table
     when: Values
@@ -60,10 +60,11 @@ class Emitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Emission:
-    """Builds the output of a window operator.
+    """Builds the output rows of a window operator.
 
     ``keys``: the key columns, which come first. ``results``: the schema of the window function. ``panes``: rows have
-    the kind and number of their pane. ``retracting``: earlier results are retracted. ``row_kinds``: rows have ROW_KIND.
+    the kind (EARLY, ON_TIME, LATE) and number of their firing. ``retracting``: earlier results are retracted.
+    ``row_kinds``: rows have ROW_KIND.
     """
 
     keys: pa.Schema
@@ -86,11 +87,13 @@ class Emission:
 
     @property
     def last(self) -> pa.Schema:
-        """The schema of the stored last result, for retractions; empty without them."""
+        """The schema of the last emitted result, which is stored with a window to be retracted later; empty if results
+        are not retracted.
+        """
         return self.values if self.retracting else pa.schema([])
 
     def emit(self, instances: Instances, firings: Firings) -> Emitted:
-        """The output rows of firings. Updates the pane numbers and last results of the instances."""
+        """The output rows of firings. Updates the firing numbers and last results of the ``instances``."""
         if self.retracting:
             return self._emit_changes(instances, firings)
         index = _number(instances, firings.instance)
@@ -100,7 +103,9 @@ class Emission:
         return self._output(instances, firings.instance[firing_of_row], rows, kinds, firings.when[firing_of_row])
 
     def retract(self, instances: Instances, index: Values, when: Values) -> Emitted:
-        """Retractions of the last results of some instances."""
+        """Retractions of the last results of the instances with these indices. ``when``: the order of each in the
+        output.
+        """
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
     def _emit_changes(self, instances: Instances, firings: Firings) -> Emitted:
@@ -164,7 +169,7 @@ class Emission:
 
 
 def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The times in microseconds as TIMESTAMP."""
+    """Times in microseconds as an Arrow array of TIMESTAMP."""
     return pc.cast(pa.array(values) if isinstance(values, np.ndarray) else values, TIMESTAMP)
 
 
@@ -220,7 +225,7 @@ LATE_ROW = repeating("SS406")
 
 
 class LateRows(Enum):
-    """What happens to late rows: they are dropped, emitted to a table, or an error."""
+    """What happens to late rows: they are dropped, emitted to a side output, or raise an error."""
 
     DROP = "drop"
     EMIT = "emit"
@@ -229,23 +234,25 @@ class LateRows(Enum):
 
 @dataclass(frozen=True)
 class Lateness:
-    """The treatment of late rows. ``allowed``: the microseconds for which windows are kept after their end.
-    ``columns``: the columns of the input that are emitted for late rows."""
+    """How late rows are treated. ``allowed``: the allowed lateness in microseconds, for which windows are stored after
+    their end. ``columns``: the columns of the input that are emitted for late rows.
+    """
 
     allowed: int = 0
     action: LateRows = LateRows.DROP
     columns: tuple[str, ...] = ()
 
     def output(self, rows: pa.Schema) -> pa.Schema | None:
-        """The schema of emitted late rows; None if they are not emitted."""
+        """The schema of late rows in the side output; None if they are not emitted."""
         if self.action is not LateRows.EMIT:
             return None
         windows = [pa.field(name, TIMESTAMP) for name in (WINDOW_START, WINDOW_END)]
         return pa.schema([*(rows.field(name) for name in self.columns), *windows])
 
     def report(self, rows: pa.Table, start: Values, end: Values, context: Context) -> None:
-        """Reports ``rows`` that are late for all their windows; ``start`` and ``end`` are the bounds of the last of
-        them."""
+        """Counts, emits or refuses ``rows`` that are late for all their windows; ``start`` and ``end`` are the bounds
+        of the last window of each, in microseconds.
+        """
         if rows.num_rows == 0:
             return
         context.count(LATE_ROWS, rows.num_rows)
@@ -274,8 +281,9 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """The columns of stored and emitted rows. ``input``: all columns of the rows. Keys are emitted unless they are
-    among the columns of AllRows."""
+    """Which columns of rows are stored and emitted. ``input``: all columns of the rows. Keys are emitted unless they
+    are among the columns of AllRows.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -294,7 +302,7 @@ class StoredColumns:
 
     @cached_property
     def leading(self) -> list[str]:
-        """The keys that are emitted in addition to the results."""
+        """The key columns that are emitted before the results, as they are not among them."""
         return [name for name in self.keys if name not in self._results.names]
 
     @cached_property
@@ -318,7 +326,9 @@ MOST_FIRINGS = 100_000_000
 
 
 def require_few(firings: int, begin: int, end: int) -> None:
-    """ExecutionError SS468 for too many ``firings`` between the times ``begin`` and ``end``, in microseconds."""
+    """Raises ExecutionError SS468 if there are too many ``firings`` between the times ``begin`` and ``end``, in
+    microseconds.
+    """
     if firings > MOST_FIRINGS:
         until = f"until {time_text(end)}" if end != END_OF_TIME else "until the end of the input"
         raise ExecutionError(
@@ -331,17 +341,18 @@ def require_few(firings: int, begin: int, end: int) -> None:
 
 @dataclass
 class FiringPace:
-    """Extrapolates the number of firings of windows, to refuse too many. Windows fire in rounds, each at its earliest
-    timer.
+    """Estimates how often windows will fire in one call, to refuse a query whose clock advances over too many firings.
+    Windows fire in rounds, each at its earliest timer.
     """
 
     _rounds: int = 0
     _first: int = 0
 
     def fires(self, timer: Values, until: Values) -> None:
-        """Record the next firing of all windows: its time, and the time up to which the window may fire.
+        """Records a round: for each window the time of its next firing, and the time up to which it may fire, in
+        microseconds.
 
-        SS468 where too many firings are to be expected at the rate so far.
+        ExecutionError SS468 if too many firings are to be expected at the rate so far.
         """
         if self._rounds == 0 and len(timer):
             self._first = int(timer.min())

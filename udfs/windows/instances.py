@@ -27,8 +27,9 @@ _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
 
 @dataclass(frozen=True)
 class InstanceLayout:
-    """The columns of stored instances. ``held``: the columns of the contents; ``last``: those of the result that was
-    emitted last, if results are retracted."""
+    """The columns of stored window instances (the state of one window of one key). ``held``: the columns of the
+    contents; ``last``: those of the result that was emitted last, if results are retracted.
+    """
 
     keys: pa.Schema
     trigger: Trigger
@@ -46,11 +47,13 @@ class InstanceLayout:
 
     @property
     def empty(self) -> Instances:
-        """The columns of no instances."""
+        """``Instances`` without any instance."""
         return self.decode(self.schema.empty_table())
 
     def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
-        """New instances of these keys and windows."""
+        """New instances for these keys and windows, whose bounds are in microseconds. ``held`` has the columns of their
+        contents.
+        """
         count = len(start)
         last = pa.table([pa.nulls(count, column.type) for column in self.last], schema=self.last)
         panes, rows = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -58,7 +61,7 @@ class InstanceLayout:
         return Instances(keys, start, end, self.trigger.fresh(count), filled, panes, rows, held, emitted, last)
 
     def decode(self, rows: pa.Table) -> Instances:
-        """The instances that were stored as these rows."""
+        """The instances whose stored rows are ``rows``."""
         state = self.trigger.fresh(rows.num_rows)
         _fill(state, rows, TRIGGER)
         last = rows.select([LAST + name for name in self.last.names]).rename_columns(self.last.names)
@@ -76,7 +79,9 @@ class InstanceLayout:
         )
 
     def encode(self, instances: Instances, timers: dict[Domain, Values]) -> pa.Table:
-        """The instances as rows to store."""
+        """The instances as rows to store. ``timers``: the next timer of each instance on each clock, in
+        microseconds.
+        """
         columns: dict[str, Any] = {
             **_columns(instances.keys),
             START: instances.start,
@@ -97,7 +102,8 @@ class InstanceLayout:
 
 @dataclass
 class Instances:
-    """Columns of window instances, which are changed in place or replaced.
+    """The state of many window instances as columns, which are changed in place or replaced. An instance is one window
+    of one key.
 
     ``filled``: the window is not empty. ``panes``: the number of firings. ``rows``: the number of rows since the window
     was last emptied, without rows that are in later windows too. ``held``: the columns of the contents. ``last``: the
@@ -127,7 +133,7 @@ class Instances:
         return hashes
 
     def at(self, index: Values) -> Instances:
-        """A copy of some instances, by index or mask."""
+        """A copy of the instances with these indices, or for which this mask is true."""
         index = np.flatnonzero(index) if index.dtype == bool else index
         return Instances(
             self.keys.take(index),
@@ -143,7 +149,7 @@ class Instances:
         )
 
     def followed_by(self, other: Instances) -> Instances:
-        """These instances, then the others."""
+        """The instances of this object, followed by those of ``other``."""
         return Instances(
             joined(self.keys, other.keys),
             np.concatenate([self.start, other.start]),
@@ -158,19 +164,22 @@ class Instances:
         )
 
     def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
-        """Store the last emitted results of some instances; where ``there`` is false, they were retracted."""
+        """Stores ``rows`` as the last emitted results of the instances with these indices; where ``there`` is false,
+        the result was retracted.
+        """
         self.last = with_rows(self.last, index, rows)
         self.emitted[index] = there
 
     def windows(self, watermark: int, processing_time: int, domain: Domain) -> Windows:
-        """The windows of the instances, with the clocks of the call."""
+        """The bounds of the instances' windows, with the clocks of the call in microseconds."""
         return Windows(self.start, self.end, watermark, processing_time, domain)
 
 
 @dataclass
 class Touched:
-    """The ``instances`` that a call works on. ``stored_row``: the row of each in the loaded table, -1 for new ones.
-    ``is_replaced``: true for loaded rows that are one of these instances or were merged into one."""
+    """The ``instances`` that one call works on. ``stored_row``: for each the index of its row in the loaded table, -1
+    for new ones. ``is_replaced``: true for loaded rows that are one of these instances or were merged into one.
+    """
 
     instances: Instances
     stored_row: Values
@@ -178,7 +187,7 @@ class Touched:
 
 
 def joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    """Two tables concatenated, in one chunk; tables without columns are allowed."""
+    """Two tables concatenated, with each column in one chunk; tables without columns are allowed."""
     if first.num_columns == 0:
         return rows_without_columns(first.num_rows + second.num_rows)
     return pa.concat_tables([first, second]).combine_chunks()
@@ -219,7 +228,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
 
 
 def names_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The schema of some columns."""
+    """The schema of the columns with these names."""
     return pa.schema([schema.field(name) for name in names])
 
 
@@ -232,11 +241,11 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """The results of firings.
+    """The results of firings, as window contents compute them.
 
-    ``of``: the firing of each row, None if each firing has exactly one. ``oldest`` and ``newest``: the times of the
-    rows of each firing, for windows without bounds. ``empty``: firings without output. ``gone``: firings of windows
-    whose rows were all retracted, which have no result.
+    ``of``: for each result row the index of its firing, None if each firing has exactly one. ``oldest`` and ``newest``:
+    for each firing the times of its rows in microseconds, for windows without bounds. ``empty``: true for firings
+    without output. ``gone``: true for firings of windows whose rows were all retracted, which have no result.
     """
 
     results: pa.Table
@@ -247,34 +256,41 @@ class Pane(NamedTuple):
     gone: Values | None = None
 
     def without(self, silent: Values | None) -> Pane:
-        """The pane without the output of the firings flagged in ``silent``."""
+        """The results without those of the firings for which ``silent`` is true."""
         if silent is None or not silent.any():
             return self
         return self._replace(empty=silent if self.empty is None else self.empty | silent)
 
 
 class Held(Protocol):
-    """The contents of windows during one call of the kernel."""
+    """Access to the contents of windows during one call of the kernel."""
 
     def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Process new rows of all of these instances, which fired at some of them; updates ``filled``."""
+        """Adds the new rows of these instances, and computes the results of the firings at some of the rows. Updates
+        ``filled``.
+        """
         ...
 
     def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
-        """The results of instances that fire, none of which is empty."""
+        """The results of the instances with these indices, which fire at a timer; none of them is empty. ``purges``:
+        true for those that are emptied afterwards.
+        """
         ...
 
     def drop(self, instances: Instances, index: Values) -> None:
-        """Drops the contents of these instances."""
+        """Drops the contents of the instances with these indices."""
         ...
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
-        """The ``held`` columns of ``count`` instances merged from these, in order."""
+        """The ``held`` columns of ``count`` instances that are merged from these, in order. ``groups``: the index of
+        the merged instance for each.
+        """
         ...
 
     def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
         """The rows in the form that ``on_rows`` needs where windows merge. ``loaded``: all stored instances of their
-        keys; ``key`` and ``key_of_loaded``: the numbers of the keys."""
+        keys; ``key`` and ``key_of_loaded``: the key index of each row and of each stored instance.
+        """
         ...
 
     def flush(self) -> None:
@@ -283,7 +299,7 @@ class Held(Protocol):
 
 
 class Contents(Protocol):
-    """A way to store the contents of windows. Implementations are frozen and picklable."""
+    """How the contents of windows are stored: as accumulators or as rows. Implementations are frozen and picklable."""
 
     @property
     def held(self) -> pa.Schema:
@@ -296,16 +312,18 @@ class Contents(Protocol):
         ...
 
     def fresh(self, count: int) -> pa.Table:
-        """The ``held`` columns of new instances."""
+        """The ``held`` columns of ``count`` new instances."""
         ...
 
     def open(self, context: Context) -> Held:
-        """The contents during one call of the kernel."""
+        """The ``Held`` by which one call of the kernel accesses the contents."""
         ...
 
 
 def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
-    """The aggregates with two additional results: the times of the oldest and the newest row."""
+    """The aggregates with two additional results, the minimum and the maximum of the column ``time``; unchanged if
+    ``time`` is None.
+    """
     if time is None:
         return aggregates
     kind = aggregates.input.field(time).type
@@ -314,7 +332,9 @@ def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
 
 
 def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) -> Pane:
-    """A pane of results. ``names``: the columns of the window function; ``owner``: as ``Pane.of``."""
+    """The ``Pane`` for rows of ``results``. ``names``: the columns of the window function; ``owner``: as
+    ``Pane.of``.
+    """
     if OLDEST not in results.schema.names:
         return Pane(results, owner)
     return Pane(results.select(names), owner, results.column(OLDEST), results.column(NEWEST))
@@ -322,8 +342,8 @@ def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) ->
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Window contents that are stored as accumulators. ``time``: the column whose extremes are the bounds of windows
-    without any.
+    """Stores the contents of windows as accumulators. ``time``: the column whose least and greatest values are emitted
+    as the bounds of windows that have none.
     """
 
     aggregates: Aggregates
@@ -331,12 +351,14 @@ class Accumulated:
 
     @cached_property
     def measured(self) -> Aggregates:
-        """The aggregates that are computed: those of the query, the bounds and the number of rows."""
+        """The aggregates that are computed: those of the query, the bounds of windows that have none, and the number of
+        rows.
+        """
         aggregates = with_bounds(self.aggregates, self.time)
         return with_row_counts(aggregates) if aggregates.updating else aggregates
 
     def pane_of(self, results: pa.Table) -> Pane:
-        """The pane of results for rows of ``measured``."""
+        """The ``Pane`` for results of the aggregates ``measured``."""
         pane = pane_of(results, self.results.names)
         if not self.aggregates.updating:
             return pane

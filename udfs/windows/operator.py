@@ -85,8 +85,9 @@ class WindowOperator(Kernel):
     ``input``, whose results are emitted when ``trigger`` fires.
 
     ``keys``: the key columns, which are emitted first. ``time``: for windows without bounds (GLOBAL), the column of
-    event times that bounds their results. ``retracting``: a result retracts the previous one, with row kinds;
-    DISCARDING is ``Purging(trigger)``. ``panes``: ``__pane`` and ``__pane_index`` are emitted too.
+    event times that bounds their results. ``retracting``: a result retracts the previous one, and rows have ROW_KIND;
+    DISCARDING is ``Purging(trigger)``. ``panes``: the kind and the number of the firing are emitted too, as ``__pane``
+    and ``__pane_index``.
     """
 
     input: pa.Schema
@@ -122,7 +123,7 @@ class WindowOperator(Kernel):
 
     @cached_property
     def contents(self) -> Contents:
-        """How the contents of windows are stored."""
+        """How the contents of windows are stored: as accumulators or as rows."""
         if isinstance(self.function, Aggregates) and self.evictor is None:
             merging = self.assigner.merging
             return Accumulated(self.function.for_merging_windows() if merging else self.function, self.time)
@@ -130,13 +131,13 @@ class WindowOperator(Kernel):
 
     @cached_property
     def emission(self) -> Emission:
-        """The output of the operator."""
+        """Builds the output rows of the operator."""
         keys = names_of(self.input, self.keys)
         return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
 
     @cached_property
     def layout(self) -> InstanceLayout:
-        """The columns of stored instances."""
+        """The columns of stored window instances."""
         keys = names_of(self.input, [KEY_HASH, *self.keys])
         return InstanceLayout(keys, self.trigger, self.contents.held, self.emission.last)
 
@@ -153,12 +154,12 @@ class WindowCall:
 
     @staticmethod
     def of(kernel: WindowOperator, context: Context) -> WindowCall:
-        """The ``WindowCall`` for a kernel and its context."""
+        """The ``WindowCall`` for a call of ``kernel``."""
         state = KeyedState(context.store, "windows", kernel.layout.schema)
         return WindowCall(kernel, context, state, kernel.contents.open(context))
 
     def on_time(self, domain: Domain, time: int) -> None:
-        """Fire the timers of a domain up to ``time``."""
+        """Fires the timers of the clock ``domain`` up to ``time``, in microseconds."""
         loaded = self.state.due(domain, time).combine_chunks()
         timers = loaded.column(TIMERS[TIMER_OF[domain]]).to_numpy()
         due = np.flatnonzero((timers <= time) & (timers != END_OF_TIME))
@@ -167,7 +168,7 @@ class WindowCall:
         self.finish(Touched(self.kernel.layout.decode(loaded.take(due)), due, is_due), loaded, domain)
 
     def on_barrier(self) -> None:
-        """Fire windows of all keys at an aligned barrier, as their triggers decide."""
+        """Lets the triggers decide, for the windows of all keys, whether to fire at an aligned barrier."""
         loaded = self.state.load_all().combine_chunks()
         count = loaded.num_rows
         touched = Touched(self.kernel.layout.decode(loaded), np.arange(count), np.ones(count, bool))
@@ -177,7 +178,8 @@ class WindowCall:
         self.finish(touched, loaded)
 
     def finish(self, touched: Touched, loaded: pa.Table, advanced: Domain = Domain.PROCESSING) -> None:
-        """Fire the due windows, write the state and emit all results. ``advanced``: the clock that advanced.
+        """Fires the windows that are due, writes the state and emits all results. ``advanced``: the clock that
+        advanced.
 
         As in Flink, an event-time timer before the watermark fires when the watermark advances next, a processing-time
         timer before the clock fires at once.
@@ -195,11 +197,11 @@ class WindowCall:
     # --- rows -------------------------------------------------------------------------------------------------
 
     def windows(self, instances: Instances) -> Windows:
-        """The windows of instances, with the clocks of this call."""
+        """The bounds of the instances' windows, with the clocks of this call."""
         return instances.windows(self.context.watermark, self.context.processing_time, self.kernel.assigner.domain)
 
     def add_rows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
-        """The instances after the rows of a batch were added to their windows, which do not merge."""
+        """Adds the rows of a batch to their windows, which do not merge. Returns the instances concerned."""
         assigned = self._in_time(rows, assigned)
         touched, owner = self._instances(rows, assigned, loaded)
         order = stable_order(owner, touched.instances.count)
@@ -258,10 +260,10 @@ class WindowCall:
         hull: Callable[[], tuple[Values, Values]] | None = None,
         is_last: Values | None = None,
     ) -> None:
-        """All firings caused by the rows of a run.
+        """Fires the triggers for the rows of a run, and collects the results.
 
-        By position, ``arrival`` orders the firings, ``hull`` gives the bounds of windows that grow, and ``is_last`` is
-        true for the last window of each row (None if rows have one window each).
+        ``arrival``, ``hull`` and ``is_last`` are by position of the run: the order of the firings, the bounds of
+        windows that grow, and whether a window is the last one of its row (None if rows have one window each).
         """
         fires = self.kernel.trigger.fires(instances.trigger, run)
         instances.rows = _rows_after(instances.rows, run, fires, is_last)
@@ -277,7 +279,9 @@ class WindowCall:
         self._emit(instances, instance, arrival[fires.position], kinds, bounds, pane)
 
     def fire_each(self, instances: Instances, when: int) -> None:
-        """Fire every instance that got rows (EMIT CHANGES)."""
+        """Fires every instance that got rows (EMIT CHANGES). ``when``: the order of the results in the output of the
+        call.
+        """
         index = np.flatnonzero(instances.filled)
         pane = self.held.on_time(instances, index, np.zeros(len(index), bool))
         kinds = np.where(self.windows(instances).closed[index], LATE, EARLY)
@@ -440,10 +444,12 @@ def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:
 
 
 class WindowKernel(WindowOperator):
-    """The kernel of the general window operator."""
+    """The kernel of the general window operator, which serves what the specialized window kernels do not."""
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
-        """Process rows. Rows in which only BARRIER is set are aligned barriers, at their positions among the others."""
+        """Processes rows. Rows in which only BARRIER is set are aligned barriers, at their positions among the
+        others.
+        """
         if BARRIER not in rows.column_names:
             self._on_plain_rows(rows, context)
             return
@@ -468,7 +474,9 @@ class WindowKernel(WindowOperator):
         call.finish(touched, loaded)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows, until their windows close, or until a timer of windows without an end."""
+        """Counts the stored rows of windows that have not closed; for windows without an end, those that wait for a
+        timer of the trigger.
+        """
         instances = KeyedState(context.store, "windows", self.layout.schema).load_all()
         rows, end = (instances.column(name).to_numpy() for name in (ROWS, END))
         timers = {domain: instances.column(TIMERS[TIMER_OF[domain]]).to_numpy() for domain in Domain}
@@ -491,8 +499,8 @@ class WindowKernel(WindowOperator):
 
 
 def between_barriers(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows split at those with a BARRIER: before the first, between it and the second, …, after the last; parts may
-    be empty.
+    """Divides the rows at aligned barriers, which are rows with BARRIER: the rows before the first barrier, between it
+    and the second, …, after the last; tables may be empty.
     """
     barriers = np.flatnonzero(np.asarray(rows.column(BARRIER).is_valid())).tolist()
     plain = rows.drop_columns([BARRIER])

@@ -30,8 +30,9 @@ _FAR = 2**62
 
 @dataclass(frozen=True)
 class Panes:
-    """The panes of windows of ``size`` that end every ``step``; ``cumulative`` ones begin every ``size`` and grow by a
-    step.
+    """How time is divided into panes, the longest intervals that every window contains as a whole or not at all;
+    overlapping windows share the accumulators of panes. Windows have ``size`` and end every ``step``, in microseconds;
+    ``cumulative`` ones begin every ``size`` and grow by a step.
     """
 
     step: int
@@ -53,31 +54,33 @@ class Panes:
 
     @property
     def shared(self) -> bool:
-        """Whether several windows share a pane; for TUMBLE each pane is a window."""
+        """True if several windows share a pane; for TUMBLE each pane is a window."""
         return self.step != self.size
 
     # --- panes ------------------------------------------------------------------------------------------------
 
     def start(self, time: Times) -> Times:
-        """The start of the pane of each time. Windows whose size is not a multiple of the slide divide each slide into
-        two panes.
+        """For each time the start of its pane, in microseconds. Windows whose size is not a multiple of the slide
+        divide each slide into two panes.
         """
         start = floor(time, self.step, self.offset)
         rest = 0 if self.cumulative else self.size % self.step
         return start + np.where(time - start >= rest, rest, 0) if rest else start
 
     def first_end(self, pane: Times) -> Times:
-        """The end of the first window that contains the pane."""
+        """For each pane, given by its start, the end of the first window that contains it, in microseconds."""
         return floor(pane, self.step, self.offset + self.size) + self.step
 
     def last_end(self, pane: Times) -> Times:
-        """The end of the last window that contains the pane."""
+        """For each pane, given by its start, the end of the last window that contains it, in microseconds."""
         if self.cumulative:
             return floor(pane, self.size, self.offset) + self.size
         return floor(pane + self.size, self.step, self.offset + self.size)
 
     def first_open(self, pane: Times, clock: int) -> Times:
-        """The end of the first window of each pane that has not closed; beyond its ``last_end`` where all have."""
+        """For each pane, given by its start, the end of the first window containing it that has not closed at ``clock``
+        (microseconds); beyond ``last_end`` if all have closed.
+        """
         first, last = self.first_end(pane), self.last_end(pane)
         if self.zone is not None:
             return self._search_open(first, last, clock)
@@ -100,8 +103,8 @@ class Panes:
         return floor(end - 1, self.size, self.offset) if self.cumulative else end - self.size
 
     def repeats(self, end: Times) -> Flags:
-        """True where a window of CUMULATE equals the previous one, because both ends lie in an hour that the clock
-        skips.
+        """One boolean per window end: true if the window of CUMULATE equals the previous one, because both ends lie in
+        an hour that daylight saving skips.
         """
         if not self.cumulative:
             return np.zeros(len(end), bool)
@@ -110,12 +113,12 @@ class Panes:
         return ends_together & (before > self.window_start(end))
 
     def closing_time(self, end: Times) -> Times:
-        """The instant at which the watermark, or the clock, closes the window."""
+        """For each window end the instant, in microseconds, at which the watermark or the clock closes the window."""
         return end_of(end, self.zone) - CLOSES_BEFORE_END
 
 
 def floor(time: Times, period: int, offset: int) -> Times:
-    """The greatest multiple of ``period``, shifted by the offset, that is not after each time."""
+    """For each time the last multiple of ``period``, shifted by ``offset``, at or before it; all in microseconds."""
     # Division by a constant is vectorised in numpy, the remainder is not.
     return (time - offset) // period * period + offset
 
@@ -131,8 +134,8 @@ SMALL_ROWS = 2_048
 
 @dataclass(frozen=True)
 class Entries:
-    """The contents of panes, one row per pane and key: by pane, which is a position among ``panes``, then by first
-    appearance of the key.
+    """The contents of panes: one row for each pane and key, sorted by pane, then by first appearance of the key.
+    ``pane`` has the index of each row's pane in ``panes``.
     """
 
     rows: pa.Table
@@ -142,7 +145,7 @@ class Entries:
     key_count: int
 
     def by_key(self) -> tuple[Entries, Indices]:
-        """The entries sorted by key, then by pane; and the original index of each."""
+        """The rows sorted by key, then by pane; and the original index of each."""
         order = stable_order(self.key, self.key_count)
         return Entries(self.rows.take(pa.array(order)), self.panes, self.pane[order], self.key[order],
                        self.key_count), order  # fmt: skip
@@ -153,7 +156,9 @@ class Entries:
 
 
 def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """The contents of panes, merged; panes that merging makes smaller are replaced in the state."""
+    """Loads the contents of panes, given by their starts. The stored chunks of each pane are merged; panes that merging
+    makes smaller are replaced in the state.
+    """
     tables = state.read(panes)
     pane_tables = [tables[int(pane)] for pane in panes]
     sizes = np.array([table.num_rows for table in pane_tables], np.int64)
@@ -167,7 +172,9 @@ def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggrega
 
 
 def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """Merge rows of equal pane and key. ``pane``: the pane of each row, ascending."""
+    """The contents of panes in which rows of equal pane and key are merged. ``pane``: for each row the index of its
+    pane in ``panes``, ascending.
+    """
     ids = dense_ids(rows, keys)
     cells = number(pane * ids.count + ids.ids, len(panes) * ids.count)
     if cells.count == rows.num_rows:
@@ -180,8 +187,8 @@ def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], agg
 
 
 def compact(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> None:
-    """Merge the stored chunks of panes that were appended to often; the amortized cost is constant for each appended
-    row.
+    """Merges the stored chunks of panes to which rows were appended often. The amortized cost is constant for each
+    appended row.
     """
     due = [int(pane) for pane in panes if _is_fragmented(state, int(pane))]
     if due:
@@ -197,7 +204,9 @@ def _is_fragmented(state: ChunkedState, pane: int) -> bool:
 
 
 class Firing(NamedTuple):
-    """Results of closed windows in order: the keys and accumulators of each, and the end of its window."""
+    """The results of windows that have closed, in order: the keys and accumulators of each, and the end of its window
+    in microseconds.
+    """
 
     keys: pa.Table
     accumulators: pa.Table
@@ -205,7 +214,9 @@ class Firing(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Closed windows: those that end in ``[begin, stop)`` of each pane of the entries."""
+    """The windows that close in a call: for each pane of the entries those that contain it and end in ``[begin,
+    stop)``, in microseconds.
+    """
 
     entries: Entries
     begin: Times
@@ -214,7 +225,9 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True)
 class PaneResults:
-    """The results of windows that have closed: by end, then by first appearance of the key."""
+    """Computes the results of windows that have closed, sorted by the window's end, then by first appearance of the
+    key.
+    """
 
     due: Due
     panes: Panes
@@ -223,13 +236,15 @@ class PaneResults:
 
     @cached_property
     def count(self) -> int:
-        """The number of results; windows that end together in an hour that the clock skips count twice."""
+        """The number of results, except that windows of CUMULATE that end together, in an hour that daylight saving
+        skips, count twice.
+        """
         if not self.panes.shared:
             return int(self.due.entries.rows.num_rows)
         return int(self._spans.counts(self.panes.step).sum())
 
     def parts(self) -> Iterator[Firing]:
-        """All results, in parts of about MOST_RESULTS."""
+        """All results, in parts of about MOST_RESULTS rows."""
         if not self.panes.shared:
             entries = self.due.entries
             end = self.panes.last_end(entries.panes)[entries.pane]
@@ -313,7 +328,7 @@ def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
 def collapse(
     state: ChunkedState, entries: Entries, panes: Panes, clock: int, keys: Sequence[str], aggregates: Aggregates
 ) -> None:
-    """Merges panes that all future windows of a CUMULATE contain together."""
+    """Merges the stored panes that all future windows of a CUMULATE contain together. ``clock`` is in microseconds."""
     opened, last = panes.first_open(entries.panes, clock), panes.last_end(entries.panes)
     together = np.flatnonzero((opened <= last) & (entries.panes < opened - panes.step))
     _, leader, sizes = np.unique(last[together], return_index=True, return_counts=True)

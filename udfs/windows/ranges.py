@@ -17,18 +17,18 @@ Indices = npt.NDArray[np.int64]
 
 
 class Ranges(NamedTuple):
-    """Rows ``[start, stop)`` of a table; no range is empty."""
+    """Ranges ``[start, stop)`` of row indices; none is empty."""
 
     start: Indices
     stop: Indices
 
     def take(self, chosen: Indices) -> Ranges:
-        """Some of the ranges, by index."""
+        """The ranges with these indices."""
         return Ranges(self.start[chosen], self.stop[chosen])
 
 
 class Expanded(NamedTuple):
-    """Pairs of a range, by its number, and one of its rows; in order of ranges, then rows."""
+    """Pairs of the index of a range and the index of one of its rows, sorted by range, then by row."""
 
     owner: Indices
     row: Indices
@@ -43,7 +43,7 @@ def expanded(ranges: Ranges) -> Expanded:
 
 
 def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
-    """The distinct ranges, and for each given range the index of its distinct one."""
+    """The distinct ranges, and for each given range the index of its equal among them."""
     length = int(ranges.stop.max(initial=0)) + 1
     codes, number = np.unique(ranges.start * length + ranges.stop, return_inverse=True)
     return Ranges(codes // length, codes % length), number
@@ -67,10 +67,10 @@ DOUBLING_COST = 2
 
 
 def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges: Ranges) -> pa.Table:
-    """One accumulator for each range of ``parts``, merged in order.
+    """One accumulator for each range of the accumulators ``parts``, merged in order.
 
-    ``owner``: the owner of each part, ascending; a range is within the parts of one owner. Long ranges are composed of
-    blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range; exact
+    ``owner``: the key index of each part, ascending; a range is within the parts of one key. Long ranges are composed
+    of blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range; exact
     sums and counts are computed from running totals instead.
     """
     lengths = ranges.stop - ranges.start
@@ -125,7 +125,9 @@ _SPARSE = 4
 
 
 def number(codes: Indices, bound: int) -> Ids:
-    """Numbers codes in ``[0, bound)`` by first appearance."""
+    """Numbers the integers ``codes``, which are in ``[0, bound)``, by first appearance: an ``Ids`` with equal ids for
+    equal codes.
+    """
     if bound > _SPARSE * len(codes) + 1024:
         return dense_ids(pa.table({"code": codes}), ("code",))
     first = np.full(bound, len(codes), np.int64)
@@ -138,14 +140,16 @@ def number(codes: Indices, bound: int) -> Ids:
 
 
 def renumbered(ids: Ids, order: Indices) -> Ids:
-    """The ids replaced by their positions in ``order``, which lists the old numbers in their new order."""
+    """The same keys with other ids: the new id of a key is the position of its old id in ``order``."""
     numbers = np.empty(ids.count, np.int64)
     numbers[order] = np.arange(ids.count)
     return Ids(numbers[ids.ids], ids.first[order])
 
 
 def stable_order(ids: Indices, bound: int) -> Indices:
-    """The row indices sorted by id in ``[0, bound)`` (stable). NumPy sorts 16-bit numbers by radix."""
+    """The indices of ``ids``, which are in ``[0, bound)``, sorted by id (stable). NumPy sorts 16-bit integers by
+    radix.
+    """
     order = np.argsort((ids & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, int(bound).bit_length(), 16):
         order = order[np.argsort(((ids >> shift) & 0xFFFF).astype(np.uint16)[order], kind="stable")]
@@ -153,7 +157,9 @@ def stable_order(ids: Indices, bound: int) -> Indices:
 
 
 def rows_below(ordered: Indices, codes: Indices, bound: int) -> Indices:
-    """How many of the ordered numbers in ``[0, bound)`` are below each code, which is at most ``bound``."""
+    """For each code the number of entries of the sorted array ``ordered`` that are less than it. All are in ``[0,
+    bound)``, codes at most ``bound``.
+    """
     if bound > _SPARSE * (len(ordered) + len(codes)) + 1024:
         return np.searchsorted(ordered, codes, side="left")
     below = np.zeros(bound + 1, np.int64)
@@ -162,7 +168,7 @@ def rows_below(ordered: Indices, codes: Indices, bound: int) -> Indices:
 
 
 def runs(ordered: Indices) -> Ranges:
-    """The ranges of equal adjacent numbers."""
+    """The ranges of equal adjacent values in a sorted array."""
     if len(ordered) == 0:
         return Ranges(np.zeros(0, np.int64), np.zeros(0, np.int64))
     starts = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
@@ -173,15 +179,17 @@ def runs(ordered: Indices) -> Ranges:
 
 
 class RangeResults(NamedTuple):
-    """The results of a window function for ranges; ``owner`` is the index of each result's range, in order."""
+    """The results of a window function for ranges of rows; ``owner`` has for each result row the index of its range, in
+    order.
+    """
 
     rows: pa.Table
     owner: Indices
 
 
 def results_of(function: Aggregates | AllRows, rows: pa.Table, key: Indices, ranges: Ranges) -> RangeResults:
-    """The results of the window function for ranges of rows. ``key``: the key of each row, ascending; a range lies
-    within the rows of one key.
+    """The results of the window function for ranges of rows. ``key``: the key index of each row, ascending; a range
+    lies within the rows of one key.
     """
     if isinstance(function, AllRows):
         pairs = expanded(ranges)
@@ -211,9 +219,10 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 
 def numbered(rows: pa.Table, key: Values, aggregates: Aggregates, held: pa.Table, key_of_held: Values) -> pa.Table:
-    """The rows with the column ARRIVAL, if the aggregates need it.
+    """Adds the column ARRIVAL, which numbers the rows by arrival, if the aggregates need it.
 
-    ``held``: the accumulators of all windows of these keys; ``key`` and ``key_of_held``: numbers of the keys.
+    ``held``: the accumulators of all windows of these keys, from which the numbers continue; ``key`` and
+    ``key_of_held``: the key index of each row and of each accumulator.
     """
     if not aggregates.by_number:
         return rows
@@ -229,17 +238,19 @@ _THERE, _CAME = "__rows", "__changes"
 
 
 def with_row_counts(aggregates: Aggregates) -> Aggregates:
-    """The aggregates with additional calls, which ``row_counts`` and ``change_counts`` read."""
+    """The aggregates with additional calls that count rows; ``row_counts`` and ``change_counts`` read their results."""
     there = AggregateCall(_THERE, "count", (), pa.int64())
     came = [replace(there, name=_CAME, every_change=True)] if aggregates.updating else []
     return replace(aggregates, calls=(*aggregates.calls, there, *came))
 
 
 def row_counts(results: pa.Table) -> np.ndarray:
-    """The number of inserted rows minus that of retracted rows. As in Flink, a window where this is 0 has no result."""
+    """For each row of results the number of inserted rows minus that of retracted rows. As in Flink, a window where
+    this is 0 has no result.
+    """
     return np.asarray(results.column(_THERE).to_numpy())
 
 
 def change_counts(results: pa.Table) -> np.ndarray:
-    """The number of rows of all kinds."""
+    """For each row of results the number of input rows of all kinds, insertions and retractions."""
     return np.asarray(results.column(_CAME if _CAME in results.column_names else _THERE).to_numpy())

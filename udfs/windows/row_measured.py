@@ -55,9 +55,10 @@ _FOLDS = 4
 
 @dataclass(frozen=True)
 class RowMeasuredKernel(Kernel):
-    """The kernel of windows that rows measure. ``time``: the column with the rows' times; None means processing time.
+    """The kernel of windows that are evaluated at rows or at regular times over the last rows or the last interval.
+    ``time``: the column with the rows' times in microseconds; None means processing time.
 
-    There is no allowed lateness; late rows that are emitted have the bounds of a window of only themselves.
+    There is no allowed lateness. The side output has late rows with the bounds of a window that contains only the row.
     """
 
     input: pa.Schema
@@ -73,7 +74,7 @@ class RowMeasuredKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """The stored and emitted columns."""
+        """Which columns are stored and emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property
@@ -116,7 +117,7 @@ class RowMeasuredKernel(Kernel):
         return context.watermark if self.domain is Domain.EVENT else context.processing_time
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those that no clock has reached yet."""
+        """Counts the stored rows that the window's clock has not reached yet."""
         rows = self._state(context).load_all()
         waiting = rows.column(POSITION).to_numpy() == NOT_COUNTED
         return waits(Pending.ROWS_IN_WINDOWS, self.domain, rows.column(self._timer).to_numpy()[waiting])
@@ -206,7 +207,9 @@ class RowMeasuredKernel(Kernel):
 
 
 def never_back(key: RowIndices, time: Times) -> Times:
-    """The running maximum of the times of each key, so that a clock that was set back stands still instead."""
+    """The running maximum of the times of each key, so that processing time does not decrease when a clock is set
+    back.
+    """
     line = on_line(Windows(key, time, time)).start
     newest = np.where(line == np.maximum.accumulate(line), np.arange(len(line)), 0)
     return time[np.maximum.accumulate(newest)]
@@ -219,10 +222,11 @@ NOT_COUNTED = -1
 
 
 class Timeline(NamedTuple):
-    """The rows of a call by key, then by time, then by arrival. ``key`` counts from 0.
+    """The rows of a call sorted by key, time and arrival. ``key`` has the index of each row's key, from 0.
 
-    ``timer``: when a row must be processed next. ``position``: the number of counted rows of the key including this
-    one, modulo the slide; NOT_COUNTED where it is not counted yet, or where rows are not counted.
+    ``timer``: for each row the time in microseconds at which it must be processed next. ``position``: the number of
+    counted rows of the key including this one, modulo the slide; NOT_COUNTED if the row is not counted yet, or if rows
+    are not counted.
     """
 
     key: RowIndices
@@ -232,19 +236,19 @@ class Timeline(NamedTuple):
 
     @property
     def first(self) -> RowIndices:
-        """The first row of each key."""
+        """The index of the first row of each key."""
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row the interval that begins ``back`` microseconds before it, on a time line on which the ends are
-        sorted.
+        """For each row the interval that begins ``back`` microseconds before it, as two arrays. The times of all keys
+        are mapped to a single axis, on which the ends are sorted.
         """
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
 class StepResult(NamedTuple):
-    """The result of a step: blocks of firings, each in order, and the new state: the rows that remain, their timers and
-    positions.
+    """What ``Measure.step`` returns: the firings, in blocks that are each in order, and the new state: the rows that
+    remain, with their timers and positions.
     """
 
     firings: Iterator[Ranges]
@@ -254,21 +258,23 @@ class StepResult(NamedTuple):
 
 
 class Measure(Protocol):
-    """Decides when a row-measured window fires, and over which rows. Implementations are frozen and picklable; all
-    times are in microseconds.
+    """Decides when a window fires, and over which rows. Implementations are frozen and picklable; all times are in
+    microseconds.
     """
 
     def timers(self, time: Times, now: int) -> Times:
-        """The times at which new rows must be processed next. ``now``: the clock of the window's domain."""
+        """For each new row the time in microseconds at which it must be processed. ``now``: the current time of the
+        window's clock.
+        """
         ...
 
     def late(self, time: Times, watermark: int) -> Flags:
-        """True for rows that are late."""
+        """One boolean per row: true if it is late."""
         ...
 
     def step(self, rows: Timeline, domain: Domain, now: int) -> StepResult:
-        """The firings and the new state when the clock has reached ``now``. ``rows``: all rows of some keys, at least
-        one.
+        """The firings up to the time ``now`` of the clock ``domain``, and the new state. ``rows``: all rows of some
+        keys, at least one.
         """
         ...
 
@@ -278,10 +284,10 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class EveryRows:
-    """Fires every few rows. In event time a row counts when the watermark reaches it, and sees all rows of the same
-    time.
+    """Fires every few rows. In event time a row is counted when the watermark reaches it, and its window includes all
+    rows of the same time.
 
-    In processing time a row counts when it arrives, and later rows of the same instant are not in its window.
+    In processing time a row is counted when it arrives, and later rows of the same instant are not in its window.
     """
 
     slide: int
@@ -341,15 +347,19 @@ MOST_FIRINGS = 1 << 18
 
 @dataclass(frozen=True)
 class LastRows:
-    """Fires 1 ms before each multiple of ``slide``, moved by ``offset``; also without new rows, as long as a key has
-    any. At the end of time the last firing of a key is the first one after its newest row."""
+    """Fires 1 ms before each multiple of ``slide``, shifted by ``offset`` (microseconds), over the last rows; also
+    without new rows, as long as a key has any. At the end of time the last firing of a key is the first one after its
+    newest row.
+    """
 
     size: int
     slide: int
     offset: int = 0
 
     def timers(self, time: Times, now: int) -> Times:
-        """The time 1 ms before the next multiple, or the one after where that has fired already."""
+        """For each row the time 1 ms before the next multiple of ``slide``, or the one after that if it has fired
+        already.
+        """
         following = self._next(time)
         if now < END_OF_TIME:
             following = np.maximum(following, self._next_after_firing(now))

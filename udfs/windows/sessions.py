@@ -37,13 +37,13 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Merged(Touched):
-    """The instances of merging windows. ``key``: the number of the key of each instance."""
+    """The window instances after merging. ``key``: for each instance the index of its key."""
 
     key: Values
 
 
 class Arrived(NamedTuple):
-    """Rows by arrival: the number of each in the batch, that of its key, and its own window."""
+    """New rows in order of arrival: for each its index in the batch, the index of its key, and its own window."""
 
     row: Values
     key: Values
@@ -51,17 +51,17 @@ class Arrived(NamedTuple):
     end: Values
 
     def at(self, index: Values) -> Arrived:
-        """Some of the rows, by index."""
+        """The rows with these indices."""
         return Arrived(*(column[index] for column in self))
 
     @property
     def windows(self) -> Keyed:
-        """The windows of the rows."""
+        """The rows' own windows, before merging."""
         return Keyed(self.key, self.start, self.end)
 
 
 def merge_rows(call: WindowCall, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Merged:
-    """The instances after all rows of a batch."""
+    """Adds the rows of a batch to the stored session windows, merging these. Returns the instances concerned."""
     names = list(call.kernel.keys)
     keys = dense_ids(joined(loaded.select(names), rows.select(names)), names).ids
     of_row = keys[loaded.num_rows :]
@@ -120,11 +120,12 @@ def _closed(call: WindowCall, end: Values) -> Values:
 
 @dataclass(frozen=True)
 class GrownSessions:
-    """The sessions that get rows, numbered by the arrival of their first row.
+    """The sessions to which a batch adds rows, in the order in which their first new rows arrived.
 
-    ``order``: the numbers of arrived rows by session and arrival; ``session``: the session of each. Of each session
-    ``first`` is its first row, ``sources`` the number of stored sessions merged into it, ``source`` one of them.
-    ``number``: the number of each of all sessions, -1 for sessions without new rows.
+    ``order``: the indices of the new rows, sorted by session and arrival; ``session``: for each of them the index of
+    its session. For each session: ``first`` is the index of its first new row, ``sources`` the number of stored
+    sessions that merge into it, ``source`` the index of one of these. ``number``: for each session, with new rows or
+    not, its index among the grown ones, -1 for none.
     """
 
     merged: Merged
@@ -139,7 +140,7 @@ class GrownSessions:
 
     @staticmethod
     def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> GrownSessions:
-        """The growth of ``sessions``."""
+        """The sessions of ``sessions`` that get rows."""
         in_time = np.flatnonzero(sessions.row != LATE)
         session = sessions.row[in_time]
         first = np.full(len(sessions.windows.start), len(arrived.row))
@@ -160,12 +161,12 @@ class GrownSessions:
 
     @property
     def count(self) -> int:
-        """The number of sessions with rows."""
+        """The number of sessions that get rows."""
         return len(self.first)
 
     @property
     def key(self) -> Values:
-        """The number of the key of each session."""
+        """For each session the index of its key."""
         key: Values = self.windows.key
         return key
 
@@ -177,13 +178,15 @@ class GrownSessions:
 
     @property
     def starts(self) -> Values:
-        """The first row of each session in ``order``."""
+        """For each session the position of its first row in ``order``."""
         starts: Values = np.cumsum(self.lengths) - self.lengths
         return starts
 
     @cached_property
     def bounds(self) -> tuple[Values, Values, Values]:
-        """For each row the bounds of its session when it arrives, and whether its window touches a stored session."""
+        """For each row of ``order`` the start and the end of its session, in microseconds, when it has arrived, and
+        whether its window touches the session as it was before.
+        """
         start, end = self.arrived.start[self.order], self.arrived.end[self.order]
         at_first = self._at_first(start, end)
         low = _running(np.minimum, start, at_first[0], self.lengths)
@@ -280,7 +283,7 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
 
 
 class Live(NamedTuple):
-    """Open sessions with their contents."""
+    """The open sessions of a call, with their contents."""
 
     windows: Windows
     held: pa.Table
@@ -288,7 +291,9 @@ class Live(NamedTuple):
 
 @dataclass(frozen=True)
 class SessionKernel(Kernel):
-    """The kernel of session windows that close by the gap alone. ``input``: the schema of the rows without KEY_HASH."""
+    """The kernel of session windows that close after a gap without rows, and by nothing else. ``input``: the schema of
+    the rows without KEY_HASH.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -378,7 +383,7 @@ class SessionKernel(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """The pending rows: those of open sessions, until these close."""
+        """Counts the stored rows of sessions that have not closed."""
         rows = self._state(context).load_all()
         count = change_counts(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)

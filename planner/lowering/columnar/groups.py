@@ -54,8 +54,8 @@ from sqlstream.udfs.state.keyed import TimeToLive
 
 @dataclass(frozen=True)
 class SplitCall:
-    """An aggregate call split for a kernel. ``columns``: name and expression of each column that ``call`` reads.
-    Equal expressions have equal names.
+    """An aggregate call for a kernel, whose arguments are computed by Spark as columns. ``columns``: the name and the
+    expression of each column that ``call`` reads. Equal expressions have equal names.
     """
 
     call: AggregateCall
@@ -63,8 +63,8 @@ class SplitCall:
 
 
 def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
-    """The aggregate ``item`` split for a kernel over ``rows``; UnsupportedError SS395 for arguments that must be
-    constants.
+    """The aggregate ``item`` as a call for a kernel, and the columns that it reads from ``rows``. UnsupportedError
+    SS395 for arguments that must be constants.
     """
     has_type = not item.type.is_unknown
     result = item.type if has_type else _type_in_spark(item.expression, rows, context)
@@ -85,7 +85,9 @@ def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context
 
 
 def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:
-    """A call split into columns to project below the kernel and a call over their names."""
+    """Divides an aggregate expression into the columns that Spark computes for the kernel, and a call over their
+    names.
+    """
     parts = call_parts(expression)
     function = called_function(parts.call, runtime)
     if function is not None and function.kind is FunctionKind.AGGREGATE:
@@ -143,7 +145,9 @@ def _ordering(ordered: exp.Ordered) -> Ordering:
 
 
 def run_group_aggregate(node: GroupAggregate, step: Operator, context: Context) -> DataFrame:
-    """GROUP BY without a window."""
+    """Builds the DataFrame of a GROUP BY without a window: the input's rows, exchanged and passed through its
+    kernel.
+    """
     rows = in_sets(node, context.lower(step.input))
     calls = [split(item, rows, context) for item in node.aggregates]
     inputs = Inputs(context, node.input.schema, rows)
@@ -195,8 +199,8 @@ Grouped = WindowAggregate | GroupAggregate
 
 
 def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
-    """The rows once per grouping set, whose number is the column SET; unchanged without sets or without data
-    columns.
+    """Repeats each row once per grouping set, with the set's number in the column SET. Rows are unchanged without
+    grouping sets or without data columns.
     """
     if node.grouping_sets is None:
         return rows
@@ -208,7 +212,7 @@ def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
 
 
 def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
-    """The value of a grouping key, NULL in sets that lack it."""
+    """The column of a grouping key, which is NULL in rows of sets that lack the key."""
     if node.grouping_sets is None:
         return value
     members = [i for i, members in enumerate(node.grouping_sets) if key in members]
@@ -216,12 +220,14 @@ def key_in_sets(node: Grouped, key: str, value: Column) -> Column:
 
 
 def set_keys(node: Grouped) -> list[str]:
-    """The key that distinguishes grouping sets."""
+    """The additional key columns that distinguish grouping sets; empty without sets."""
     return [SET] if node.grouping_sets is not None else []
 
 
 def grouping_id(node: Grouped) -> list[Column]:
-    """GROUPING_ID over all keys: a bit per key, the first the highest, set where the key is left out."""
+    """GROUPING_ID over all keys as a column: one bit per key, the first key's the highest, set if the grouping set
+    lacks the key.
+    """
     if node.grouping_id is None:
         return []
     assert node.grouping_sets is not None, "only grouping sets have a GROUPING_ID"

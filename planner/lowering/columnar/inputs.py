@@ -36,7 +36,8 @@ TIME = "__row_time"
 
 
 def required_micros(watermark: BlobWatermark, *, passing: bool) -> str:
-    """SQL text: the time of a row in microseconds; SS401 where it is NULL, SS430 where it is out of range.
+    """SQL text of the event time of a row in microseconds, which fails with SS401 for NULL, SS430 for a time out of
+    range.
 
     ``passing``: some rows belong to side outputs and have no time.
     """
@@ -52,8 +53,9 @@ END = "__given_end"
 
 @dataclass(frozen=True)
 class InputField:
-    """A column of the kernel's input that is a field of the operator's input, or its microseconds. ``required``: it
-    must not be NULL."""
+    """A column of the kernel's input that is a plain field of the operator's input. ``micros``: it is a timestamp,
+    passed as BIGINT microseconds. ``required``: it must not be NULL.
+    """
 
     field: str
     micros: bool = False
@@ -62,11 +64,11 @@ class InputField:
 
 @dataclass
 class Inputs:
-    """The input columns of a kernel by name, as SQL texts over ``rows``, the fields of the operator's input
-    ``below``.
+    """Collects the input columns of a kernel: SQL texts by column name, over the rows ``below``, whose fields are those
+    of the operator's input.
 
-    ``watermark``: the one that the exchange reports from the rows' times. ``fields_of``: the columns that are plain
-    fields, for readers without SQL.
+    ``watermark``: the one that the exchange reports from the rows' times. ``fields_of``: those columns that are plain
+    fields, which the exchange can read from files without Spark's SQL.
     """
 
     context: Context
@@ -77,7 +79,9 @@ class Inputs:
     fields_of: dict[str, InputField] = field(default_factory=dict)
 
     def add(self, expression: exp.Expression, kind: str | None = None, name: str | None = None) -> str:
-        """The name of the column with an expression's value, cast to ``kind``."""
+        """Adds a column with the expression's value, cast to the SQL type ``kind``, if there is none yet. Returns its
+        name.
+        """
         text = self.context.sql(expression, self.below)
         name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
         if kind is None and isinstance(expression, exp.Column):
@@ -85,8 +89,8 @@ class Inputs:
         return name
 
     def value(self, expression: exp.Expression, name: str) -> str:
-        """The name of the column with an expression's value: that of a plain field, else a new column called
-        ``name``.
+        """Adds a column with the expression's value: under the name of the field if it is a plain field, else as
+        ``name``. Returns the name.
         """
         if isinstance(expression, exp.Column):
             for to, given in self.fields_of.items():
@@ -95,7 +99,7 @@ class Inputs:
         return self.add(expression, name=name)
 
     def field(self, name: str, to: str) -> str:
-        """Add a field unchanged, as the column ``to``."""
+        """Adds a field unchanged, as the column ``to``. Returns ``to``."""
         self.fields_of[to] = InputField(name)
         return self.add_text(quoted(name), to)
 
@@ -106,7 +110,7 @@ class Inputs:
         return name
 
     def time(self, name: str, to: str = TIME) -> str:
-        """Add a time column in microseconds, as the column ``to``."""
+        """Adds a time field in microseconds, as the column ``to``. Returns ``to``."""
         watermark = self.watermark if self.watermark is not None and self.watermark.time == name else None
         self.fields_of[to] = InputField(name, micros=True, required=watermark is not None)
         return self.add_text(micros(name) if watermark is None else self._required(watermark), to)
@@ -115,10 +119,11 @@ class Inputs:
         return required_micros(watermark, passing=LATE_TABLE in self.below.columns)
 
     def fired(self, below: Node, time: str | None) -> None:
-        """Report to the exchange when the clock fired the windows whose results the rows are.
+        """If the rows are results of windows that processing time fires, adds a column with the time of the firing,
+        which the exchange reports to the operator.
 
-        ``time``: the field that the operator reads it from. Each such time is a call of its own for a key group, so
-        only windows whose ends many keys share are reported; the results of others arrive with the micro-batch.
+        ``time``: the field with that time. Each such time is a separate call for a key group, so only windows whose
+        ends many keys share are reported; the results of others arrive with the micro-batch.
         """
         windows = below.window_info
         if windows is None or time is None or windows.time != time or windows.domain is not TimeDomain.PROCESSING:
@@ -131,7 +136,7 @@ class Inputs:
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
-    """The inputs that every kernel of the node reads in addition to its keys and times."""
+    """The input columns that every kernel of the step reads, in addition to its keys and times."""
     node = step.node
     assert isinstance(node, WindowNode), node
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
@@ -145,36 +150,39 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
 
 
 def clock_of(rows: DataFrame) -> str:
-    """SQL text: the arrival time of a row, in microseconds."""
+    """SQL text of the time at which a row arrived (processing time), in microseconds."""
     return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
 
 
 def came_at(rows: DataFrame, context: Context) -> str:
-    """SQL text: the arrival time of a row, in microseconds, for state that expires.
+    """SQL text of the time at which a row arrived (processing time), in microseconds, from which the time to live of
+    state counts.
 
-    Where a test moves the clock and no source has stamped the row, as above another stateful operator, it is the
-    time at which that clock starts: ticks report the progress.
+    Where a test moves the clock and no source has stamped the row, as after another stateful operator, it is the time
+    at which that clock starts, because ticks report the progress.
     """
     return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
 
 
 def passed_on(rows: DataFrame) -> list[Column]:
-    """The hidden columns that the exchange passes on."""
+    """The hidden columns of ``rows`` that the exchange sends to the kernel."""
     return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
 
 
 def row_kind() -> Column:
-    """The column ROW_KIND, for rows that are not all inserts."""
+    """The hidden column ROW_KIND, for rows that are not all insertions."""
     return F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
 
 
 def kinds_of(node: Unary) -> list[Column]:
-    """The column ROW_KIND as a list; empty where the node's input has inserts only."""
+    """The column ROW_KIND in a list; an empty list if the node's input has insertions only."""
     return [] if node.input.changelog_mode == APPEND_ONLY else [row_kind()]
 
 
 def key(name: str, kind: DataType) -> Column:
-    """A key column in a form in which equal values are identical: -0.0 is 0.0, and the entries of maps are in order."""
+    """A key column in a form in which equal values are identical bytes: -0.0 is 0.0, and the entries of maps are
+    sorted.
+    """
     value = column(name)
     if isinstance(kind, (FloatType, DoubleType)):
         return F.when(value == 0, F.lit(0).cast(kind)).otherwise(value)
@@ -186,8 +194,8 @@ _REWRITTEN = (FloatType, DoubleType, MapType)
 
 
 def keys_among(rows: DataFrame, names: Sequence[str], fields: Mapping[str, str]) -> tuple[list[Column], dict[str, str]]:
-    """The key columns by the names of their fields: columns of ``fields`` if equal values are identical, else
-    computed ones, which come first.
+    """The key columns for a kernel: those to compute, and for each key the name of its column. ``fields`` maps fields
+    to columns, which are used if equal values are identical bytes.
     """
     computed: list[Column] = []
     keys: dict[str, str] = {}
@@ -204,8 +212,8 @@ def _entries(value: Column) -> Column:
 
 
 def with_key_hash(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The rows with KEY_HASH, 64 bits of hash of the key columns, which also determines the key group; constant
-    without keys.
+    """Adds the column KEY_HASH, a 64-bit hash of the key columns, which also determines the key group; constant without
+    keys.
     """
     types = rows.schema
     values = (_entries(column(k)) if isinstance(types[k].dataType, MapType) else column(k) for k in keys)
@@ -223,15 +231,17 @@ of the table end it."""
 
 @dataclass(frozen=True)
 class Files:
-    """Files that an exchange reads. ``reader`` makes rows of the file splits ``places`` of ``table``."""
+    """Files that an exchange reads instead of Spark. ``places``: a DataFrame of file splits of ``table``; ``reader``
+    makes rows of them.
+    """
 
     places: DataFrame
     reader: FileRows
     table: str
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
-        """The blobs that an exchange makes of the files' rows, which it also counts, because Spark sees file ranges
-        only.
+        """Reads the file splits and divides their rows by key group: a DataFrame of blobs, one per key group and batch.
+        It also counts the rows under the operator's ``number``, because Spark sees only splits.
         """
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
@@ -241,9 +251,9 @@ class Files:
 
 
 def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
-    """The keys if the exchange can hash them instead of Spark; empty otherwise.
+    """The keys, if the exchange can hash them instead of Spark; empty otherwise.
 
-    State is found by that hash, so it must be the same with either reader.
+    State is found by that hash, so it must be the same whoever reads the rows.
     """
     return keys if all(can_hash(rows.field(name).type) for name in keys) else ()
 
@@ -257,10 +267,10 @@ def files_of(
     context: Context,
     port: int = 0,
 ) -> Files | None:
-    """The files that the exchange of an operator's input reads itself to make ``rows``; None where Spark reads.
+    """The files that the exchange of the input ``port`` of ``step`` reads itself; None where Spark reads them.
 
-    ``fields_of``: by column, keys included, the field that it is. ``rows``: the kernel's input. ``hashed``: the
-    keys of KEY_HASH, which the exchange then adds.
+    ``fields_of``: by column, keys included, the field that it is. ``rows``: the schema of the kernel's input.
+    ``hashed``: the keys of KEY_HASH, which the exchange then adds.
     """
     files = step.ports[port].files
     if files is None:

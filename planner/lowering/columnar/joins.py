@@ -51,10 +51,10 @@ _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 
 @dataclass(frozen=True)
 class JoinInput:
-    """A side of a join for its kernel: ``rows`` with KEY_HASH, the keys, and the other fields.
+    """One input of a join's kernel: ``rows`` with KEY_HASH, the keys, and the other fields.
 
-    ``hashed``: the keys whose hash the exchange computes. ``files``: the files that it reads. ``outputs``: for each
-    field a name that the other side lacks, and its column.
+    ``hashed``: the keys whose hash the exchange computes. ``files``: the files that the exchange reads. ``outputs``:
+    for each field the name of its result column, which the other side does not have, and its input column.
     """
 
     rows: DataFrame
@@ -72,23 +72,25 @@ More = Callable[[int, Inputs], None]
 
 
 def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
-    """The inputs of both sides, by port, with the columns that the condition reads."""
+    """The two inputs of a join, left first, with the columns that the condition reads. ``more`` adds columns to
+    each.
+    """
     return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
 
 def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
-    """The column of a field of a side."""
+    """The input column of the field ``name`` of the side ``port`` (0: left, 1: right)."""
     number = next(i for i, field in enumerate(node.inputs[port].schema) if field.name == name)
     return side.outputs[number][1]
 
 
 def condition_of(node: Join) -> Expression | None:
-    """The rest of ON as a condition that kernels evaluate."""
+    """The part of ON that is neither equality of keys nor bounds of time, as a condition that kernels evaluate."""
     return None if node.pair_condition is None else node.pair_condition.condition
 
 
 def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
-    """The result rows of the join, from the output of its kernel over both sides."""
+    """The result rows of the join: the output of its ``kernel`` over both inputs."""
     fields = StructType([field for side in sides for field in side.rows.schema])
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
     if sides[0].hashed:
@@ -139,7 +141,9 @@ def _is_itself(value: exp.Expression, rows: DataFrame) -> bool:
 
 
 def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """The rows with KEY_HASH. Inserts whose key is NULL, which equals nothing, are distributed by other columns."""
+    """Adds KEY_HASH to the rows. Insertions with a NULL key, which can match nothing, are distributed by other columns,
+    so that they do not all go to one key group.
+    """
     hashed = with_key_hash(rows, keys)
     unsafe = [column(name).isNull() for name, e in zip(keys, node.equal, strict=True) if not e.null_safe]
     others = [f.name for f in rows.schema if f.name not in keys and not isinstance(f.dataType, _NOT_HASHED)]
@@ -164,7 +168,7 @@ def _fields(node: Join, emitted: DataFrame) -> DataFrame:
 
 
 def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame:
-    """Run an ASOF join."""
+    """Builds the DataFrame of an ASOF join: its inputs, exchanged by key and passed through its kernel."""
 
     def value(port: int, inputs: Inputs) -> None:
         inputs.add(node.values[port], name=VALUE)
@@ -191,7 +195,9 @@ def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame
 
 
 def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> DataFrame:
-    """Run a join with bounds on the distance of two time attributes."""
+    """Builds the DataFrame of a join with bounds on the distance of two time attributes: its inputs, exchanged by key
+    and passed through its kernel.
+    """
 
     def time(port: int, inputs: Inputs) -> None:
         if node.by_clock:
@@ -220,7 +226,9 @@ def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> D
 
 
 def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> DataFrame:
-    """Run a join without bounds on time."""
+    """Builds the DataFrame of a join without bounds on time: its inputs, exchanged by key and passed through its
+    kernel.
+    """
 
     def clock(port: int, inputs: Inputs) -> None:
         """When rows arrived: Spark's clock lags by a micro-batch."""
@@ -243,7 +251,9 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
 
 
 def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> DataFrame:
-    """Run a join with a versioned table as of a time."""
+    """Builds the DataFrame of a join with a versioned table (FOR SYSTEM_TIME AS OF): its inputs, exchanged by key and
+    passed through its kernel.
+    """
 
     def more(port: int, inputs: Inputs) -> None:
         if node.timed:
@@ -270,7 +280,9 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
 
 
 def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataFrame:
-    """Run a join of rows in the same window."""
+    """Builds the DataFrame of a join of rows in the same window: its inputs, exchanged by key and passed through its
+    kernel.
+    """
 
     def end(port: int, inputs: Inputs) -> None:
         inputs.time(node.ends[port], END)

@@ -37,14 +37,18 @@ _PLACE = ("partition", "number", "port")
 
 
 def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
-    """The column whose maximum the exchange reports as watermark; None where only control rows advance it."""
+    """The column whose maximum the exchange reports to Spark as watermark; None where only control rows advance the
+    watermark.
+    """
     return TIME if runtime.event_time_from_rows(watermark.source.table) else None
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """The blobs after ``withWatermark``, united with the control rows, which the key group ignores.
+    """The exchange's ``blobs`` with Spark's ``withWatermark``, united with the control rows of the table. Kernels of
+    ``key_group`` ignore control rows.
 
-    Spark looks for new data from left to right: it never sees a control row without the rows written before.
+    Control rows are the left side of the union, because Spark looks for new data from left to right: it never sees a
+    control row without the rows that were written before.
     """
     lifted = F.expr(f"(watermark_ms + {watermark.source.delay_ms}L) * 1000L")
     values = {"key_group": F.lit(key_group), "content": F.lit(Content.LIFT.value), "clock": lifted}
@@ -70,14 +74,14 @@ _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 
 
 @dataclass(frozen=True)
 class Running:
-    """A kernel as an operator of the physical plan (``steps.Operator``).
+    """A kernel with what it needs to run as an operator of the physical plan (``steps.Operator``).
 
-    ``output``: the schema of the kernel's output, in Spark's types. ``late_table`` marks its late rows.
-    ``chained``: an operator with state is above. ``keyed``: False where all rows go to one key group. ``goes_on``:
-    rows arrive also in the micro-batches after the end of the input. ``watermarks_by_port``: by input, the
-    watermark that the exchange reports to Spark. ``hashed``: columns whose hash exchanges compute, instead of
-    Spark; ``spread`` those of them with which, if NULL, a row may go to any key group. ``held_back_ms``: how far
-    its watermark is held back from that of the query.
+    ``output``: the schema of the kernel's output, in Spark's types. ``late_table``: the value of LATE_TABLE for its
+    late rows. ``chained``: there is a stateful operator downstream. ``keyed``: False where all rows go to one key
+    group. ``goes_on``: rows also arrive in the micro-batches after the end of the input. ``watermarks_by_port``: for
+    each input the watermark that its exchange reports to Spark. ``hashed``: columns whose hash exchanges compute,
+    instead of Spark; ``spread``: those of them with which, if NULL, a row may go to any key group. ``held_back_ms``: by
+    how many milliseconds its watermark is earlier than that of the query.
     """
 
     kernel: Kernel
@@ -102,7 +106,9 @@ class Running:
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
-    """The stateful operator of a plan with its kernel."""
+    """The stateful operator ``step`` of a plan together with its kernel. ``output``: the schema of the kernel's
+    output.
+    """
     node = step.node
     return Running(
         kernel,
@@ -121,7 +127,7 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
 
 @dataclass(frozen=True)
 class Above:
-    """An operator that is chained to the one below it, whose rows it takes by ``handover``."""
+    """An operator that is chained to the one upstream: it runs in the same call, and takes its rows by ``handover``."""
 
     operator: Running
     handover: Handover
@@ -132,14 +138,14 @@ class Above:
 
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
-    """The rows' schema as kernels see it, without the hidden columns of control rows."""
+    """The Arrow schema of the rows as kernels see it, without the hidden columns of control rows."""
     schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
     return pa.schema([f for f in schema if f.name not in none])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema in Arrow, all fields nullable, as they are NULL in control rows. UnsupportedError SS396 for types
-    that Arrow lacks.
+    """Spark's schema in Arrow, with all fields nullable, because they are NULL in control rows. UnsupportedError SS396
+    for types that Arrow lacks.
     """
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
     try:
@@ -158,10 +164,10 @@ def run(
     files: Files | Sequence[Files | None] | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
-    """The kernel's output with hidden columns. ``rows``, by port, have KEY_HASH and the columns that the kernel
-    reads.
+    """The DataFrame of the kernel's output, with hidden columns. ``rows``, one DataFrame per input, have KEY_HASH and
+    the columns that the kernel reads.
 
-    ``files``: the files that the exchange of a port reads in place of Spark. ``above``: chained operators, each on
+    ``files``: for each input the files that its exchange reads instead of Spark. ``above``: chained operators, each on
     the output of the one before; the output of the last one is returned.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
@@ -196,7 +202,8 @@ def run_by_keys(
     step: Operator,
     context: Context,
 ) -> DataFrame:
-    """The output of a kernel with one input, whose exchange hashes its ``keys`` and reads from files where it can.
+    """The DataFrame of the output of a kernel with one input. The exchange hashes the ``keys``, and reads from files,
+    if it can.
 
     ``fields_of``: by column, keys included, the field of the operator's input that it is.
     """
@@ -227,7 +234,9 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
-    """The types of a kernel's output; columns of its input keep those that they have."""
+    """The Spark schema of a kernel's ``output``. Columns that are also in its input (``rows``) have the same types as
+    there.
+    """
     names = set(rows.names)
     return StructType([
         StructField(f.name, rows[f.name].dataType if f.name in names else internals.spark_type(f.type)) for f in output

@@ -53,7 +53,9 @@ _ANY_FRAME = Frame(rows=True, start=0)
 
 
 def run_over(node: Over, step: Operator, context: Context) -> DataFrame:
-    """Run OVER in the order of a time attribute."""
+    """Builds the DataFrame of OVER that is ordered by a time attribute: its input, exchanged by key and passed through
+    the kernel.
+    """
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     column_names: dict[str, str] = {}
@@ -97,8 +99,8 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The functions of a kernel for the calls; adds the columns that they read. ``in_time``: distances are
-    milliseconds.
+    """The kernel's functions for the calls. Adds the columns that they read to ``inputs``. ``in_time``: RANGE distances
+    are in milliseconds, otherwise in units of the ORDER BY column.
     """
     for number, call in enumerate(calls):
         name, positional = result_name(number), call.positional
@@ -139,12 +141,12 @@ def _in_microseconds(call: OverCall) -> Frame:
 
 
 def field_name(index: int) -> str:
-    """The name of the kernel's column for a field of the input."""
+    """The name of the kernel's column for the field with this index of the operator's input."""
     return f"__field_{index}"
 
 
 def result_name(index: int) -> str:
-    """The name of the kernel's column for the result of a call."""
+    """The name of the kernel's column for the result of the call with this index."""
     return f"__result_{index}"
 
 
@@ -152,7 +154,7 @@ def result_name(index: int) -> str:
 
 
 def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
-    """Run OVER in any other order."""
+    """Builds the DataFrame of OVER that is ordered by other columns than time, whose results are updated."""
     over = _AllRows.of(node, step, context)
     clock = [F.expr(came_at(over.rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = over.projected([*kinds_of(node), *clock])
@@ -164,7 +166,7 @@ def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> D
 
 
 def run_window_over(node: WindowOver, step: Operator, context: Context) -> DataFrame:
-    """Run OVER in windows."""
+    """Builds the DataFrame of OVER within windows, computed when a window closes."""
     over = _AllRows.of(node, step, context)
     projected = over.projected([F.expr(closing_micros(node.closes)).alias(_CLOSES)])
     kernel = WindowOverKernel(kernel_schema(projected), over.keys, over.order, over.passed, over.functions, _CLOSES)
@@ -219,7 +221,9 @@ class _AllRows:
 
 
 def run_match_recognize(node: MatchRecognize, step: Step, context: Context) -> DataFrame:
-    """Run MATCH_RECOGNIZE."""
+    """Builds the DataFrame of MATCH_RECOGNIZE: its input, exchanged by key and passed through the kernel. Nothing runs
+    until the query starts.
+    """
     rows = context.lower(step.input)
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
     fields = {field.name: field_name(i) for i, field in enumerate(node.input.schema)}

@@ -40,7 +40,7 @@ from sqlstream.udfs.spark.batches import Batches
 
 
 def lower_process_table(node: ProcessTable, step: Step, context: Context) -> DataFrame:
-    """A process function without state, called row by row."""
+    """Builds the DataFrame of a process function without state, which is called row by row."""
     rows = context.lower(step.input)
     carried = hidden_names(rows)
     read = rows.select(*_inputs(node.arguments[0], 0), *hidden(rows))
@@ -53,7 +53,9 @@ def lower_process_table(node: ProcessTable, step: Step, context: Context) -> Dat
 
 
 def run_process_table(node: ProcessTable, step: Operator, context: Context) -> DataFrame:
-    """A process function with keys, state or timers."""
+    """Builds the DataFrame of a process function with keys, state or timers: its input, exchanged by key and passed
+    through the kernel.
+    """
     below = map(context.lower, step.inputs)
     projected = with_key_hash(_united(list(_tables(node, below))), tuple(key_column(i) for i in range(len(node.keys))))
     kernel = _kernel(node, kernel_schema(projected), context)

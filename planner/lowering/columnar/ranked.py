@@ -53,8 +53,8 @@ from sqlstream.udfs.top_n.order import Order, Ranking
 
 @dataclass(frozen=True)
 class RankedInput:
-    """The input of a ranking. ``fields``: the column of each field of the operator's input. ``keys``: the key
-    columns, fields where equal values are identical.
+    """The input of a kernel that ranks or sorts rows. ``fields``: for each field of the operator's input its column.
+    ``keys``: the key columns, which are fields where equal values are identical bytes.
     """
 
     rows: DataFrame
@@ -71,7 +71,7 @@ class RankedInput:
         return tuple(self.fields.values())
 
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
-        """The output of the kernel, whose exchange reads from files where it can."""
+        """The DataFrame of the kernel's output. The exchange reads from files where it can."""
         fields_of = {own: InputField(name) for name, own in self.fields.items()}
         fields_of |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
@@ -79,7 +79,7 @@ class RankedInput:
         return run_by_keys(kernel, self.rows, self.keys, fields_of, inputs, step, context)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
-        """The kernel's output as the fields of the plan."""
+        """The kernel's output with the fields of the plan as columns, and ``others``."""
         named = (column(own).alias(name) for name, own in self.fields.items())
         return emitted.select(*named, *others, *hidden(emitted))
 
@@ -93,10 +93,10 @@ def ranked_input(
     time: str | None = None,
     came_at: str | None = None,
 ) -> RankedInput:
-    """The input of a ranking. ``below``: the rows of the node's only input.
+    """The input of a kernel that ranks or sorts rows. ``below``: the rows of the node's only input.
 
-    ``columns`` are computed in addition, and TIME of the field ``time``; ``came_at``: SQL text of the clock, where
-    it is read.
+    ``columns`` are computed in addition, as is TIME from the field ``time``; ``came_at``: SQL text of the row's arrival
+    time, if it is needed.
     """
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}
@@ -118,7 +118,7 @@ _CLOSES = "__closes"
 
 
 def run_deduplicate(node: Deduplicate, step: Operator, context: Context) -> DataFrame:
-    """Run the first or last row of each key."""
+    """Builds the DataFrame with the first or last row of each key."""
     time = node.time if node.timed else None
     below = context.lower(step.input)
     clock = came_at(below, context) if node.ttl_ms else None
@@ -144,7 +144,7 @@ _NUMBER = "__number"
 
 
 def run_top_n(node: TopN, step: Operator, context: Context) -> DataFrame:
-    """Run the first rows of each key in an order."""
+    """Builds the DataFrame of a Top-N: the first rows of each key in an order."""
     below = context.lower(step.input)
     closes = [] if node.closes is None else [F.expr(closing_micros(node.closes)).alias(_CLOSES)]
     clock = came_at(below, context) if node.ttl_ms else None
@@ -173,7 +173,7 @@ def _kernel(node: TopN, ranked: RankedInput) -> Kernel:
 
 
 def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> DataFrame:
-    """Run a sort by event time."""
+    """Builds the DataFrame of rows sorted by event time."""
     ranked = ranked_input(node, node.keys, context.lower(step.input), time=node.time)
     ties = tuple(Tie(ranked.fields[tie.name], tie.descending, tie.nulls_first) for tie in node.ties)
     kernel = OverKernel(ranked.schema, ranked.keys, TIME, ranked.passed, (), ties=ties)
@@ -184,7 +184,7 @@ def run_temporal_sort(node: TemporalSort, step: Operator, context: Context) -> D
 
 
 def run_current_watermark(node: CurrentWatermark, step: Operator, context: Context) -> DataFrame:
-    """Run CURRENT_WATERMARK."""
+    """Builds the DataFrame of rows with CURRENT_WATERMARK as a column."""
     ranked = ranked_input(node, (), context.lower(step.input))
     kernel = CurrentWatermarkKernel(ranked.schema, ranked.passed)
     now = F.expr(f"CAST(timestamp_micros({quoted(NOW)}) AS {node.output.type.name})").alias(node.output.name)
@@ -195,7 +195,9 @@ def run_current_watermark(node: CurrentWatermark, step: Operator, context: Conte
 
 
 def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFrame:
-    """Run the conversion of changes by key to changes of whole rows."""
+    """Builds the DataFrame in which upserts by key have become complete changes, with the previous row of each
+    update.
+    """
     rows = context.lower(step.input)
     fields = {f"__field_{i}": f.name for i, f in enumerate(node.schema)}
     keys = {f"__key_{i}": name for i, name in enumerate(node.keys)}
@@ -215,7 +217,7 @@ def run_normalize(node: Normalize, step: Operator, context: Context) -> DataFram
 
 
 def run_set_operation(node: SetOperation, step: Operator, context: Context) -> DataFrame:
-    """Run INTERSECT and EXCEPT, with and without ALL."""
+    """Builds the DataFrame of INTERSECT or EXCEPT, with or without ALL."""
     sides = [_fields(node, context.lower(below), context) for below in step.inputs]
     fields = list(_names(node))
     schema = kernel_schema(sides[0])

@@ -18,7 +18,7 @@ from sqlstream.planner.lowering.columnar.inputs import came_at, clock_of, passed
 from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden, hidden_clock, passes_by, quoted
-from sqlstream.planner.lowering.lookups import Asked, asked, joined, require_array_functions, step_of
+from sqlstream.planner.lowering.lookups import NumberedLookup, asked, joined, require_array_functions, step_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.operators.barriers import AlignBarriers
 from sqlstream.planner.operators.lookup import Lookup
@@ -36,9 +36,11 @@ _CAME = "__came"
 
 
 def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
-    """Run a lookup with state: deferred rows, or answers stored for retractions."""
+    """Builds the DataFrame of a lookup with state, which stores rows that wait for an answer, or answers for later
+    retractions.
+    """
     assert step.lookup is not None, step
-    lookup = Asked(step.lookup, node)
+    lookup = NumberedLookup(step.lookup, node)
     require_array_functions(node, context)
     rows = asked(context.lower(step.input), (lookup,), context, with_keys=node.options.defers)
     hashed = tuple(_fields(node, node.answer_key)) if node.remembers_answers else lookup.keys
@@ -49,7 +51,7 @@ def run_lookup(node: Lookup, step: Operator, context: Context) -> DataFrame:
     return joined(_lookup_output(emitted, lookup), (lookup,), context)
 
 
-def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
+def _kernel(lookup: NumberedLookup, rows: pa.Schema, context: Context) -> Kernel:
     stored_results = _stored_results(lookup, rows) if lookup.node.remembers_answers else None
     if lookup.node.options.defers:
         return DeferredLookups(step_of(lookup, context), rows, _HELD, stored_results)
@@ -57,14 +59,14 @@ def _kernel(lookup: Asked, rows: pa.Schema, context: Context) -> Kernel:
     return RetractableLookups(stored_results)
 
 
-def _stored_results(lookup: Asked, rows: pa.Schema) -> StoredResults:
+def _stored_results(lookup: NumberedLookup, rows: pa.Schema) -> StoredResults:
     node = lookup.node
     kept = (KEY_HASH, *_fields(node), *_answered(lookup), ROW_KIND)
     columns = pa.schema([rows.field(name) for name in kept])
     return StoredResults(columns, tuple(_fields(node, node.row_identity)), TimeToLive(1000 * node.ttl_ms), lookup.error)
 
 
-def _lookup_input(rows: DataFrame, lookup: Asked, context: Context) -> DataFrame:
+def _lookup_input(rows: DataFrame, lookup: NumberedLookup, context: Context) -> DataFrame:
     """What the kernel reads, under names that none of its own can be, and the hidden columns for the exchange."""
     node = lookup.node
     fields = [column(name).alias(own) for own, name in _fields(node).items()]
@@ -87,20 +89,20 @@ def _fields(node: Lookup, names: tuple[str, ...] | None = None) -> dict[str, str
     return own if names is None else {name: field for name, field in own.items() if field in names}
 
 
-def _lookup_output(rows: DataFrame, lookup: Asked) -> DataFrame:
+def _lookup_output(rows: DataFrame, lookup: NumberedLookup) -> DataFrame:
     """What the kernel emits, under the names of the plan."""
     fields = [column(own).alias(name) for own, name in _fields(lookup.node).items()]
     clock = [column(_CAME).alias(CLOCK)] if _CAME in rows.columns else []
     return rows.select(*fields, *map(column, _answered(lookup)), *clock, *hidden(rows))
 
 
-def _answered(lookup: Asked) -> tuple[str, ...]:
+def _answered(lookup: NumberedLookup) -> tuple[str, ...]:
     return tuple(name for name in (lookup.answers, lookup.error) if name is not None)
 
 
 def held_from(node: Node) -> Column:
-    """The watermark that a waiting row holds back, in microseconds: the least of its times and windows; NULL
-    without any.
+    """The column with the event time, in microseconds, before which a waiting row holds the watermark: the least of its
+    times and windows; NULL without any.
     """
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = node.window_info
@@ -120,7 +122,7 @@ _TIME = "__held_time"
 
 
 def run_align_barriers(node: AlignBarriers, step: Operator, context: Context) -> DataFrame:
-    """Run ALIGN BARRIERS."""
+    """Builds the DataFrame of ALIGN BARRIERS."""
     projected = with_key_hash(_barrier_input(node, context.lower(step.input), context), ())
     above = step.stateful_above
     kernel = Barriers(

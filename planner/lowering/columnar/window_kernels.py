@@ -52,7 +52,9 @@ from sqlstream.udfs.windows.sessions import SessionKernel
 
 @dataclass(frozen=True)
 class UserClass:
-    """A user's Python class. ``columns`` are those of the rows that its instances see, under the names of the query."""
+    """A user's Python class, such as a trigger. ``columns``: the input columns that its instances see as attributes of
+    rows, under their names in the query.
+    """
 
     name: str
     implementation: Any
@@ -61,7 +63,7 @@ class UserClass:
 
 
 def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
-    """The Python class that ``call`` names; the fields of its rows become columns of ``inputs``."""
+    """The Python class that ``call`` names. The fields that its rows have are added to ``inputs`` as columns."""
     context = inputs.context
     function = context.runtime.function(call.function)
     assert function is not None, f'the binder has seen "{call.function}"'
@@ -84,8 +86,9 @@ def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[ob
 
 
 def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs: Inputs) -> assigners.Assigner:
-    """The assigner of a kernel. ``window`` None: the rows carry the bounds, in START and END. ``time``: the column
-    of the rows' times.
+    """The kernel's assigner for a window. ``window`` None: an upstream operator has assigned windows, whose bounds are
+    in START and END. ``time``: the column with the rows' times; columns that the assigner reads are added to
+    ``inputs``.
     """
     match window:
         case None:
@@ -122,17 +125,19 @@ def _gap(gap: int | exp.Expression, inputs: Inputs) -> int | str:
 
 
 def domain_of(domain: TimeDomain) -> Domain:
-    """The kernel's name of a time domain."""
+    """The kernel's ``Domain`` for a time domain of the planner."""
     return Domain.PROCESSING if domain is TimeDomain.PROCESSING else Domain.EVENT
 
 
 def default_trigger(domain: Domain) -> triggers.Trigger:
-    """The trigger of a window without TRIGGER: once, when it closes."""
+    """The trigger of a window without a TRIGGER clause: it fires once, when the window closes."""
     return triggers.AfterProcessingTime() if domain is Domain.PROCESSING else triggers.AfterWatermark()
 
 
 def trigger_of(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trigger:
-    """The trigger of a kernel. ``time``: the column with the rows' event times, in microseconds."""
+    """The kernel's trigger for a TRIGGER clause. ``time``: the column with the rows' event times, in microseconds;
+    columns that the trigger reads are added to ``inputs``.
+    """
     match trigger:
         case firing.AfterWatermark(early=early, late=late):
             return triggers.AfterWatermark(
@@ -189,7 +194,9 @@ def _pulse(pulse: firing.Pulse, inputs: Inputs, time: str) -> triggers.Trigger:
 
 
 def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors.Evictor:
-    """The evictor of a kernel; the columns it reads are added to ``inputs``."""
+    """The kernel's evictor for an EVICT clause. Columns that it reads are added to ``inputs``. ``time``: the column
+    with the rows' times.
+    """
     after = eviction.after
     match eviction.evictor:
         case firing.KeepRows(count=count):
@@ -206,7 +213,9 @@ def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors
 
 @dataclass(frozen=True)
 class Design:
-    """The parts of a window kernel, which name columns of its input. ``time``: the column of the rows' times."""
+    """The parts of a window kernel: keys, assigner, trigger, evictor and so on, which name columns of its input.
+    ``time``: the column of the rows' times.
+    """
 
     node: AssignWindows | WindowAggregate
     kind: WindowKernelKind
@@ -288,7 +297,9 @@ def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inp
 
 
 def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
-    """The window kernel of a design. ``schema``: the columns of the rows."""
+    """The window kernel for a design: a specialized one if there is one, otherwise the general operator. ``schema``:
+    the columns of the rows.
+    """
     match design.kind:
         case WindowKernelKind.PANES:
             return _panes(design, function)

@@ -43,7 +43,9 @@ from sqlstream.udfs.windows.ranges import AllRows
 
 @dataclass(frozen=True)
 class Prepared:
-    """An operator with the rows, or the ``files``, of its exchange. ``above``: the operators chained to it."""
+    """A stateful operator that is not lowered yet, because others may be chained to it: with the ``rows``, or the
+    ``files``, that its exchange reads. ``above``: the operators chained to it so far.
+    """
 
     rows: DataFrame
     operator: Running
@@ -52,7 +54,9 @@ class Prepared:
 
     @property
     def results(self) -> DataFrame:
-        """A DataFrame with the output schema of the last chained kernel, which is never run."""
+        """An empty DataFrame with the output schema of the last chained kernel, for Spark to analyse expressions over
+        it. It is never run.
+        """
         last = self.above[-1].operator if self.above else self.operator
         return self.rows.mapInArrow(_nothing, last.output)
 
@@ -71,9 +75,10 @@ def handover_of(
     keys: Sequence[str],
     schema: pa.Schema,
 ) -> Handover:
-    """The handover between chained operators. ``emitted``: the output columns of the kernel below, by field.
-    ``fields_of``: the fields that the columns of the input above are. ``schema`` has all of these columns, ``keys``
-    are some of them."""
+    """How a chained operator takes the rows of the operator upstream. ``emitted``: for each field the output column of
+    the upstream kernel. ``fields_of``: the field for each column of the downstream kernel's input. ``schema`` has all
+    of these columns, ``keys`` are some of them.
+    """
     below = dict(link.fields)
     read = {name: fields_of[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}
     handed = ((name, replace(emitted[below[column.field]], micros=column.micros)) for name, column in read.items())
@@ -81,7 +86,9 @@ def handover_of(
 
 
 def run_window_aggregate(node: WindowAggregate, step: Operator, context: Context) -> DataFrame:
-    """Run aggregates per key and window, with the windows chained to them."""
+    """Builds the DataFrame of aggregates per key and window, including the windowed aggregations that are chained to
+    them.
+    """
     prepared = _prepared(step, node, context)
     emitted = run(prepared.rows, prepared.operator, context.runtime, prepared.files, prepared.above)
     return emitted.select(*_results(node), *hidden(emitted))
@@ -173,13 +180,13 @@ def _emitted(node: WindowAggregate) -> dict[str, Handed]:
 
 
 def lower_assign_windows(node: AssignWindows, step: Step, context: Context) -> DataFrame:
-    """Compute the rows with the columns of their windows, without state."""
+    """Builds the DataFrame of rows with the columns of their windows, without state."""
     in_zone = isinstance(step, Compute) and step.arrow
     return _in_zone(node, step, context) if in_zone else windowed(node, step, context)
 
 
 def run_assign_windows(node: AssignWindows, step: Operator, context: Context) -> DataFrame:
-    """Run windows whose rows are emitted when the windows fire."""
+    """Builds the DataFrame of windows without aggregation, which emit their rows when they fire."""
     rows = context.lower(step.input)
     inputs = inputs_of(step, rows, context)
     fields = [inputs.field(f.name, _field(i)) for i, f in enumerate(node.input.schema)]

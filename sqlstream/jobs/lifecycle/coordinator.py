@@ -59,8 +59,9 @@ AT_ONCE = Checkpointing()
 
 
 class EpochPace:
-    """The pauses between the epochs of a job with a minimum pause. Spark has no trigger for that, so each epoch is a
-    run of Spark's query. Other threads than the job's may request an epoch at once."""
+    """Makes the pauses between the epochs of a job with a minimum pause. Spark has no trigger for that, so each epoch
+    is a run of Spark's query. Other threads may end a pause, or wait for an epoch.
+    """
 
     def __init__(self, checkpointing: Checkpointing) -> None:
         self._checkpointing = checkpointing
@@ -98,7 +99,7 @@ class EpochPace:
             self._changed.wait_for(lambda: self._over or self._runs >= wanted)
 
     def end(self) -> None:
-        """End the pauses, as the job has ended: threads that wait for a run return."""
+        """Called when the job has ended: threads that wait for an epoch return at once."""
         with self._changed:
             self._over = True
             self._changed.notify_all()

@@ -189,8 +189,11 @@ def recorder_of(
     retention: Retention = Retention.ALWAYS,
     claim: Claim | None = None,
 ) -> Recorder:
-    """The recorder of a job that is about to start, with a record if there is a description; errors as those of
-    ``Recorder.require_free``. ``claim`` is released when the job has ended."""
+    """The recorder of a job that is about to start at the checkpoint ``path``. It writes a record of the job if there
+    is a ``description``. ``claim``: the lock on the path, which is released when the job has ended. Raises
+    ExecutionError SS452 if another job uses the path, BindError SS233 if the checkpoint is to be deleted at the end and
+    the storage cannot delete.
+    """
     storage = storage_at(path, spark)
     history = None if description is None else History(storage)
     recorder = Recorder(storage, description or Description(), retention, history, claim)

@@ -37,12 +37,14 @@ class Results:
 
 @dataclass
 class OneKeyGroup:
-    """``processor`` makes one; times in milliseconds are Spark's."""
+    """``processor`` makes one; times in milliseconds are Spark's. ``forgets``: timers may be missing, as an
+    earlier build left them."""
 
     processor: Callable[[], KernelProcessor]
     entries: dict[StateKey, bytes] = field(default_factory=dict)
     timers: set[int] = field(default_factory=set)
     asked: list[list[StateKey]] = field(default_factory=list)
+    forgets: bool = False
 
     def batch(self, blobs: Iterable[Blob], watermark_ms: int) -> Results:
         """Rows come first, then the timers that are due, as Spark has it."""
@@ -70,7 +72,7 @@ class OneKeyGroup:
         deleted_timer: int | None = None,
         timer: int | None = None,
     ) -> None:
-        assert deleted_timer is None or deleted_timer in self.timers
+        assert deleted_timer is None or deleted_timer in self.timers or self.forgets
         GroupEntries(self.entries, self.timers).write(tuple(entries), tuple(removed), deleted_timer, timer)
 
 

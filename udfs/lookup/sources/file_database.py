@@ -280,7 +280,7 @@ def connect_to_duckdb(path: str) -> duckdb.DuckDBPyConnection:
 
 
 def duckdb_error() -> type[duckdb.Error]:
-    """The class of DuckDB's errors."""
+    """The class of the exceptions that DuckDB raises."""
     import duckdb  # an optional package
 
     return duckdb.Error

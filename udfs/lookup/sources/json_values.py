@@ -151,8 +151,8 @@ _ALL = None
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A JSON path. ``steps``: names of fields, indexes of arrays (negative ones count from the end), None for all
-    elements.
+    """A JSON path. ``steps``: for each step the name of a field, the index of an array (negative ones count from the
+    end), or None for all elements.
     """
 
     steps: tuple[str | int | None, ...] = ()

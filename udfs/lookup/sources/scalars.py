@@ -40,9 +40,8 @@ def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
 
 
 def from_number(number: int | float | Decimal, kind: DataType) -> object:
-    """A number as a value of the type: exact, decimals rounded as Spark casts them, timestamps from milliseconds.
-
-    ValueError where it does not fit.
+    """Converts a number to a value of type ``kind``: exactly, except that decimals are rounded as Spark casts them;
+    timestamps are read as milliseconds since 1970. ValueError where it does not fit.
     """
     try:
         if kind.name in _BITS:

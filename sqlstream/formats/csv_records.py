@@ -1,0 +1,291 @@
+"""The structure of CSV: which lines are records, and which of them only a closer look can cut into fields.
+
+A quote opens a field that begins with it, and is closed by one that a delimiter or the end of the line follows; within
+it a doubled quote is one. A quote elsewhere is a character. The escape character takes the next one literally, within
+quotes and without. What is closed in a later line is one record; what is never closed ends with its line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+_LF, _CR = 10, 13
+_CHECKED = 1 << 16
+"""Bytes that are looked at for UTF-8 at once: an error costs a copy of so many."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How records are spelled. ``quote``, ``escape``, ``null``: None where there is none. ``multi_line``: quoted fields
+    may have line breaks.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null: str | None = None
+    comments: bool = False
+    multi_line: bool = False
+
+    def __post_init__(self) -> None:
+        if self.escape == self.quote:  # as Spark spells that quotes are doubled
+            object.__setattr__(self, "escape", None)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Dialect:
+        """The dialect that the values of a table's options say."""
+        quote = None if options["csv.disable-quote-character"] else options["csv.quote-character"]
+        return cls(
+            options["csv.field-delimiter"],
+            quote,
+            options["csv.escape-character"],
+            options["csv.null-literal"],
+            bool(options["csv.allow-comments"]),
+            bool(options.get("csv.multi-line")),
+        )
+
+    @property
+    def is_bytes(self) -> bool:
+        """True where each of the characters is a byte."""
+        return all(c is None or c.isascii() for c in (self.delimiter, self.quote, self.escape))
+
+    @cached_property
+    def splitter(self) -> Splitter:
+        """What cuts single records."""
+        return Splitter(self)
+
+
+@dataclass
+class Lines:
+    """Lines of a block: where each begins, where its content ends, and which are records.
+
+    Of a record that has several lines the first is the record, and its content is that of all. ``are_messages``: each
+    is a message, with line breaks or not.
+    """
+
+    data: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    are_messages: bool = False
+    are_records: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.are_records = self.ends > self.starts
+
+    @classmethod
+    def of_block(cls, data: np.ndarray) -> Lines:
+        """The lines of a block, which end with a line feed, a carriage return or both."""
+        breaks = data == _LF
+        returns = np.flatnonzero(data == _CR)
+        if len(returns):
+            breaks[returns[bytes_at(data, returns + 1) != _LF]] = True
+        ends = np.flatnonzero(breaks)
+        starts = np.concatenate([[0], ends + 1])
+        ends = np.append(ends, len(data))
+        if len(returns):
+            before = data[np.maximum(ends - 1, 0)]
+            ends = ends - ((before == _CR) & (ends > starts) & (bytes_at(data, ends) == _LF))
+        last = len(starts) - (starts[-1] == len(data))
+        return cls(data, starts[:last], ends[:last])
+
+    def numbers(self) -> np.ndarray:
+        """The number of each line's record."""
+        return np.cumsum(self.are_records) - 1
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """The number of the line that each position of the block is in."""
+        return np.searchsorted(self.starts, positions, "right") - 1
+
+    def skip(self, dialect: Dialect) -> None:
+        """Marks lines that are no records: comments, and lines of nothing but white space."""
+        firsts = self.data[np.minimum(self.starts, max(len(self.data) - 1, 0))]
+        if dialect.comments:
+            self.are_records &= firsts != ord("#")
+        # A line that begins with a delimiter, such as a tab, has one.
+        may_be_blank = (firsts <= 0x20) & (firsts != dialect.delimiter.encode()[0])
+        for line in np.flatnonzero(self.are_records & may_be_blank).tolist():
+            content = self.data[self.starts[line] : self.ends[line]].tobytes()
+            self.are_records[line] = not is_blank(content, dialect)
+
+
+def bytes_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The bytes at positions of a block; before its start and behind its end there is a line feed."""
+    if not len(data):
+        return np.full(len(positions), _LF, np.uint8)
+    inside = (positions >= 0) & (positions < len(data))
+    found: np.ndarray = np.where(inside, data[np.clip(positions, 0, len(data) - 1)], np.uint8(_LF))
+    return found
+
+
+def is_blank(content: bytes, dialect: Dialect) -> bool:
+    """True where a line has nothing but white space, and no delimiter."""
+    return not content.strip(bytes(range(0x21))) and dialect.delimiter.encode() not in content
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record cut into fields; ``fault`` says why it cannot be cut. ``end``: where its content ends."""
+
+    fields: Sequence[bytes | None]
+    end: int
+    fault: str | None = None
+
+
+class Splitter:
+    """Cuts one record after the other into its fields, as the rules say."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._delimiter = dialect.delimiter.encode()
+        self._quote = dialect.quote.encode() if dialect.quote else None
+        self._escape = dialect.escape.encode() if dialect.escape else None
+        special = [re.escape(c) for c in (self._delimiter, self._escape) if c]
+        self._in_plain = re.compile(b"|".join([*special, b"\r", b"\n"]))
+        self._in_quotes = re.compile(b"|".join(re.escape(c) for c in (self._quote, self._escape) if c) or b"(?!)")
+
+    def split(self, data: bytes, start: int, limit: int, names: Sequence[str]) -> Record:
+        """The record that begins at ``start``; nothing from ``limit`` on is part of it."""
+        fields: list[bytes | None] = []
+        position = start
+        while True:
+            name = names[len(fields)] if len(fields) < len(names) else None
+            of = "" if name is None else f' of column "{name}"'
+            quoted = self._quote is not None and data.startswith(self._quote, position, limit)
+            read = self._quoted if quoted else self._plain
+            value, after, fault = read(data, position, limit)
+            if fault is not None:
+                return Record((), _end_of_line(data, position, limit), fault.format(of=of))
+            fields.append(value if value or quoted else None)
+            if after >= limit or data[after] in (_LF, _CR):
+                return Record(fields, after)
+            position = after + len(self._delimiter)
+
+    def _plain(self, data: bytes, start: int, limit: int) -> tuple[bytes, int, str | None]:
+        value, position, search = b"", start, start
+        while True:
+            special = self._in_plain.search(data, search, limit)
+            if special is None:
+                return value + data[position:limit], limit, None
+            if special[0] != self._escape or self._escape == self._delimiter:
+                return value + data[position : special.start()], special.start(), None
+            value += data[position : special.start()]
+            position, search = special.end(), special.end() + 1
+            if position >= limit or data[position] in (_LF, _CR):
+                return b"", position, "the escape character at its end escapes nothing"
+
+    def _quoted(self, data: bytes, start: int, limit: int) -> tuple[bytes, int, str | None]:
+        assert self._quote is not None
+        value = b""
+        position = search = start + len(self._quote)
+        while True:
+            special = self._in_quotes.search(data, search, limit)
+            if special is None:
+                return b"", limit, "the quote{of} is never closed"
+            if special[0] == self._escape:
+                value += data[position : special.start()]
+                position, search = special.end(), special.end() + 1
+                continue
+            if data.startswith(self._quote, special.end(), limit):
+                value += data[position : special.end()]
+                position = search = special.end() + len(self._quote)
+                continue
+            after = special.end()
+            if after >= limit or data[after] in (_LF, _CR) or data.startswith(self._delimiter, after, limit):
+                return value + data[position : special.start()], after, None
+            in_one_line = _end_of_line(data, start, limit) >= special.start()
+            unclosed = "the quote{of} is never closed"
+            return b"", after, "something follows the quotes{of}" if in_one_line else unclosed
+
+
+def _end_of_line(data: bytes, start: int, limit: int) -> int:
+    end = _LINE_BREAK.search(data, start, limit)
+    return limit if end is None else end.start()
+
+
+_LINE_BREAK = re.compile(rb"[\r\n]")
+
+
+# --- which records are regular --------------------------------------------------------------------------------
+
+
+def escaped(data: np.ndarray, dialect: Dialect) -> np.ndarray:
+    """Positions of the bytes that an escape character before them makes literal."""
+    if dialect.escape is None:
+        return np.zeros(0, np.int64)
+    positions = np.flatnonzero(data == ord(dialect.escape))
+    begins = np.concatenate([[True], np.diff(positions) != 1])[: len(positions)]
+    indices = np.arange(len(positions))
+    in_run = indices - np.maximum.accumulate(np.where(begins, indices, 0)) if len(positions) else indices
+    after: np.ndarray = positions[in_run % 2 == 0] + 1
+    return after
+
+
+def quotes(data: np.ndarray, dialect: Dialect, literal: np.ndarray) -> np.ndarray:
+    """Positions of the quotes that are not escaped. ``literal``: positions of escaped bytes."""
+    if dialect.quote is None:
+        return np.zeros(0, np.int64)
+    positions = np.flatnonzero(data == ord(dialect.quote))
+    return positions[~np.isin(positions, literal)] if len(literal) else positions
+
+
+def are_regular(data: np.ndarray, dialect: Dialect, positions: np.ndarray, literal: np.ndarray) -> bool:
+    """True where the quotes of a block open and close fields by turns, line breaks in fields or not."""
+    if len(positions) % 2:
+        return False
+    return not _misplaced(data, dialect, positions, literal, np.arange(len(positions)) % 2 == 0).any()
+
+
+def irregular_lines(lines: Lines, dialect: Dialect) -> np.ndarray:
+    """The lines whose fields cannot be told by their delimiters and by quotes that open and close in turn."""
+    data = lines.data
+    literal = escaped(data, dialect)
+    positions = quotes(data, dialect, literal)
+    line = lines.of(positions)
+    rank = np.arange(len(positions)) - np.searchsorted(line, line)
+    wrong = _misplaced(data, dialect, positions, literal, rank % 2 == 0)
+    odd: np.ndarray = np.bincount(line, minlength=len(lines.starts)) % 2 == 1
+    odd[line[wrong]] = True
+    at_ends = literal[literal > 0] - 1
+    ends = lines.of(at_ends)
+    odd[ends[at_ends + 1 >= lines.ends[ends]]] = True
+    return odd
+
+
+def _misplaced(
+    data: np.ndarray, dialect: Dialect, positions: np.ndarray, literal: np.ndarray, opens: np.ndarray
+) -> np.ndarray:
+    """The quotes that neither open nor close a field, nor are halves of a doubled one. ``opens``: those that should
+    open one.
+    """
+    is_end = np.zeros(256, bool)
+    is_end[[_LF, _CR, ord(dialect.delimiter)]] = True
+    touches = np.diff(positions) == 1
+    before = is_end[bytes_at(data, positions - 1)] & ~np.isin(positions - 1, literal)
+    before[1:] |= touches
+    behind = is_end[bytes_at(data, positions + 1)]
+    behind[:-1] |= touches
+    misplaced: np.ndarray = ~np.where(opens, before, behind)
+    return misplaced
+
+
+def lines_without_utf8(data: bytes, lines: Lines) -> list[int]:
+    """The numbers of the lines that are no UTF-8."""
+    view, wrong, first = memoryview(data), [], 0
+    while first < len(lines.starts):
+        last = max(int(np.searchsorted(lines.starts, lines.starts[first] + _CHECKED)), first + 1)
+        begin = int(lines.starts[first])
+        end = int(lines.starts[last]) if last < len(lines.starts) else len(data)
+        try:
+            codecs.utf_8_decode(view[begin:end], "strict", True)
+            first = last
+        except UnicodeDecodeError as error:
+            found = int(lines.of(np.array([begin + error.start]))[0])
+            wrong.append(found)
+            first = found + 1
+    return wrong

@@ -1,0 +1,357 @@
+"""Columns from the places of values in records of JSON, and the values that do not fit the types of the columns."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.formats.decoder import Field
+from sqlstream.formats.json_keys import keys
+from sqlstream.formats.json_structure import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE, Level, Structure
+from sqlstream.formats.values import text_rule
+from sqlstream.types import DataType
+
+_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+_CUT = frozenset({"INT", "BIGINT"})
+_NO_NUMBERS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ"})
+SCALARS = _WHOLE | _NO_NUMBERS | {"BOOLEAN", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY", "INTERVAL", "VOID"}
+_SHOWN = 100
+"""Characters of a value in a reason."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The fields of records, and the options of ``JsonDecoder``."""
+
+    fields: tuple[Field, ...]
+    fails_on_missing: bool
+    ignores_errors: bool
+    standard: str | None
+    zone: str
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
+
+
+def rows_of_nothing(count: int) -> pa.RecordBatch:
+    """Rows without columns, of which only the number is of interest."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+@dataclass
+class _Values:
+    """Members of a level, one for each row of a column; -1 where the row has none."""
+
+    level: int
+    chosen: np.ndarray | slice
+    complete: bool
+    """No row is without one."""
+
+    @property
+    def members(self) -> np.ndarray:
+        """The numbers of the members."""
+        return np.arange(self.chosen.start, self.chosen.stop) if isinstance(self.chosen, slice) else self.chosen
+
+    def __len__(self) -> int:
+        return self.chosen.stop - self.chosen.start if isinstance(self.chosen, slice) else len(self.chosen)
+
+    def of(self, level: Level) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The kinds, starts and ends."""
+        kinds, starts, ends = level.kinds[self.chosen], level.starts[self.chosen], level.ends[self.chosen]
+        return (kinds if self.complete else np.where(self.members < 0, MISSING, kinds)), starts, ends
+
+
+@dataclass
+class _Misfit:
+    root: int
+    column: int
+    member: int
+    path: str
+    message: str
+
+
+class Rows:
+    """The columns of the fields, made from the structure of records, and the values that do not fit."""
+
+    def __init__(self, rules: Rules, found: Structure) -> None:
+        self.rules, self.found, self.text = rules, found, found.text
+        self.levels = found.levels
+        self._misfits: list[_Misfit] = []
+        self._missing: dict[int, list[str]] = {}
+        self._column = 0
+        roots = len(found.roots)
+        names = [(f.name, f.type) for f in rules.fields]
+        present = np.arange(roots)
+        members = self._members(0, present, [n for n, _ in names], found.odd[found.roots])
+        columns = []
+        for self._column, (f, values) in enumerate(zip(rules.fields, members, strict=True)):
+            self._note_missing(f.name, f.type, values, ~found.odd[found.roots])
+            if f.wanted or f.type.name not in ("STRING", "BOOLEAN", "VOID"):
+                columns.append((f, self._array(f.type, values)))
+        wanted = [array for f, array in columns if f.wanted]
+        self.batch = pa.record_batch(wanted, rules.schema) if wanted else rows_of_nothing(roots)
+
+    def reasons(self) -> list[tuple[int, str]]:
+        """Why rows are none, by the row."""
+        by_root: dict[int, list[_Misfit]] = {}
+        for misfit in self._misfits:
+            by_root.setdefault(misfit.root, []).append(misfit)
+        listed = {
+            root: ", ".join(m.message for m in sorted(misfits, key=lambda m: (m.column, m.member)))
+            for root, misfits in by_root.items()
+        }
+        for root, names in self._missing.items():
+            listed.setdefault(root, f"it has no field {', '.join(names)}")
+        return sorted(listed.items())
+
+    def _members(
+        self, level: int, containers: np.ndarray, names: list[str], without: np.ndarray | None = None
+    ) -> list[_Values]:
+        """The members of some objects that have the names, one for each object."""
+        if not len(containers) or level >= len(self.levels):
+            return [_Values(level, np.full(len(containers), -1), not len(containers)) for _ in names]
+        if self.levels[level].columns:
+            columns = keys(tuple(names)).columns(self.text, self.levels[level])
+            count, nothing = len(containers), np.full(len(containers), -1)
+            chosen = [nothing if c < 0 else slice(c * count, (c + 1) * count) for c in columns]
+            return [_Values(level, c, isinstance(c, slice)) for c in chosen]
+        table = keys(tuple(names)).members(self.text, self.levels[level], containers)
+        if without is not None and without.any():
+            table[:, without] = -1
+        return [_Values(level, row, bool((row >= 0).all())) for row in table]
+
+    def _note_missing(self, path: str, kind: DataType, values: _Values, there: np.ndarray) -> None:
+        """Notes the fields that objects lack, if that is a fault; ``there``: which rows have an object around it."""
+        if not self.rules.fails_on_missing:
+            return
+        for row in np.flatnonzero((values.members < 0) & there).tolist():
+            self._missing.setdefault(row, []).append(f'"{path}"')
+        if kind.name != "STRUCT":
+            return
+        kinds = np.where(values.members < 0, MISSING, self._kinds(values))
+        objects = np.flatnonzero(kinds == OBJECT)
+        inner = self._inner_members(values, objects, kind)
+        for (name, of), member in zip(kind.fields(), inner, strict=True):
+            spread = np.full(len(there), -1)
+            spread[objects] = member.members
+            self._note_missing(f"{path}.{name}", of, _Values(member.level, spread, False), kinds == OBJECT)
+
+    def _kinds(self, values: _Values) -> np.ndarray:
+        if values.level >= len(self.levels):
+            return np.full(len(values), MISSING)
+        level = self.levels[values.level]
+        return level.kinds[values.members] if len(level.kinds) else np.full(len(values), MISSING)
+
+    def _inner_members(self, values: _Values, objects: np.ndarray, kind: DataType) -> list[_Values]:
+        names = [n for n, _ in kind.fields()]
+        if not len(objects):
+            return [_Values(values.level + 1, np.empty(0, np.intp), True) for _ in names]
+        children = self.levels[values.level].children[values.members[objects]]
+        return self._members(values.level + 1, children, names)
+
+    # --- columns ----------------------------------------------------------------------------------------------
+
+    def _array(self, kind: DataType, values: _Values) -> pa.Array:
+        """The values as an array of the type."""
+        if values.level >= len(self.levels) or not len(self.levels[values.level].kinds):
+            return pa.nulls(len(values), kind.to_arrow())
+        level = self.levels[values.level]
+        if kind.name in ("ARRAY", "MAP", "STRUCT"):
+            return self._nested(kind, values)
+        kinds, starts, ends = values.of(level)
+        if kind.name == "VOID":
+            return pa.nulls(len(kinds))
+        if kind.name == "BOOLEAN":
+            return self._booleans(kind, kinds, starts, ends)
+        if kind.name in _WHOLE:
+            return self._whole_numbers(kind, values, kinds, starts, ends)
+        present = (kinds != MISSING) & (kinds != NULL)
+        if kind.name in _NO_NUMBERS:
+            counts = IS_NUMBER[kinds]
+            if counts.any():
+                self._misfit(kind, values, np.flatnonzero(counts))
+                present &= ~counts
+        return self._from_texts(kind, values, self._texts(kinds, starts, ends, present))
+
+    def _texts(self, kinds: np.ndarray, starts: np.ndarray, ends: np.ndarray, present: np.ndarray) -> pa.StringArray:
+        """The values as texts: strings without escapes, all others as they are spelled."""
+        texts = self.text.slices(starts, ends, None if present.all() else present)
+        if len(self.found.escapes):
+            escaped = self.found.has_escape(starts, ends) & (kinds == QUOTE) & present
+            if escaped.any():
+                texts = pc.replace_with_mask(texts, pa.array(escaped), _unescaped(texts.filter(pa.array(escaped))))
+        return texts
+
+    def _from_texts(self, kind: DataType, values: _Values, texts: pa.StringArray) -> pa.Array:
+        array, misfits = text_rule(kind, self.rules.zone, self.rules.standard).read(texts)
+        if misfits.any():
+            self._misfit(kind, values, np.flatnonzero(misfits))
+        return array
+
+    def _booleans(self, kind: DataType, kinds: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
+        absent = (kinds == MISSING) | (kinds == NULL)
+        truth = kinds == TRUE
+        strings = np.flatnonzero(kinds == QUOTE)
+        if len(strings):
+            texts = self._texts(kinds[strings], starts[strings], ends[strings], np.ones(len(strings), bool))
+            spelled, _ = text_rule(kind).read(texts)
+            truth[strings] = spelled.to_numpy(zero_copy_only=False)
+        return pa.array(truth, mask=absent if absent.any() else None)
+
+    def _whole_numbers(
+        self, kind: DataType, values: _Values, kinds: np.ndarray, starts: np.ndarray, ends: np.ndarray
+    ) -> pa.Array:
+        level = self.levels[values.level]
+        of = kind.to_arrow()
+        numbers, plain = level.numbers[values.chosen], level.plain[values.chosen]
+        if not values.complete:
+            plain = plain & (kinds != MISSING)
+        bounds = np.iinfo(of.to_pandas_dtype())
+        plain = plain & (numbers >= bounds.min) & (numbers <= bounds.max)
+        if plain.all():
+            return pa.array(numbers.astype(of.to_pandas_dtype()))
+        rest = np.flatnonzero(~plain & (kinds != MISSING) & (kinds != NULL))
+        narrow, absent = np.where(plain, numbers, 0).astype(of.to_pandas_dtype()), ~plain
+        if len(rest):
+            texts = self._texts(kinds[rest], starts[rest], ends[rest], np.ones(len(rest), bool))
+            if kind.name in _CUT:
+                counted = IS_NUMBER[kinds[rest]]
+                cut = pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.[0-9]+$", r"\1")
+                texts = _without_exponents(pc.if_else(pa.array(counted), cut, texts), counted)
+            chosen = _Values(values.level, values.members[rest], complete=True)
+            array = self._from_texts(kind, chosen, texts)
+            narrow[rest], absent[rest] = array.fill_null(0), array.is_null()
+        return pa.array(narrow, mask=absent)
+
+    def _nested(self, kind: DataType, values: _Values) -> pa.Array:
+        level = self.levels[values.level]
+        kinds, _, _ = values.of(level)
+        rows = np.flatnonzero(kinds == (ARRAY if kind.name == "ARRAY" else OBJECT))
+        given = (kinds != MISSING) & (kinds != NULL)
+        misfits = given.copy()
+        misfits[rows] = False
+        if misfits.any():
+            self._misfit(kind, values, np.flatnonzero(misfits))
+        there = np.zeros(len(kinds), bool)
+        there[rows] = True
+        if kind.name == "STRUCT":
+            return self._structs(kind, values, rows, there)
+        of = kind.to_arrow()
+        if not len(rows):
+            return pa.nulls(len(kinds), of)
+        inner = self.levels[values.level + 1]
+        containers = level.children[values.members[rows]]
+        counts = np.zeros(len(kinds), np.int64)
+        counts[rows] = inner.counts[containers]
+        ends = np.cumsum(counts)
+        total = int(ends[-1])
+        starts = ends - counts
+        members = np.arange(total) + np.repeat(inner.firsts[containers] - starts[rows], counts[rows])
+        elements = _Values(values.level + 1, members, complete=True)
+        offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
+        if kind.name == "ARRAY":
+            return pa.ListArray.from_arrays(offsets, self._array(_type(kind.args[0]), elements), type=of)
+        names = self._keys(inner, members)
+        codes = names.dictionary_encode()
+        owners = np.repeat(np.arange(len(kinds)), counts)
+        pairs = owners * max(len(codes.dictionary), 1) + codes.indices.to_numpy()
+        # Of a key that is there twice the last value counts: the first one of the pairs from behind.
+        _, last = np.unique(pairs[::-1], return_index=True)
+        if len(last) < total:
+            kept = np.sort(total - 1 - last)
+            elements, names = _Values(elements.level, members[kept], complete=True), names.take(pa.array(kept))
+            owners = owners[kept]
+            ends = np.cumsum(np.bincount(owners, minlength=len(kinds)))
+            offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
+        return pa.MapArray.from_arrays(offsets, names, self._array(_type(kind.args[1]), elements), type=of)
+
+    def _keys(self, level: Level, members: np.ndarray) -> pa.StringArray:
+        starts, ends = level.key_starts[members], level.key_ends[members]
+        kinds = np.full(len(members), QUOTE, np.uint8)
+        return self._texts(kinds, starts, ends, np.ones(len(members), bool))
+
+    def _structs(self, kind: DataType, values: _Values, rows: np.ndarray, there: np.ndarray) -> pa.Array:
+        inner = self._inner_members(values, rows, kind)
+        arrays = []
+        for (_, of), member in zip(kind.fields(), inner, strict=True):
+            if len(rows) < len(there):
+                spread = np.full(len(there), -1)
+                spread[rows] = member.members
+                member = _Values(member.level, spread, complete=False)
+            arrays.append(self._array(of, member))
+        mask = None if there.all() else pa.array(~there)
+        return pa.StructArray.from_arrays(arrays, fields=list(kind.to_arrow()), mask=mask)
+
+    # --- misfits ----------------------------------------------------------------------------------------------
+
+    def _misfit(self, kind: DataType, values: _Values, rows: np.ndarray) -> None:
+        """Notes values that do not fit."""
+        if self.rules.ignores_errors:
+            return
+        level = self.levels[values.level]
+        members = values.members[rows]
+        kinds, starts, ends = level.kinds[members], level.starts[members], level.ends[members]
+        texts = self._texts(kinds, starts, ends, np.ones(len(members), bool)).to_pylist()
+        for member, text in zip(members.tolist(), texts, strict=True):
+            root, path = self._path(values.level, member)
+            message = f'column "{path}" of type {kind} is "{text[:_SHOWN]}"'
+            self._misfits.append(_Misfit(root, self._column, int(level.starts[member]), path, message))
+
+    def _path(self, depth: int, member: int) -> tuple[int, str]:
+        """The row of a member, and its name in the record: ``a.b[0]``."""
+        path = ""
+        for level in reversed(self.levels[: depth + 1]):
+            container = int(level.owners[member])
+            if level.objects[container]:
+                key = self._keys(level, np.array([member]))[0].as_py()
+                path = f".{key}{path}"
+            else:
+                path = f"[{member - int(level.firsts[container])}]{path}"
+            member = int(level.parents[container])
+        return container, path[1:]
+
+
+def _type(kind: object) -> DataType:
+    assert isinstance(kind, DataType)
+    return kind
+
+
+def _unescaped(texts: pa.StringArray) -> pa.StringArray:
+    """The texts that strings of JSON say, of which all escapes are valid."""
+    strings = json.loads("[" + ",".join(f'"{text}"' for text in texts.to_pylist()) + "]", strict=False)
+    try:
+        return pa.array(strings, pa.string())
+    except UnicodeEncodeError:  # half a pair of surrogates is no character
+        return pa.array([s.encode(errors="replace").decode() for s in strings], pa.string())
+
+
+def _without_exponents(texts: pa.StringArray, counted: np.ndarray) -> pa.StringArray:
+    """Numbers with an exponent as whole numbers without, what is behind the point is cut; others as they are."""
+    powers = pc.match_substring_regex(texts, "[eE]").to_numpy(zero_copy_only=False) & counted
+    if not powers.any():
+        return texts
+    spelled = pa.array([_whole(text) for text in texts.filter(pa.array(powers)).to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, pa.array(powers), spelled)
+
+
+def _whole(number: str) -> str:
+    """The whole part of a number with an exponent; the number as it is where it is too large for any type."""
+    sign, digits = ("-", number[1:]) if number.startswith("-") else ("", number)
+    mantissa, power = digits.lower().split("e")
+    whole, _, part = mantissa.partition(".")
+    if len(power.lstrip("+-")) > 9:
+        large = not power.startswith("-") and (whole + part).strip("0")
+        return number if large else "0"
+    place = len(whole) + int(power)
+    significant = (whole + part).lstrip("0")
+    place -= len(whole + part) - len(significant)
+    if place <= 0 or not significant:
+        return "0"
+    return number if place > 30 else sign + significant[:place].ljust(place, "0")

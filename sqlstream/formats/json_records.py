@@ -1,0 +1,194 @@
+"""One JSON record, read exactly: what it is if something in it is out of the ordinary, or why it is none.
+
+Beyond RFC 8259 this accepts what Spark's readers do: control characters within strings, texts and keys in single
+quotes, and NaN, Infinity, -Infinity, +Infinity, +INF and -INF. Of a key that an object has twice the last value counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sqlstream.types import DataType
+
+NO_OBJECT = "the record is no JSON object"
+NO_UTF8 = "it is no UTF-8"
+GOES_ON = "something follows the JSON object"
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![0-9A-Za-z_.+-])
+    |(?P<word>true|false|null)(?![0-9A-Za-z_$])
+    |(?P<odd>NaN|Infinity|[-+]Infinity|[-+]INF)(?![0-9A-Za-z_$])
+    |(?P<mark>[{}\[\],:])""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))|(.)", re.DOTALL)
+_ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
+_INFINITE = {"+Infinity": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
+
+
+class NoRecord(ValueError):
+    """The text is no record; the message says why."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of JSON. ``raw``: as it is spelled. ``content``: of strings the text, of objects a dictionary of values,
+    of arrays a list of them, else None.
+    """
+
+    raw: str
+    content: Any = None
+    infinite: bool = False
+
+
+def parse(record: bytes) -> Value:
+    """The object that a record is. NoRecord if it is none."""
+    try:
+        text = record.decode()
+    except UnicodeDecodeError:
+        raise NoRecord(NO_UTF8) from None
+    start = _after_space(text, 0)
+    if not text.startswith("{", start):
+        raise NoRecord(NO_OBJECT)
+    value, end = _value(text, start)
+    if _after_space(text, end) != len(text):
+        raise NoRecord(GOES_ON)
+    return value
+
+
+def regular(value: Value, fields: list[tuple[str, DataType]]) -> str:
+    """The fields of an object spelled in the most ordinary way: what is read from that is what the object says.
+
+    A nested value in place of a scalar one is written as a string of what it is spelled.
+    """
+    members = ((name, value.content[name], kind) for name, kind in fields if name in value.content)
+    return "{" + ",".join(f"{quoted(name)}:{_regular(member, kind)}" for name, member, kind in members) + "}"
+
+
+def _regular(value: Value, kind: DataType) -> str:
+    content = value.content
+    if isinstance(content, str):
+        return quoted(content)
+    if isinstance(content, dict) and kind.name == "STRUCT":
+        return regular(value, kind.fields())
+    if isinstance(content, dict) and kind.name == "MAP":
+        return "{" + ",".join(f"{quoted(k)}:{_regular(v, _type(kind.args[1]))}" for k, v in content.items()) + "}"
+    if isinstance(content, list) and kind.name == "ARRAY":
+        return "[" + ",".join(_regular(element, _type(kind.args[0])) for element in content) + "]"
+    return quoted(value.raw) if content is not None or value.infinite else value.raw
+
+
+def _type(kind: object) -> DataType:
+    assert isinstance(kind, DataType)
+    return kind
+
+
+def quoted(text: str) -> str:
+    """A string as JSON spells it, with no more escapes than it needs."""
+    return json.dumps(text.encode(errors="replace").decode(), ensure_ascii=False)
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    assert space is not None
+    return space.end()
+
+
+def _value(text: str, at: int) -> tuple[Value, int]:
+    """The value at a position, and where it ends; without recursion, because records may be nested deeply."""
+    containers: list[tuple[int, str, dict[str, Value] | list[Value]]] = []  # where each begins, and its key around it
+    key = ""
+    while True:
+        kind, token, at = _token(text, at)
+        if token in ("{", "["):
+            begin = at - 1
+            content: dict[str, Value] | list[Value] = {} if token == "{" else []
+            closing = _closes(text, at, token)
+            if not closing:
+                containers.append((begin, key, content))
+                key, at = _key(text, at) if token == "{" else ("", at)
+                continue
+            at = closing
+            value = Value(text[begin:at], content)
+        else:
+            value = _scalar(kind, token)
+        while containers:  # a value is complete: what it is in goes on, or is complete, too
+            begin, outer, content = containers[-1]
+            goes_on, at = _added(text, at, content, key, value)
+            if goes_on:
+                key, at = _key(text, at) if isinstance(content, dict) else ("", at)
+                break
+            containers.pop()
+            value, key = Value(text[begin:at], content), outer
+        else:
+            return value, at
+
+
+def _scalar(kind: str | None, token: str) -> Value:
+    match kind:
+        case "text":
+            return Value(token, _unescaped(token))
+        case "number" | "word":
+            return Value(token)
+        case "odd":
+            return Value(_INFINITE.get(token, token), infinite=True)
+    raise NoRecord(NO_OBJECT)
+
+
+def _added(text: str, at: int, content: dict[str, Value] | list[Value], key: str, value: Value) -> tuple[bool, int]:
+    """Adds a member to a container. Whether another one follows, and where the text goes on."""
+    if isinstance(content, dict):
+        content.pop(key, None)  # the last one counts, at its place
+        content[key] = value
+    else:
+        content.append(value)
+    _, token, at = _token(text, at)
+    if token not in (",", "}" if isinstance(content, dict) else "]"):
+        raise NoRecord(NO_OBJECT)
+    return token == ",", at
+
+
+def _token(text: str, at: int) -> tuple[str | None, str, int]:
+    token = _TOKEN.match(text, _after_space(text, at))
+    if token is None:
+        raise NoRecord(NO_OBJECT)
+    return token.lastgroup, token.group(), token.end()
+
+
+def _closes(text: str, at: int, opening: str) -> int:
+    """Behind the end of an empty container; 0 where it is not empty."""
+    at = _after_space(text, at)
+    return at + 1 if text.startswith("}" if opening == "{" else "]", at) else 0
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    kind, token, at = _token(text, at)
+    colon = _token(text, at)
+    if kind != "text" or colon[1] != ":":
+        raise NoRecord(NO_OBJECT)
+    return _unescaped(token), colon[2]
+
+
+def _unescaped(token: str) -> str:
+    inner = token[1:-1]
+    if "\\" not in inner:
+        return inner
+
+    def character(escape: re.Match[str]) -> str:
+        code, letter, plain = escape.groups()
+        if plain is not None:
+            return str(plain)
+        if code is not None:
+            return chr(int(code, 16))
+        if letter not in _ESCAPED:
+            raise NoRecord(NO_OBJECT)
+        return _ESCAPED[letter]
+
+    joined = _ESCAPE.sub(character, inner)
+    # Two escapes that are a pair of surrogates are one character; others are none, and become "?" as in Java.
+    return joined.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass").encode(errors="replace").decode()

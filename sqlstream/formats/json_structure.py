@@ -1,0 +1,485 @@
+"""The structure of many JSON texts at once: where each object, array, key and value begins and ends.
+
+As simdjson does it, in two stages, here over numpy arrays. First all structural characters outside strings are found;
+then the containers of each depth, with all their members, are cut and checked together, whatever the order of their
+keys. A record in which anything is out of the ordinary is only marked as odd: nothing is decided about it here. What
+is not marked is valid JSON, one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+QUOTE, BACKSLASH, COMMA, COLON, MINUS = b'"\\,:-'
+OBJECT, ARRAY, TRUE, FALSE, NULL = b"{[tfn"
+MISSING = 0
+"""The kind of a value that is not there; other kinds are the first byte of the value, digits and minus for numbers."""
+DEEPEST = 64
+"""Levels of nesting that are read together; deeper records are odd."""
+
+_MARGIN = 32
+"""Bytes before and behind the records, so that eight bytes can be loaded at any of them."""
+_INNER_OPEN, _INNER_CLOSE = 1, 2
+"""How the ends of a nested container are spelled among the tokens of the level around it."""
+_NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$"
+
+
+def _table(characters: bytes) -> np.ndarray:
+    table = np.zeros(256, bool)
+    table[list(characters)] = True
+    return table
+
+
+_BLANK = _table(b" \t\r\n")
+_ESCAPED = _table(b'"\\/bfnrtu')
+_HEX = _table(b"0123456789abcdefABCDEF")
+IS_NUMBER = _table(b"-0123456789")
+"""Whether a kind is a number."""
+
+
+def _opens(characters: np.ndarray) -> np.ndarray:
+    opening: np.ndarray = (characters | 0x20) == ord("{")
+    return opening
+
+
+def _closes(characters: np.ndarray) -> np.ndarray:
+    closing: np.ndarray = (characters | 0x20) == ord("}")
+    return closing
+
+
+@cache
+def _reuse_memory() -> None:
+    """Lets the C library reuse the memory of arrays instead of giving it back after each step.
+
+    Fresh pages are half of the time otherwise. glibc raises its bounds up to the largest block that is freed, and this
+    one is never touched; elsewhere it does nothing.
+    """
+    np.empty(30 << 20, np.uint8)
+
+
+class Text:
+    """The bytes of all records, each between two bytes ``end``, and what is read from them eight bytes at a time.
+
+    ``data`` begins and ends with a margin. ``starts`` and ``ends`` are those of the records in it.
+    """
+
+    def __init__(self, records: bytes | pa.Buffer | memoryview, end: int) -> None:
+        _reuse_memory()
+        given = np.frombuffer(records, np.uint8)
+        self.end = end
+        closed = len(given) == 0 or given[-1] == end
+        data = np.full(len(given) + 2 * _MARGIN, ord(" "), np.uint8)
+        data[_MARGIN - 1] = end
+        data[_MARGIN : _MARGIN + len(given)] = given
+        if not closed:
+            data[_MARGIN + len(given)] = end
+        self.data = data
+        # Eight bytes at any position, as one number.
+        self.words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
+
+    def position(self, index: int) -> int:
+        """Where a byte of ``data`` is in the records as they were given."""
+        return index - _MARGIN
+
+    def is_utf8(self) -> bool:
+        """True where all records are UTF-8."""
+        return _is_utf8(self.data if self.end < 0x80 else np.where(self.data == self.end, np.uint8(0), self.data))
+
+    def slices(self, starts: np.ndarray, ends: np.ndarray, present: np.ndarray | None = None) -> pa.StringArray:
+        """The texts between the positions; NULL where ``present`` is false."""
+        if not len(starts):
+            return pa.array([], pa.string())
+        offsets = np.full(2 * len(starts) + 1, len(self.data), np.int32)
+        offsets[0:-1:2], offsets[1::2] = starts, ends
+        # A text and what is between it and the next one in turns: only the texts are taken, in Arrow's own loop.
+        pieces = pa.Array.from_buffers(
+            pa.string(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        )
+        chosen = np.arange(0, len(offsets) - 1, 2, dtype=np.int32)
+        return pieces.take(pa.array(chosen, mask=None if present is None else ~present))
+
+
+def _is_utf8(data: np.ndarray) -> bool:
+    offsets = np.array([0, len(data)], np.int32)
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+@dataclass
+class Level:
+    """All containers of one depth, and their members: of objects a key and a value, of arrays a value.
+
+    By container: ``parents``, the member of the level above that it is (of the first level: its record), and
+    ``objects``. By member, in order of the text: ``owners`` (its container), ``key_starts`` and ``key_ends`` without
+    quotes, ``kinds``, ``starts`` and ``ends`` of the value (of strings without quotes), ``children`` (its container in
+    the next level, where it is one), ``plain`` (a whole number of int64, and not -0) and ``numbers`` (that number).
+    """
+
+    parents: np.ndarray
+    objects: np.ndarray
+    owners: np.ndarray
+    key_starts: np.ndarray
+    key_ends: np.ndarray
+    kinds: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    children: np.ndarray
+    plain: np.ndarray
+    numbers: np.ndarray
+    columns: int = 0
+    """Where all containers have members of the same keys in the same order: how many; members are in order of these
+    keys first, and then of the containers.
+    """
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """The number of members of each container."""
+        return np.bincount(self.owners, minlength=len(self.objects))
+
+    @cached_property
+    def firsts(self) -> np.ndarray:
+        """The first member of each container."""
+        ends: np.ndarray = np.cumsum(self.counts)
+        firsts: np.ndarray = ends - self.counts
+        return firsts
+
+
+@dataclass
+class Structure:
+    """What is known of the records: ``odd`` ones are marked, the first level has one object for each of ``roots``.
+
+    ``starts`` and ``ends``: of each record in the data. ``blank``: there is nothing in it. ``escapes``: the positions
+    of all backslashes. Roots of records that were found to be odd late are among the roots.
+    """
+
+    text: Text
+    starts: np.ndarray
+    ends: np.ndarray
+    blank: np.ndarray
+    odd: np.ndarray
+    escapes: np.ndarray
+    roots: np.ndarray
+    levels: list[Level]
+
+    def has_escape(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Whether there is a backslash between the positions."""
+        found: np.ndarray = np.searchsorted(self.escapes, starts) != np.searchsorted(self.escapes, ends)
+        return found
+
+
+def structure(text: Text, *, ordinary: bool = False) -> Structure:
+    """Finds the structure of all records of a text.
+
+    ``ordinary``: keys with escapes are not odd, because each is spelled in one way only.
+    """
+    return _Scan(text, ordinary).result()
+
+
+class Tokens:
+    """Some characters of all records, without quotes that are escaped: ``p`` are their positions, ``c`` they.
+
+    Records with escapes that JSON does not have, and those that are no UTF-8, are ``odd``.
+    """
+
+    def __init__(self, text: Text, found: np.ndarray) -> None:
+        self.text, self.data = text, text.data
+        self.p = np.flatnonzero(found)
+        self.c = self.data[self.p]
+        breaks = self.p[self.c == text.end]
+        self.starts, self.ends = breaks[:-1] + 1, breaks[1:]
+        self.odd = np.zeros(len(self.starts), bool)
+        self.escapes = np.empty(0, np.intp)
+        if (self.c == BACKSLASH).any():
+            self._drop_escaped()
+        if not text.is_utf8():
+            self._mark_no_utf8()
+
+    def records_of(self, positions: np.ndarray) -> np.ndarray:
+        """The records in which the positions are."""
+        return np.searchsorted(self.ends, positions)
+
+    def mark(self, positions: np.ndarray) -> None:
+        """Marks the records of the positions as odd."""
+        self.odd[self.records_of(positions)] = True
+
+    def _mark_no_utf8(self) -> None:
+        for record in np.unique(self.records_of(np.flatnonzero(self.data >= 0x80))).tolist():
+            if not _is_utf8(self.data[self.starts[record] : self.ends[record]]):
+                self.odd[record] = True
+
+    def _drop_escaped(self) -> None:
+        """Drops backslashes and the quotes that they escape, and marks records with escapes that JSON does not have."""
+        which = np.flatnonzero(self.c == BACKSLASH)
+        at = self.p[which]
+        numbers = np.arange(len(at))
+        begins = np.concatenate([[True], at[1:] != at[:-1] + 1])
+        escapes = ((numbers - np.maximum.accumulate(np.where(begins, numbers, 0))) & 1) == 0
+        active, behind = at[escapes], which[escapes] + 1
+        following = self.data[active + 1]
+        codes = active[following == ord("u")]
+        self.mark(active[~_ESCAPED[following]])
+        self.mark(codes[~np.logical_and.reduce([_HEX[self.data[codes + i]] for i in range(2, 6)])])
+        keep = np.ones(len(self.p), bool)
+        keep[which] = False
+        keep[behind[(self.p[behind] == active + 1) & (self.c[behind] == QUOTE)]] = False
+        self.p, self.c, self.escapes = self.p[keep], self.c[keep], at
+
+
+class _Scan(Tokens):
+    """The first stage: tokens, which are structural characters outside strings, both quotes of each string, and ends
+    of records.
+    """
+
+    def __init__(self, text: Text, ordinary: bool) -> None:
+        self.ordinary = ordinary
+        found = ((text.data | 0x20) - np.uint8(0x7B)) <= 2  # { [ } ] and also \ and |, which is odd outside strings
+        for character in (QUOTE, COLON, COMMA, text.end):
+            found |= text.data == character
+        super().__init__(text, found)
+
+    def _without_odd(self) -> None:
+        """Drops the tokens of odd records, except their ends."""
+        last = np.flatnonzero(self.c == self.text.end)
+        keep = np.repeat(np.concatenate([[True], ~self.odd]), np.diff(last, prepend=-1))
+        keep[last] = True
+        self.p, self.c = self.p[keep], self.c[keep]
+
+    def result(self) -> Structure:
+        if self.odd.any():
+            self._without_odd()
+        self._drop_strings()
+        levels = self._depths()
+        is_token = (levels == 0) & (self.c != self.text.end)
+        openings = np.flatnonzero((levels == 1) & _opens(self.c))
+        records = self.records_of(self.p[openings])
+        found = np.bincount(records, minlength=len(self.odd))
+        wrong = found > 1
+        wrong[records[self.c[openings] != OBJECT]] = True
+        if is_token.any():
+            wrong[self.records_of(self.p[is_token])] = True
+        empty = np.flatnonzero((found == 0) & ~self.odd & ~wrong)
+        blank = np.zeros(len(self.odd), bool)
+        blank[empty] = self.blank(self.starts[empty] - 1, self.ends[empty])
+        wrong[empty[~blank[empty]]] = True
+        self.odd |= wrong
+        if wrong.any():
+            self._without_odd()
+            levels = self._depths()
+            openings = np.flatnonzero((levels == 1) & _opens(self.c))
+            records = self.records_of(self.p[openings])
+        closings = self.p[(levels == 1) & _closes(self.c)]
+        ends_well = self.blank(self.starts[records] - 1, self.p[openings]) & self.blank(closings, self.ends[records])
+        self.odd[records[~ends_well]] = True
+        cut = list(_levels(self, levels, records))
+        return Structure(self.text, self.starts, self.ends, blank, self.odd, self.escapes, records, cut)
+
+    def _drop_strings(self) -> None:
+        """Drops what is inside strings. A record with a string that is not closed is odd."""
+        quotes = np.cumsum(self.c == QUOTE, dtype=np.int32)
+        at_ends = quotes[self.c == self.text.end]
+        unclosed = (np.diff(at_ends) & 1).astype(bool)
+        if unclosed.any():
+            self.odd |= unclosed
+            self._without_odd()
+            quotes = np.cumsum(self.c == QUOTE, dtype=np.int32)
+        keep = ((quotes & 1) == 0) | (self.c == QUOTE)
+        self.p, self.c = self.p[keep], self.c[keep]
+
+    def _depths(self) -> np.ndarray:
+        """The depth of the container that each token is in; ends of a container are in it. Unbalanced records are
+        odd.
+        """
+        levels, depths = self._depths_of_all()
+        last = np.flatnonzero(self.c == self.text.end)
+        if depths[last].any() or levels.max(initial=0) > DEEPEST or depths.min(initial=0) < 0:
+            before = depths[last[:-1]]
+            lowest = np.minimum.reduceat(depths, last[:-1]) - before
+            deepest = np.maximum.reduceat(depths, last[:-1]) - before
+            self.odd |= (depths[last[1:]] != before) | (lowest < 0) | (deepest > DEEPEST)
+            self._without_odd()
+            levels, _ = self._depths_of_all()
+        return levels
+
+    def _depths_of_all(self) -> tuple[np.ndarray, np.ndarray]:
+        closes = _closes(self.c)
+        depths = np.cumsum(_opens(self.c).view(np.int8) - closes.view(np.int8), dtype=np.int32)
+        return depths + closes, depths
+
+    def blank(self, before: np.ndarray, behind: np.ndarray) -> np.ndarray:
+        """Whether there is only white space between two positions."""
+        is_blank = np.ones(len(before), bool)
+        open_gaps = np.flatnonzero(behind - before > 1)
+        at = before[open_gaps] + 1
+        while len(open_gaps):
+            good = _BLANK[self.data[at]]
+            is_blank[open_gaps[~good]] = False
+            at += 1
+            more = good & (at < behind[open_gaps])
+            open_gaps, at = open_gaps[more], at[more]
+        return is_blank
+
+
+def _levels(scan: _Scan, depths: np.ndarray, records: np.ndarray) -> Iterator[Level]:
+    """The second stage: the containers of each depth with their members, from the outside to the inside."""
+    parents = records
+    for depth in range(1, int(depths.max(initial=0)) + 1):
+        p, c = scan.p, scan.c
+        if depth > 1 or depths.max() > 1:
+            inner = (depths == depth + 1) & (_opens(c) | _closes(c))
+            here = np.flatnonzero((depths == depth) | inner)
+            p, c, inner = p[here], c[here], inner[here]
+            c = np.where(inner, np.where(_opens(c), _INNER_OPEN, _INNER_CLOSE), c).astype(np.uint8)
+        level, nested = _level(scan, p, c, parents)
+        yield level
+        parents = nested
+
+
+def _level(scan: _Scan, p: np.ndarray, c: np.ndarray, parents: np.ndarray) -> tuple[Level, np.ndarray]:
+    """The containers whose tokens these are, and the members that are the containers of the next level."""
+    delimiters = np.flatnonzero(_opens(c) | _closes(c) | (c == COMMA))
+    kinds = c[delimiters]
+    opens, closes = _opens(kinds), _closes(kinds)
+    objects = kinds[opens]
+    scan.mark(p[delimiters[closes]][kinds[closes] != objects + 2])
+    begins = np.flatnonzero(~closes)
+    a, b = delimiters[begins], delimiters[begins + 1]
+    owners = (np.cumsum(opens) - 1)[begins]
+    objects = objects == OBJECT
+    in_object = None if objects.all() else objects[owners]
+    empty = (b - a == 1) & opens[begins] & closes[begins + 1]
+    if empty.any():
+        empty &= scan.blank(p[a], p[b])
+        a, b, owners = a[~empty], b[~empty], owners[~empty]
+        in_object = None if in_object is None else in_object[~empty]
+    p = np.concatenate([p, np.full(6, p[-1] if len(p) else 0)])
+    c = np.concatenate([c, np.zeros(6, np.uint8)])
+
+    wrong = (c[a + 1] != QUOTE) | (c[a + 2] != QUOTE) | (c[a + 3] != COLON)
+    key_starts, key_ends = p[a + 1] + 1, p[a + 2]
+    wrong |= ~scan.blank(p[a], key_starts - 1)
+    wrong |= ~scan.blank(key_ends, p[a + 3])
+    if len(scan.escapes) and not scan.ordinary:
+        wrong |= np.searchsorted(scan.escapes, key_starts) != np.searchsorted(scan.escapes, key_ends)
+    v = a + 3
+    if in_object is not None:
+        wrong &= in_object
+        v = np.where(in_object, v, a)
+    width, before, behind = b - v - 1, p[v], p[b]
+    first, second = c[v + 1], c[v + 2]
+    is_text = (width == 2) & (first == QUOTE) & (second == QUOTE)
+    is_nested = (width == 2) & (first == _INNER_OPEN) & (second == _INNER_CLOSE)
+    is_scalar = width == 0
+    wrong |= ~(is_text | is_nested | is_scalar)
+    starts = np.where(is_scalar, before + 1, p[v + 1] + is_text)
+    ends = np.where(is_scalar, behind, p[v + 2] + is_nested)
+    spaced = np.flatnonzero(~is_scalar)
+    wrong[spaced] |= ~scan.blank(before[spaced], p[v[spaced] + 1])
+    wrong[spaced] |= ~scan.blank(p[v[spaced] + 2], behind[spaced])
+    scalars = np.flatnonzero(is_scalar)
+    _trim(scan.data, starts, ends, scalars)
+    kinds = np.where(is_text, QUOTE, scan.data[starts]).astype(np.uint8)
+    plain, numbers = np.zeros(len(a), bool), np.zeros(len(a), np.int64)
+    wrong[scalars] |= ~check_scalars(scan.text, kinds, starts, ends, scalars, plain, numbers)
+    if wrong.any():
+        scan.mark(p[a[wrong]])
+        kinds[wrong], plain[wrong] = MISSING, False
+    inner = c[:-6] == _INNER_OPEN
+    nested = np.zeros(int(inner.sum()), np.intp)
+    children = np.zeros(len(a), np.intp)
+    if len(nested):
+        at = np.flatnonzero(is_nested)
+        children[at] = (np.cumsum(inner) - 1)[v[at] + 1]
+        nested[children[at]] = at
+    level = Level(parents, objects, owners, key_starts, key_ends, kinds, starts, ends, children, plain, numbers)
+    return level, nested
+
+
+def _trim(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndarray) -> None:
+    """Moves the ends of some values to their first and behind their last character that is no white space."""
+    for edges, step in ((starts, 1), (ends, -1)):
+        rest = which
+        while len(rest):
+            rest = rest[_BLANK[data[edges[rest] + min(step, 0)]] & (starts[rest] < ends[rest])]
+            edges[rest] += step
+
+
+def check_scalars(
+    text: Text,
+    kinds: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    scalars: np.ndarray,
+    plain: np.ndarray,
+    numbers: np.ndarray,
+) -> np.ndarray:
+    """Whether each value that is neither a string nor nested is one that JSON has; reads whole numbers."""
+    s, e, kind = starts[scalars], ends[scalars], kinds[scalars]
+    good = np.zeros(len(scalars), bool)
+    for word, first in ((b"true", TRUE), (b"null", NULL), (b"false", FALSE)):
+        which = np.flatnonzero(kind == first)
+        tail = word[-4:]
+        good[which] = (e[which] - s[which] == len(word)) & (
+            (text.words[e[which] - 4] & np.uint64(0xFFFFFFFF)) == np.uint64(int.from_bytes(tail, "little"))
+        )
+    which = np.flatnonzero(IS_NUMBER[kind] & (s < e))
+    is_plain, values = _whole_numbers(text, s[which], e[which])
+    good[which] = is_plain
+    plain[scalars[which]], numbers[scalars[which]] = is_plain, values
+    rest = which[~is_plain]
+    if len(rest):
+        spelled = pc.match_substring_regex(text.slices(s[rest], e[rest]), _NUMBER)
+        good[rest] = spelled.to_numpy(zero_copy_only=False)
+    return good
+
+
+_KEPT = np.array([((1 << 64) - 1) ^ ((1 << 8 * (8 - n)) - 1) for n in range(9)], np.uint64)
+"""The last bytes of a word, by their number."""
+_ZEROS = np.uint64(0x3030303030303030)
+_OVER_NINE = np.uint64(0x7676767676767676)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+def _whole_numbers(text: Text, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which texts are whole numbers of int64, as JSON spells them, without -0; and the numbers, else 0."""
+    negative = text.data[starts] == MINUS
+    lengths = ends - starts - negative
+    low, good = _eight_digits(text, ends, lengths)
+    total = low
+    for place in (1, 2):
+        longer = np.flatnonzero(lengths > 8 * place)
+        if not len(longer):
+            break
+        if place == 1:
+            total = total.copy()
+        more, digits = _eight_digits(text, ends[longer] - 8 * place, lengths[longer] - 8 * place)
+        good[longer] &= digits
+        total[longer] += more * np.uint64(10 ** (8 * place))
+    zero = text.data[starts + negative] == ord("0")
+    good &= (lengths >= 1) & (lengths <= 19) & ~(zero & ((lengths > 1) | negative))
+    good &= total <= np.uint64((1 << 63) - 1)
+    signed = total.view(np.int64)
+    return good, np.where(good, np.where(negative, -signed, signed), 0)
+
+
+def _eight_digits(text: Text, ends: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers that the last eight digits before a position are, or fewer if there are fewer; and whether they are
+    digits.
+    """
+    kept = _KEPT[np.clip(lengths, 0, 8)]
+    digits = (text.words[ends - 8] ^ _ZEROS) & kept
+    good = (((digits + _OVER_NINE) | digits) & _HIGH_BITS) == 0
+    for ten, bits, mask in ((10, 8, 0x00FF00FF00FF00FF), (100, 16, 0x0000FFFF0000FFFF), (10000, 32, 0xFFFFFFFF)):
+        digits = (digits * np.uint64(ten) + (digits >> np.uint64(bits))) & np.uint64(mask)
+    return digits, good

@@ -123,12 +123,12 @@ class _Reader:
         wanted = (of_message(self.table, column) for column in self.table.columns)
         metadata = {m.path: m.read for m in wanted if m is not None}
         schema = metadata.pop("schema", None) if form.name == "debezium-json" else None
-        schema = schema or self.has_logical_types
+        has_schema = schema is not None or self.has_logical_types
         ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in (fields | metadata).items())
         if self._nested:
             inner = ", ".join(f"{quoted(name)}: {kind}" for name, kind in (fields | metadata).items())
             ddl = f"payload STRUCT<{inner}>"
-        ddl += ", schema STRING" if schema else ""
+        ddl += ", schema STRING" if has_schema else ""
         options = reading(self.values) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         return F.from_json(F.col(_TEXT), f"{ddl}, {CORRUPT} STRING", options)
 

@@ -8,7 +8,6 @@ Without either a number is no date and no time: 9999 may be a year, or 1997-05-1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -71,10 +70,10 @@ def _date(days: SparkColumn) -> SparkColumn:
 
 def _micros(number: SparkColumn, name: SparkColumn, unit: str | None) -> SparkColumn:
     """The number as microseconds; NULL where nothing says what it counts."""
-    counted = {each: _in_micros(number, each) for each in _UNITS}
-    by_name = reduce(lambda when, each: when.when(name.isin(*_UNITS[each]), counted[each]), _UNITS, F)  # type: ignore[arg-type, return-value]
-    otherwise = F.lit(None).cast("BIGINT") if unit is None else F.when(name.isNull(), counted[unit])
-    return by_name.otherwise(otherwise)  # type: ignore[attr-defined,no-any-return]
+    counts = [(name.isin(*names), _in_micros(number, each)) for each, names in _UNITS.items()]
+    if unit is not None:
+        counts.append((name.isNull(), _in_micros(number, unit)))
+    return F.coalesce(*(F.when(condition, micros) for condition, micros in counts))
 
 
 def _in_micros(number: SparkColumn, unit: str) -> SparkColumn:
@@ -105,7 +104,7 @@ def _decimal(text: SparkColumn, scale: SparkColumn, kind: DataType) -> SparkColu
     whole = F.when(negative, F.lpad(digits, 32, "F")).otherwise(F.lpad(digits, 32, "0"))
     high = F.conv(F.substring(whole, 1, 16), 16, -10).cast("DECIMAL(19, 0)")
     low = F.conv(F.substring(whole, 17, 16), 16, 10).cast("DECIMAL(20, 0)")
-    unscaled = F.try_add(F.try_multiply(high, F.lit(1 << 64).cast("DECIMAL(20, 0)")), low)
+    unscaled = F.try_add(F.try_multiply(high, F.lit(str(1 << 64)).cast("DECIMAL(20, 0)")), low)
     spelled = F.concat(unscaled.cast("STRING"), F.lit("E"), (-F.coalesce(scale, F.lit("0")).cast("INT")).cast("STRING"))
     return F.when(F.length(digits).between(2, 32), spelled.try_cast(kind.ddl()))
 

@@ -205,7 +205,7 @@ def test_names_are_those_of_the_file_system_not_of_urls(spark, tmp_path):
         (folder / f"{name}.csv").write_text("1\n")
     with Session(spark) as session:
         columns = "a INT, k STRING, n STRING METADATA FROM 'file.name', p STRING METADATA FROM 'file.path'"
-        found = {}
+        found: dict[str, list[Any]] = {}
         for name in NAMES:
             path = tmp_path / "in" / name.replace("?", "[?]").replace("a[b", "a[[]b")
             table(session, f"t{len(found)}", columns, path, "csv", **{"partition-by": "k"})

@@ -57,7 +57,8 @@ def test_an_unknown_option_gets_a_suggestion_or_the_list_of_all(make_table) -> N
     assert codes(table) == ["SS502"]
     assert messages(table).endswith('HINT: Did you mean "csv.field-delimiter"?')
     far = messages(files(make_table, csv__field_separator=";"))
-    assert 'HINT: Did you mean "csv.field-delimiter" or ' in far and "? Options: arrow.missing-columns, canal-json." in far
+    assert 'HINT: Did you mean "csv.field-delimiter" or ' in far
+    assert "? Options: arrow.missing-columns, canal-json." in far
     assert "source.monitor-interval" in far
 
 

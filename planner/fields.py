@@ -158,8 +158,8 @@ def is_qualified_by_tables() -> bool:
 
 
 def keys_fact(rows: Schema, keys: tuple[str, ...], provenance: Provenance) -> str:
-    """The provenance and types of the ``keys`` of rows as text, for a checkpoint's fingerprint: the state depends on
-    them.
+    """The provenance and types of the ``keys`` of rows, as text for a checkpoint's fingerprint, because the state
+    depends on them.
     """
     types = {f.name: f.type for f in rows}
     return ", ".join(f"{provenance[k]} {types[k]}" for k in keys) or "none"

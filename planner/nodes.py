@@ -418,7 +418,9 @@ class Correlate(Unary):
         return None if below is None else self.with_inputs((below,))
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True: an updated row may have other results, and another number of them, than before."""
+        """True, because the table function may return other rows, and another number of them, for the updated row than
+        for the previous one.
+        """
         return True
 
     def describe(self) -> str:
@@ -479,7 +481,7 @@ class Output(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True: the callers of a query apply changes to whole rows, not to keys."""
+        """True, because the callers of a query apply changes to whole rows, not to keys."""
         return True
 
     def describe(self) -> str:
@@ -547,7 +549,7 @@ class Insert(Unary):
 class StatementSet(Node):
     """The root of EXECUTE STATEMENT SET: inserts that run as one query, whose micro-batch is one epoch of all tables.
 
-    Several inserts may write to one table. The schema is empty, as each table has columns of its own.
+    Several inserts may write to one table. The schema is empty, because each table has columns of its own.
     """
 
     inserts: tuple[Insert, ...]

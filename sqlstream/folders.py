@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import weakref
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ class Folders:
 
     def __init__(self) -> None:
         self._root: Path | None = None
-        self._names: Counter[str] = Counter()
+        self._named: dict[str, list[str]] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -62,10 +61,18 @@ class Folders:
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 
-    def job_name(self, wanted: JobName) -> JobName:
-        """The name of a job, with a number appended where the session has used it before."""
-        self._names[wanted.now] += 1
-        count = self._names[wanted.now]
+    def job_name(self, wanted: JobName, work: str | None = None) -> JobName:
+        """The name of a job, with a number appended where the session has used it before for another one.
+
+        ``work`` is the text of what the job does, where it goes on from its checkpoint: the same work has the same
+        name each time. None: each job is another one.
+        """
+        works = self._named.setdefault(wanted.now, [])
+        if work is None or work not in works:
+            works.append(work or "")
+            count = len(works)
+        else:
+            count = works.index(work) + 1
         return wanted if count == 1 else JobName(f"{wanted.now}__{count}", f"{wanted.before}-{count}")
 
     def checkpoint(self, settings: Settings, job: str) -> str:

@@ -79,7 +79,7 @@ class Runner:
     @property
     def _session_jobs(self) -> SessionJobs:
         """What runs jobs, which is loaded for the first one."""
-        return jobs.SessionJobs(self.spark, self.folders)
+        return jobs.SessionJobs(self.spark, self.folders, self.jobs)
 
     def start(
         self,
@@ -97,7 +97,7 @@ class Runner:
         are continued.
         """
         job = self._session_jobs.start(plan, workspace, sql, name, former)
-        self.jobs.append(job)
+        self.jobs = [other for other in self.jobs if other.name != job.name or isinstance(plan, Output)] + [job]
         return job
 
     def known_jobs(self, settings: Settings) -> list[ControlledJob]:

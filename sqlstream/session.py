@@ -70,7 +70,10 @@ def connect(
 
 
 class Session:
-    """A catalog, settings and the jobs started with them. Not safe for use by several threads at once."""
+    """A catalog, settings and the jobs started with them.
+
+    Threads may have sessions of their own, which share the process's Spark; one session is for one thread at a time.
+    """
 
     def __init__(self, spark: SparkSession | str | None = None) -> None:
         self.workspace = Workspace()

@@ -207,7 +207,7 @@ def vanished(path: str, table: str | None = None) -> ExecutionError:
 
 def cut(path: str, before: int, now: int) -> ExecutionError:
     """The error SS531 for a file that was truncated from ``before`` to ``now`` bytes while a micro-batch read it.
-    Readers do not notice: they take what remains for the whole file.
+    Readers do not notice that, because they take what remains for the whole file.
     """
     message = f'file "{shown_name(path)}" was cut from {before:,} to {now:,} bytes while it was read'
     hint = (

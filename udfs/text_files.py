@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
+from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
@@ -30,31 +30,23 @@ _SHOWN = 100  # characters of a record in a message
 class Header:
     """The first line of each file, which names its columns and is no record.
 
-    ``columns``: by position, the names that are read. ``comments``: lines that begin with # stand before it.
+    ``columns``: by position, the names that are read.
     """
 
     table: str
     columns: tuple[tuple[int, str], ...]
-    delimiter: str
-    quote: str | None
-    escape: str | None
-    comments: bool = False
+    dialect: Dialect
 
     def behind(self, data: pa.Buffer, path: str) -> int:
         """The position behind the header in the first block of a file. ConnectorError SS525 for other columns."""
         text, start = data.to_pybytes(), 0
-        while self.comments and text.startswith(b"#", start):
+        while self.dialect.comments and text.startswith(b"#", start):
             start = text.find(b"\n", start) + 1 or len(text)
         end = text.find(b"\n", start) + 1 or len(text)
-        line = text[start:end].decode(errors="replace").rstrip("\r\n")
-        if line or self.columns:
-            self._check(self._names(line), path)
+        line = text[start:end].rstrip(b"\r\n")
+        fields = self.dialect.splitter.split(line, 0, len(line), ()).fields
+        self._check([(name or b"").decode(errors="replace") for name in fields], path)
         return end
-
-    def _names(self, line: str) -> list[str]:
-        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        form: dict[str, Any] = {"delimiter": self.delimiter, "quotechar": self.quote, "escapechar": self.escape}
-        return next(csv.reader([line], quoting=quoting, **form), [])
 
     def _check(self, names: Sequence[str], path: str) -> None:
         for index, name in self.columns:
@@ -134,18 +126,15 @@ class TextRows(FileRows):
             yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
-        yield Piece(start, _with(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
-        if decoded.faults:
-            numbers = read.lines_at([fault.start for fault in decoded.faults])
-            bad = pa.array(
-                [
-                    {"record": fault.text, "error": f"{BAD_ROW}: {fault.reason}", "place": f"{read.path}:{number}"}
-                    for fault, number in zip(decoded.faults, numbers, strict=True)
-                ],
-                BAD_TYPE,
-            )
-            nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
-            yield Piece(start, _with(nulls, bad), lambda row: f"line {numbers[row]}")
+        if not decoded.faults:
+            yield Piece(start, _with(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
+            return
+        bad = read.bad(decoded.faults)
+        nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
+        records = np.argsort(np.concatenate((_good_ones(decoded), [fault.record for fault in decoded.faults])))
+        both = pa.Table.from_batches([_with(rows, good), _with(nulls, bad)]).take(pa.array(records))
+        (in_order,) = both.combine_chunks().to_batches()
+        yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
 
 @dataclass(frozen=True)
@@ -170,26 +159,41 @@ class Read:
         shown = f": {beginning}" if beginning else ""
         return ExecutionError(BAD_ROW, f"{where} cannot be read: {fault.reason}{shown}", hint=BAD_ROW_HINT)
 
+    def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
+        """The column BAD of records that cannot be read."""
+        numbers = self.lines_at([fault.start for fault in faults])
+        return pa.array(
+            [
+                {"record": fault.text, "error": f"{BAD_ROW}: {fault.reason}", "place": f"{self.path}:{number}"}
+                for fault, number in zip(faults, numbers, strict=True)
+            ],
+            BAD_TYPE,
+        )
+
     def line_of(self, row: int, decoded: Decoded) -> int:
         """The line of a good row."""
-        return self.lines_at([int(self._good_starts(decoded)[row])])[0]
+        starts = self.decoder.starts(self.block.data.slice(self.skipped))
+        record = int(_good_ones(decoded)[row])
+        return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
     def records(self, decoded: Decoded) -> pa.StructArray:
         """The column BAD of the good rows: what was read and where, but no error."""
         data = self.block.data.slice(self.skipped)
         starts = self.decoder.starts(data)
-        good = np.ones(len(starts), bool)
-        good[[fault.record for fault in decoded.faults]] = False
+        if len(starts) != decoded.records:
+            return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
+        good = _good_ones(decoded)
         feeds = np.frombuffer(data, np.uint8) == ord("\n")
         before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
         lines = before + 1 + np.concatenate(([0], np.cumsum(feeds)))[starts[good]]
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
-        texts = _without_ends(data, starts).filter(pa.array(good))
+        texts = _without_ends(data, starts).take(pa.array(good))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
 
-    def _good_starts(self, decoded: Decoded) -> np.ndarray:
-        starts = self.decoder.starts(self.block.data.slice(self.skipped))
-        return np.delete(starts, [fault.record for fault in decoded.faults])
+
+def _good_ones(decoded: Decoded) -> np.ndarray:
+    """The numbers of the good records among all."""
+    return np.delete(np.arange(decoded.records), [fault.record for fault in decoded.faults])
 
 
 def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:

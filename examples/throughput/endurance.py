@@ -4,6 +4,9 @@
 each second, as files of Parquet. A statement set reads them: GROUP BY auction, a regular join whose rows live for a
 minute, and the ten best bids of each category. Every minute a line says what the processes hold in memory, how large
 the state is and how far behind the job is. In the end the three tables are compared with Spark SQL over all files.
+
+``--epochs 5000`` runs so many small micro-batches of two of the queries instead, as fast as they go. Every 5 % a line
+says what the heap of Java holds after a full collection, and the end which classes have grown since the first tenth.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -216,6 +221,62 @@ def run(folder: Path, minutes: float, rate: int, ttl: str, interval: str) -> int
     return 1 if any(wrong.values()) else 0
 
 
+# --- many small epochs ----------------------------------------------------------------------------------------
+
+_SMALL = """
+CREATE TABLE bids (id BIGINT, auction BIGINT, category BIGINT, price BIGINT, opened BIGINT) WITH (
+    'connector' = 'datagen', 'rows-per-second' = '1000', 'fields.auction.min' = '0', 'fields.auction.max' = '99',
+    'fields.category.min' = '0', 'fields.category.max' = '9', 'fields.opened.min' = '0', 'fields.opened.max' = '99',
+    'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '1000000000',
+    'fields.price.min' = '1', 'fields.price.max' = '1000');
+CREATE TABLE totals (auction BIGINT, n BIGINT, total BIGINT, best BIGINT, PRIMARY KEY (auction) NOT ENFORCED)
+WITH ('connector' = 'blackhole');
+CREATE TABLE best (category BIGINT, rn INT, price BIGINT, id BIGINT, PRIMARY KEY (category, rn) NOT ENFORCED)
+WITH ('connector' = 'blackhole');
+"""
+_HISTOGRAM_LINE = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)
+_GROWN_SHOWN = 15
+
+
+def java_pid() -> int:
+    children = psutil.Process().children(recursive=True)
+    return next(int(process.pid) for process in children if "java" in process.name())
+
+
+def live_heap(pid: int) -> dict[str, int]:
+    """Bytes of Java's heap by class after a full collection."""
+    command = ["jcmd", str(pid), "GC.class_histogram"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: int(size) for _, size, name in _HISTOGRAM_LINE.findall(text)}
+
+
+def run_epochs(folder: Path, epochs: int, most_minutes: float) -> int:
+    with sqlstream.connect() as session:
+        session.sql(f"SET 'execution.checkpointing.dir' = '{folder}/checkpoints'")
+        session.sql(_SMALL)
+        text = "".join(f"INSERT INTO {table} {QUERIES[table]};\n" for table in ("totals", "best"))
+        job = session.sql(f"EXECUTE STATEMENT SET BEGIN\n{text}END")
+        assert isinstance(job, Job)
+        started, shown, early = time.monotonic(), 0, None
+        while not job.wait(0.5):
+            done, minutes = job.progress().batches, (time.monotonic() - started) / 60
+            if done < shown + epochs // 20 and minutes < most_minutes:
+                continue
+            shown, heap, held = done, live_heap(java_pid()), memory()
+            if early is None and done >= epochs // 10:
+                early = heap
+            whole = sum(heap.values()) / 2**20
+            line = f"{done:6,} epochs, {minutes:5.1f} min: heap {whole:7.1f} MB live; java {held.java:,} MB, "
+            print(f"{line}driver {held.driver:,} MB, workers {held.workers:,} MB", flush=True)
+            if done >= epochs or minutes >= most_minutes:
+                break
+        grown = {name: size - (early or {}).get(name, 0) for name, size in heap.items()}
+        for name in sorted(grown, key=lambda name: -grown[name])[:_GROWN_SHOWN]:
+            print(f"  {grown[name] / 2**20:+8.2f} MB of {heap[name] / 2**20:7.2f} MB  {name}")
+        job.stop()
+    return 0
+
+
 def _read_all(job: Job, folder: Path, rate: int) -> None:
     """Waits until the job has read what was written, as long as it reads on."""
     written = sum(1 for _ in folder.joinpath("bids").glob("*.parquet")) * rate
@@ -234,9 +295,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=20_000, help="events per second (default: %(default)s)")
     parser.add_argument("--ttl", default="1 min", help="of the rows of the join (default: %(default)s)")
     parser.add_argument("--interval", default="2 s", help="of micro-batches (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, help="so many small micro-batches, in at most --minutes")
     chosen = parser.parse_args()
     print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory(prefix="sqlstream-endurance-") as folder:
+        if chosen.epochs:
+            sys.exit(run_epochs(Path(folder), chosen.epochs, chosen.minutes))
         sys.exit(run(Path(folder), chosen.minutes, chosen.rate, chosen.ttl, chosen.interval))
 
 

@@ -47,12 +47,42 @@ def with_values_of_groups(query: exp.Expr, catalog: Catalog, tables: dict[str, T
     return rewritten(query, wrapped)
 
 
-class _Gaps(Scopes):
+class ScopesOfQuery(Scopes):
+    """The scopes of the SELECTs of one query, each in its place."""
+
+    def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
+        super().__init__(catalog, tables)
+        self._scopes_of_selects: dict[int, Scope] = {}
+        self._given: dict[int, Queries] = {}
+
+    def scope(self, select: exp.Select) -> Scope:
+        """The columns that a SELECT sees. A query in FROM sees what the query around does not, but for LATERAL."""
+        if id(select) not in self._scopes_of_selects:
+            parent = select.find_ancestor(exp.Select)
+            around = self.scope(parent) if isinstance(parent, exp.Select) else None
+            if around is not None and isinstance(parent, exp.Select) and _is_source(select, parent):
+                around = around.around
+            self._scopes_of_selects[id(select)] = self.scope_of(select, self.queries(select), around)
+        return self._scopes_of_selects[id(select)]
+
+    def queries(self, node: exp.Expr | None) -> Queries:
+        """The queries of WITH that a query sees."""
+        if node is None:
+            return Queries()
+        if id(node) not in self._given:
+            outer = self.queries(node.parent)
+            self._given[id(node)] = self.with_queries(node, outer, None) if node.args.get("with_") else outer
+        return self._given[id(node)]
+
+    def keeps_time_in(self, select: exp.Select) -> bool:
+        """Whether event times of its tables remain event times in a SELECT of the query."""
+        return self.keeps_time(select, self.queries(select), self.scope(select).around)
+
+
+class _Gaps(ScopesOfQuery):
     def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
         super().__init__(catalog, tables)
         self._own_catalog = catalog
-        self._scopes: dict[int, Scope] = {}
-        self._given: dict[int, Queries] = {}
         self._outer: dict[int, Sequence[tuple[exp.Column, Scope | None]]] = {}
 
     def of_select(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
@@ -82,11 +112,11 @@ class _Gaps(Scopes):
 
     def _has_map(self, select: exp.Select) -> bool:
         """Whether a column of the result is a MAP, or has one in it."""
-        columns = self.columns_of(select, self._queries(select), self._scope(select).around)
+        columns = self.columns_of(select, self.queries(select), self.scope(select).around)
         return any("MAP<" in str(column.type) for column in columns or ())
 
     def _reads_map(self, unnest: exp.Unnest, select: exp.Select) -> bool:
-        columns = map(self._scope(select).column, columns_outside(unnest))
+        columns = map(self.scope(select).column, columns_outside(unnest))
         return any(column is not None and "MAP<" in str(column.type) for column in columns)
 
     # --- columns of queries around ------------------------------------------------------------------------------
@@ -94,7 +124,7 @@ class _Gaps(Scopes):
     def _outer_columns(self, select: exp.Select) -> Iterator[tuple[str, Span | None]]:
         """Those that a subquery reads outside of WHERE, HAVING, ON and a plain select list, or from further
         outside, or beside grouping sets, or in an aggregate of their own query."""
-        scope = self._scope(select)
+        scope = self.scope(select)
         if scope.around is None:
             return
         aliases = {expression.alias.casefold() for expression in select.expressions if expression.alias}
@@ -176,7 +206,7 @@ class _Gaps(Scopes):
 
     def _outer_reads(self, query: exp.Expr, select: exp.Select) -> list[exp.Column]:
         """The columns in a subquery of the SELECT that are those of the SELECT, or of a query around that."""
-        outer, found = self._scope(select), list[exp.Column]()
+        outer, found = self.scope(select), list[exp.Column]()
         for column, scope in self._unresolved(query):
             while scope is not None and scope is not outer and scope.owner(column) is None:
                 scope = scope.around
@@ -189,12 +219,12 @@ class _Gaps(Scopes):
         for them next. Kept for each query, since every query around it asks."""
         if id(query) not in self._outer:
             columns = list[tuple[exp.Column, Scope | None]]()
-            own = self._scope(query) if isinstance(query, exp.Select) else None
+            own = self.scope(query) if isinstance(query, exp.Select) else None
             for node in own_expressions(query):
                 if isinstance(node, exp.Query) and node is not query:
                     columns += self._unresolved(node)
                 elif isinstance(node, exp.Column) and isinstance(around := node.find_ancestor(exp.Select), exp.Select):
-                    columns.append((node, self._scope(around)))
+                    columns.append((node, self.scope(around)))
             if own is not None:
                 columns = [
                     (column, own.around if scope is own else scope)
@@ -208,30 +238,9 @@ class _Gaps(Scopes):
         """Whether a subquery of ON reads what is joined and what is before it."""
         join = query.find_ancestor(exp.Join)
         right = join.this.alias_or_name.casefold() if join is not None else ""
-        scope = self._scope(select)
+        scope = self.scope(select)
         owners = {owner.name.casefold() == right for column in columns if (owner := scope.owner(column)) is not None}
         return len(owners) > 1
-
-    # --- scopes -------------------------------------------------------------------------------------------------
-
-    def _scope(self, select: exp.Select) -> Scope:
-        """The columns that a SELECT sees. A query in FROM sees what the query around does not, but for LATERAL."""
-        if id(select) not in self._scopes:
-            parent = select.find_ancestor(exp.Select)
-            around = self._scope(parent) if isinstance(parent, exp.Select) else None
-            if around is not None and isinstance(parent, exp.Select) and _is_source(select, parent):
-                around = around.around
-            self._scopes[id(select)] = self.scope_of(select, self._queries(select), around)
-        return self._scopes[id(select)]
-
-    def _queries(self, node: exp.Expr | None) -> Queries:
-        """The queries of WITH that a query sees."""
-        if node is None:
-            return Queries()
-        if id(node) not in self._given:
-            outer = self._queries(node.parent)
-            self._given[id(node)] = self.with_queries(node, outer, None) if node.args.get("with_") else outer
-        return self._given[id(node)]
 
 
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:

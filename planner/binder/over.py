@@ -39,12 +39,13 @@ from sqlstream.planner.binder.over_functions import (
     with_treatment,
     without_treatment,
 )
-from sqlstream.planner.binder.respelling import COLLECTING
+from sqlstream.planner.binder.respelling import COLLECTING, array_call, leaves_out_the_row, may_lack_rows
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, folded, has_subquery, rewritten
 from sqlstream.planner.fields import Item, UniqueNames
 from sqlstream.planner.functions.calls import spark_name
+from sqlstream.planner.functions.spelling import filled
 from sqlstream.planner.intervals import interval_ms
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, extended
@@ -163,7 +164,8 @@ class _Binding:
             if not isinstance(node, exp.Window):
                 return node
             name = aggregate_name(node.this, self._context.catalog)
-            return self._collected(node) if name in COLLECTING else exp.column(self._field(node))
+            listed = name in COLLECTING or (array_call(node) is not None and self._may_lack_rows(node))
+            return self._collected(node) if listed else exp.column(self._field(node))
 
         return expression.copy().transform(value)
 
@@ -236,20 +238,32 @@ class _Binding:
 
     def _collected(self, window: exp.Window) -> exp.Expr:
         """JSON_ARRAYAGG and its kin: what they compute of the values that other aggregates list."""
-        order, frame = self._order_and_frame(window, window.this)
+        order, frame = self._order_and_frame(window, without_treatment(window.this)[0])
         bound = bind(window.this, self._scope, self._context, ClauseContext("OVER", aggregates=True))
         types = types_of(self._scope, self._context)
+        lists: dict[exp.Expr, str] = {}
 
         def listed(node: exp.Expr) -> exp.Expr:
             if aggregate_name(node, self._context.catalog) is None:
                 return node
-            name = self._names.unique("over")
-            self._fields.append(name)
-            call = OverCall(Item(name, as_expression(node), types.of(node), types.nullable(node)), frame or _DEFAULT)
-            self._calls.setdefault(order, {})[call] = name
-            return exp.column(name)
+            if node not in lists:
+                name = lists[node] = self._names.unique("over")
+                self._fields.append(name)
+                item = Item(name, as_expression(node), types.of(node), types.nullable(node))
+                self._calls.setdefault(order, {})[OverCall(item, frame or _DEFAULT)] = name
+            return exp.column(lists[node])
 
-        return rewritten(bound, listed)
+        value = rewritten(bound, listed)
+        if not self._leaves_out_the_row(window):
+            return value
+        return filled("CASE WHEN SIZE(p1) > 0 THEN p2 END", exp.column(next(iter(lists.values()))), value)
+
+    def _may_lack_rows(self, window: exp.Window) -> bool:
+        return may_lack_rows(window) or self._leaves_out_the_row(window)
+
+    def _leaves_out_the_row(self, window: exp.Window) -> bool:
+        frame = self._spec(window).args.get("spec")
+        return frame is not None and leaves_out_the_row(frame)
 
     def _ranked(self, window: exp.Window, called: str) -> str:
         """The field of a row number, which a condition above may bound. Equal calls share one field."""

@@ -443,7 +443,9 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Respel
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
         case exp.Window() | exp.Filter() | exp.WithinGroup() if (call := _collecting_call(node)) is not None:
-            return _collecting_aggregate(call, types, again, partial(_wrapped, node, call, again))
+            return _collecting_aggregate(call, types, again, partial(_wrapped, node, call, again), may_lack_rows(node))
+        case exp.Expr() if may_lack_rows(node) and (call := array_call(node)) is not None:
+            return filled(_OF_ROWS_ONLY, _wrapped(node, call, again, with_children_changed(call, again)))
         case exp.Anonymous() | JsonCall():
             return _flink_call(node, node.name.lower(), types, context, again)
     return None
@@ -537,6 +539,44 @@ def _check_path(node: exp.Expr, name: str, context: Context) -> None:
 # --- aggregates over collected rows ---------------------------------------------------------------------------
 
 
+_OF_ROWS_ONLY = "CASE WHEN SIZE(p1) > 0 THEN p1 END"
+_AROUND = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+
+
+def may_lack_rows(node: exp.Expr) -> bool:
+    """Whether an aggregate with what stands around it may be of no rows in a group or frame, where a list is NULL, as
+    in Flink and in SQL: FILTER and IGNORE NULLS may leave none, and a frame may end before the row or begin after it.
+    """
+    while isinstance(node, _AROUND):
+        frame = _frame_of(node) if isinstance(node, exp.Window) else None
+        if isinstance(node, exp.Filter | exp.IgnoreNulls) or (frame is not None and leaves_out_the_row(frame)):
+            return True
+        node = node.this
+    return isinstance(node, exp.Func) and isinstance(node.args.get("this"), exp.IgnoreNulls)
+
+
+def _frame_of(window: exp.Window) -> exp.Expr | None:
+    """The frame of OVER, which may stand in WINDOW w AS (…)."""
+    name, select = window.args.get("alias"), window.find_ancestor(exp.Select)
+    if name is None or select is None:
+        return window.args.get("spec")
+    named = (w for w in select.args.get("windows") or () if w.name.casefold() == name.name.casefold())
+    definition = next(named, None)
+    return definition.args.get("spec") if definition is not None else None
+
+
+def leaves_out_the_row(frame: exp.Expr) -> bool:
+    """Whether a frame of OVER may have no row, as it ends before its own row or begins after it."""
+    return frame.args.get("end_side") == "PRECEDING" or frame.args.get("start_side") == "FOLLOWING"
+
+
+def array_call(node: exp.Expr) -> exp.Expr | None:
+    """The call of ARRAY_AGG inside of what stands around it; COLLECT_LIST is Spark's, of which the list is empty."""
+    while isinstance(node, _AROUND):
+        node = node.this
+    return node if isinstance(node, exp.Anonymous) and node.name.lower() == "array_agg" else None
+
+
 def _collecting_call(node: exp.Expr) -> exp.Expr | None:
     """The call of one of COLLECTING inside OVER, FILTER and WITHIN GROUP."""
     while isinstance(node, exp.Window | exp.Filter | exp.WithinGroup):
@@ -554,13 +594,17 @@ def _wrapped(node: exp.Expr, call: exp.Expr, again: Respell, collected: exp.Expr
     )
 
 
-def _collecting_aggregate(call: exp.Expr, types: Types, again: Respell, filtered: Respell) -> exp.Expr:
-    """COLLECT, JSON_ARRAYAGG and JSON_OBJECTAGG over the values of rows collected in order of arrival."""
+def _collecting_aggregate(
+    call: exp.Expr, types: Types, again: Respell, filtered: Respell, lacks_rows: bool = False
+) -> exp.Expr:
+    """COLLECT, JSON_ARRAYAGG and JSON_OBJECTAGG over the values of rows collected in order of arrival. ``lacks_rows``:
+    there may be none, which gives NULL."""
     name, operands = call.name.lower(), [again(o) for o in call.expressions]
     on_null = call.args.get("on_null")
 
     def collected(value: exp.Expr) -> exp.Expr:
-        return filtered(exp.ArrayAgg(this=value, nulls_excluded=True))
+        values = filtered(exp.ArrayAgg(this=value, nulls_excluded=True))
+        return filled(_OF_ROWS_ONLY, values) if lacks_rows else values
 
     if name == "collect":
         return _multiset(collected(operands[0]), types.of(call.expressions[0]))

@@ -266,9 +266,10 @@ def _excluded(star: exp.Star, visible: list[Visible], context: Context) -> set[s
 
 
 def with_processing_time(columns: list[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-    """The scope with a processing-time attribute, and the columns with PROCTIME() replaced by it.
+    """Adds a processing-time attribute to the scope, and replaces PROCTIME() in the columns by it.
 
-    A query of several tables has no such attribute: the columns are unchanged, and the calls are refused later.
+    For a query of several tables nothing is changed, because no attribute can be added there; calls of PROCTIME() are
+    refused later.
     """
     if not any(map(is_proctime, columns)):
         return scope, columns

@@ -39,7 +39,7 @@ from sqlstream.planner.binder.tables import dead_letter_table
 from sqlstream.planner.catalog import Catalog, Function, FunctionKind, TimeDomain, View
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_name, field_of
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Union
+from sqlstream.planner.nodes import Correlate, Filter, Output, Project, Scan, Union, dead_letter_tables
 from sqlstream.planner.nodes import Insert as InsertNode
 from sqlstream.planner.nodes import StatementSet as StatementSetNode
 from sqlstream.planner.operators.process_table import ProcessTable
@@ -275,7 +275,26 @@ CORE_MODULE = "core"
 def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
     """The plan of a query. SqlStreamError with all mistakes of one SELECT."""
     relation = _bind_whole(query, catalog, settings)
-    return Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
+    output = Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
+    return output if not dead_letter_tables(output) else _without_dead_letters(output)
+
+
+def _without_dead_letters(output: Output) -> Output:
+    """The query, which drops and counts bad rows: who only reads a table writes nothing, not even dead letters."""
+    skipping = OnError(BadAction.SKIP)
+    replaced: dict[int, Node] = {}  # a node that is read twice stays one
+
+    def skipped(node: Node) -> Node:
+        if id(node) not in replaced:
+            inputs = tuple(map(skipped, node.inputs))
+            new = node.replace_inputs(inputs) if inputs else node
+            if isinstance(new, Scan) and new.on_error.table is not None:
+                new = replace(new, on_error=skipping)
+            replaced[id(node)] = new
+        return replaced[id(node)]
+
+    functions = output.functions if output.functions.table is None else skipping
+    return Output(skipped(output.input), output.names, functions)
 
 
 @on_deep_stack

@@ -63,7 +63,7 @@ def _rate_text(rate: float) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """All figures at one moment; which ones exist depends on the plan alone.
+    """All numbers that the HTML page of EXPLAIN shows, at one moment. Which ones there are depends on the plan alone.
 
     ``source``: the address of newer ones, as ``as_json`` writes them; None for a page without updates.
     """

@@ -31,7 +31,7 @@ def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
 
 
 def latency(plan: Node) -> Iterator[str]:
-    """The minimum latency of each windowed operator, as sentences: no result is emitted earlier."""
+    """The minimum latency of each windowed operator, as sentences; no result can be emitted earlier."""
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
 
 

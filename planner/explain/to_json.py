@@ -61,7 +61,7 @@ def to_json(plan: Node) -> dict[str, Any]:
 
 @on_deep_stack
 def from_json(document: dict[str, Any] | str) -> Node:
-    """The plan of a document or its text; the document need not be trusted, as nothing is imported for it.
+    """The plan of a document or its text. The document need not be trusted, because nothing is imported for it.
 
     ValueError for another version, and for expressions other than sqlglot's.
     """

@@ -82,8 +82,13 @@ def letters_for(table: Table, rows: DataFrame) -> DataFrame:
     bad = rows.where(column(LATE_TABLE) == F.lit(marker(table)))
     letters = bad.select(F.from_json(F.decode(column(LATE), "UTF-8"), _LETTER).alias("letter")).select("letter.*")
     letters = letters.withColumn("failed_at", F.current_timestamp())
-    columns = ((c.name, c.type.ddl()) for c in table.physical_columns)
-    return letters.select(*(F.col(quoted(name.lower())).cast(kind).alias(name) for name, kind in columns))
+    return letters.select(*(_in_letter(c).alias(c.name) for c in table.physical_columns))
+
+
+def _in_letter(table_column: TableColumn) -> Column:
+    """The column of a table of dead letters. What is no UTF-8 in a record becomes U+FFFD in a STRING."""
+    value = F.col(quoted(table_column.name.lower())).cast(table_column.type.ddl())
+    return F.make_valid_utf8(value) if table_column.type.name == "STRING" else value
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
@@ -105,8 +110,9 @@ def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame
     subqueries and subqueries of ON. There an unused counter keeps other conditions above this one.
     """
     from_files = READ_FROM in rows.columns
-    if rows.isStreaming and not from_files:
-        return rows.where(kept(_of_file(F.input_file_name())))
+    if rows.isStreaming:
+        always = F.spark_partition_id() >= 0  # Spark does not move this function either
+        return rows.where(kept(_of_file(F.when(always, column(READ_FROM)) if from_files else F.input_file_name())))
     checked = rows.where(kept(_of_file(column(READ_FROM)) if from_files else F.lit("")))
     return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
 

@@ -168,8 +168,8 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 
 
 def asked(rows: DataFrame, group: Sequence[NumberedLookup], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """Sends the requests of a group of lookups: the rows with a column of answers per lookup, and with columns for
-    errors and deferred rows where these are used.
+    """The rows with the answers of a group of lookups, one column per lookup, and with columns for errors and deferred
+    rows where these are used. The requests are sent when the query runs.
     """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)

@@ -108,7 +108,9 @@ class AlignBarriers(Unary):
     state_title = ("barriers", "barriers")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """The facts about the state; the limits on waiting rows and on their time are not facts, as they may change."""
+        """The facts about the state. The limits on the number of waiting rows and on their time are not facts, because
+        a query may continue with other limits.
+        """
         names = self.input.column_provenance
         yield "channel", traced(self.channel, names)
         yield "number of channels", str(self.channels)

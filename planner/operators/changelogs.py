@@ -40,7 +40,7 @@ class ToChangelog(Unary):
     changes_row_kinds = True
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True where -U or -D has a code: a retracted row is emitted with all its fields."""
+        """True if -U or -D has a code, because then a retracted row is emitted with all its fields."""
         kinds = {kind for kind, _ in self.codes}
         return bool(kinds & {RowKind.UPDATE_BEFORE, RowKind.DELETE})
 
@@ -140,8 +140,8 @@ def _codes(codes: Codes) -> str:
 
 @dataclass(frozen=True)
 class Normalize(Unary):
-    """The upsert changelog of the input as a full changelog by ``keys``: +I for a key without a row, -U and +U for a
-    changed row, -D with the whole deleted row, nothing for an unchanged row.
+    """Turns an upsert changelog into a full changelog by ``keys``: +I for a key without a row, -U and +U for a changed
+    row, -D with the whole deleted row, nothing for an unchanged row.
 
     ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never.
     """
@@ -185,7 +185,7 @@ class Normalize(Unary):
     # --- rules ------------------------------------------------------------------------------------------------
 
     def pruned(self, required: FieldNames) -> Normalize:
-        """The node over its keys and the ``required`` fields: a change of other columns is not emitted."""
+        """The node with only its keys and the ``required`` fields. Changes of other columns are then not emitted."""
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
     def passes_filter(self, read: set[str]) -> bool:

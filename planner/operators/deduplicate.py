@@ -129,7 +129,7 @@ class Deduplicate(Unary):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay at this operator's input: it emits rows at once, so it adds no delay."""
+        """The delay at this operator's input. The operator adds none, because it emits rows at once."""
         return super().operator_held_back_ms
 
     # --- texts ------------------------------------------------------------------------------------------------

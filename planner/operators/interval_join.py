@@ -68,8 +68,8 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay of the input and of the bounds: a row is joined with partners that are older by up to the bounds,
-        as in Flink.
+        """The delay of the input plus the length of the bounds in milliseconds, as in Flink, because a row may be
+        joined with partners that are so much older.
         """
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return self.operator_held_back_ms - (-older_us // 1000)

@@ -261,8 +261,9 @@ Names = frozenset[str]
 class RegularJoin(Join):
     """Joins every row of one side with every matching row of the other, however far apart they arrive.
 
-    So the results are not in order of time and have no time attributes. ``ttl_ms``: how long the rows of each side are
-    stored after they arrived, in processing time; 0: for ever. Results with an expired row are not retracted.
+    Therefore the results are not in order of time and have no time attributes. ``ttl_ms``: for each side, how many
+    milliseconds of processing time its rows are stored after they arrived; 0: for ever. Results with an expired row are
+    not retracted.
     """
 
     ttl_ms: tuple[int, int] = (0, 0)
@@ -274,9 +275,9 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts only for INNER and SEMI joins of inserts; else deletes too.
+        """Insertions only, for INNER and SEMI joins of insertions; otherwise deletions too.
 
-        Other kinds of join retract a row without partner when its first partner arrives.
+        Other kinds of join retract the result of a row without partner when its first partner arrives.
         """
         appends = all(side.changelog_mode == APPEND_ONLY for side in self.inputs)
         if appends and self.kind in (JoinKind.INNER, JoinKind.SEMI):

@@ -47,8 +47,8 @@ class MatchRecognize(Unary):
 
     @cached_property
     def passed(self) -> Schema:
-        """The fields of the input that are emitted. They are no time attributes, as rows are emitted when their match
-        is decided.
+        """The fields of the input that are emitted. They are not time attributes, because rows are emitted only when
+        their match is decided.
         """
         own = self.input.schema if self.all_rows else self._key_fields
         return tuple(replace(field, time=None) for field in own)

@@ -29,10 +29,10 @@ _POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 @dataclass(frozen=True)
 class OverCall:
-    """A function over a frame. The offsets of a RANGE frame over times are in milliseconds.
+    """An OVER call: a function over a frame. The offsets of a RANGE frame over times are in milliseconds.
 
-    Calls of NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are ``exp.Anonymous`` of these names, in
-    ``exp.IgnoreNulls`` where NULLs are not counted; all others are aggregates.
+    Calls of the functions in NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are sqlglot's ``Anonymous``
+    nodes of these names, inside ``IgnoreNulls`` where NULLs are not counted; all others are aggregates.
     """
 
     item: Item
@@ -226,7 +226,9 @@ class Over(Unary):
             yield "rows", "come and go"
 
     def state_descriptions(self) -> Iterator[StateDescription]:
-        """What is stored: the rows of frames in time, which expire, else rows or totals per key, which do not."""
+        """What is stored: for frames limited by time their rows, which expire; otherwise rows or totals per key, which
+        do not expire.
+        """
         frames = [call.frame for call in self.calls]
         if all(frame is not None and not frame.rows and not frame.unbounded for frame in frames):
             yield StateDescription("the rows of frames", "the watermark passes all frames that hold them")
@@ -413,7 +415,9 @@ class UpdatingOver(OverAllRows):
         return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """All kinds, except in order of arrival: a retraction lacks the arrival time of its row."""
+        """All kinds. For rows in order of arrival only insertions, because a retraction lacks the arrival time of its
+        row.
+        """
         by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
         return APPEND_ONLY if by_arrival else ALL_KINDS
 

@@ -114,7 +114,7 @@ class TemporalJoin(Join):
         return APPEND_ONLY if port == 1 and self.is_asof else ALL_KINDS
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True for the left side; the right one needs no -U, as +U says from when on a row is valid."""
+        """True for the left side. The right side needs no -U, because a +U says from when on a row is valid."""
         return port == 0
 
     why_inserts_only = "a row that was the nearest one to others could be taken back"
@@ -148,8 +148,8 @@ class TemporalJoin(Join):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """True unless ``first_by`` orders the rows of one time and no left row is retracted: else the last to arrive
-        counts.
+        """True unless ``first_by`` orders the right rows of one time and no left row is retracted. Otherwise the last
+        right row to arrive counts.
         """
         return not self.first_by or self.retracts
 

@@ -316,7 +316,7 @@ class AssignWindows(Windowed):
         return frozenset(key | {self.columns.start, self.columns.end} for key in self.input.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True: a row whose time changes moves to other windows."""
+        """True, because a row whose time changes moves to other windows."""
         return True
 
     def append_only_variant(self) -> Node | None:
@@ -351,7 +351,9 @@ def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Pr
 def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
 ) -> Iterator[StateDescription]:
-    """What windows store: the state of time windows is freed when they close, that of row windows is not."""
+    """Descriptions of the state of windows: that of time windows is freed when they close, that of windows that count
+    rows never.
+    """
     match window:
         case GlobalWindow() | CountWindow():
             of = "each key" if keyed else "all rows"

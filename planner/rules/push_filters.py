@@ -55,7 +55,8 @@ def with_balanced_condition(node: Node) -> Node:
 class Merging:
     """Merges the projections of one plan, from the sources upwards.
 
-    The expressions of the lower projection are moved, not copied: they grow with each projection they move into.
+    The expressions of the lower projection are moved, not copied, because they grow with each projection they move
+    into.
     """
 
     def __init__(self) -> None:
@@ -218,7 +219,9 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def accepts_nothing(table: Table, comparison: Comparison) -> bool:
-    """A function for ``accepts`` that is always false: no lookup source applies comparisons itself."""
+    """A function for the parameter ``accepts`` that is always false, so that no lookup source applies comparisons
+    itself.
+    """
     return False
 
 

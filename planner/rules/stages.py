@@ -88,7 +88,7 @@ def fuse_windows_into_aggregate(plan: Node) -> Node:
 
 
 def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
-    """Let the state of distinct rows below windows expire when the watermark has closed all windows that accept
+    """For DISTINCT rows below windows: lets their state expire when the watermark has closed all windows that accept
     them.
     """
     return bottom_up(plan, lambda node: node.with_distinct_rows_closed())

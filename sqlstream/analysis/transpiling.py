@@ -25,6 +25,7 @@ from sqlstream.grammar.trees import walk
 from sqlstream.planner.batch import resolve, spark_text
 from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import streaming_clause
+from sqlstream.planner.batch.newest_rows import with_newest_first
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.catalog import Catalog
@@ -272,7 +273,8 @@ def _to_spark(text: str, workspace: Workspace) -> Translated:
         if clause is not None:
             wrong.append(_refusal(f"{clause.name} is not in Spark SQL", clause.span))
             continue
-        query = for_spark(with_values_of_groups(sorted_query, workspace.catalog, tables), workspace.catalog)
+        newest_first = with_newest_first(sorted_query, workspace.catalog, tables)
+        query = for_spark(with_values_of_groups(newest_first, workspace.catalog, tables), workspace.catalog)
         texts.append(spark_text(_dotted(query, names)).text)
     _require(wrong, text)
     return ";\n\n".join(texts) + ";\n", (_ANSI, _UTC, _FINISHED)

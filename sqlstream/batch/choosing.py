@@ -33,6 +33,7 @@ from sqlstream.planner.batch import (
 )
 from sqlstream.planner.batch.clauses import sorted_by_columns
 from sqlstream.planner.batch.decision import Clause
+from sqlstream.planner.batch.newest_rows import with_newest_first
 from sqlstream.planner.batch.respelling import for_spark
 from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.binder.context import bind_error
@@ -245,7 +246,8 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
         name: {column.name.casefold() for column in table.columns if not column.nullable}
         for name, table in named.items()
     }
-    query = with_values_of_groups(resolved.query, workspace.catalog, named)
+    query = with_newest_first(resolved.query, workspace.catalog, named)
+    query = with_values_of_groups(query, workspace.catalog, named)
     query = for_spark(query, workspace.catalog, columns, keys, filled)
     return Batch(statement, query, resolved, names, examined.way.why)
 

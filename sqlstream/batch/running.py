@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.fields import UniqueNames
 from sqlstream.plans import Root, plan_of
 from sqlstream.results import Columns
-from sqlstream.spark.running import is_connect
+from sqlstream.spark.running import ONE_AT_A_TIME, is_connect, loaded
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
@@ -123,14 +123,14 @@ class Batches:
             run.stop()
 
     def _analyzed(self, batch: Batch, workspace: Workspace) -> Analyzed:
-        from sqlstream.batch.run import analyzed_by_spark  # PySpark, for the first batch
-
+        run = loaded("sqlstream.batch.run")  # PySpark, for the first batch
         secrets = secrets_of(*batch.tables) + workspace.settings.secrets
-        with hiding(secrets):
+        with hiding(secrets), ONE_AT_A_TIME:
             spark = self._runner.spark.get(workspace.settings)
             try:
                 runtime = self._runner.runtime(workspace, finished=True)
-                return analyzed_by_spark(batch, workspace, runtime, secrets)
+                analyzed: Analyzed = run.analyzed_by_spark(batch, workspace, runtime, secrets)
+                return analyzed
             except BaseException:
                 _forget(batch, spark)
                 raise

@@ -73,12 +73,12 @@ def wrong_columns(
             schemas = ((str(file), schema) for file in files if (schema := file_schema(file, kind)) is not None)
             return wrong_schema(table, kind, columns, schemas)
         case "csv" if values["csv.header"]:
-            headers = ((str(file), line) for file in files for line in header(_lines(file, MOST_RECORDS), values))
+            read = ((str(file), _lines(file, MOST_RECORDS, values["encoding"])) for file in files)
+            headers = ((file, line) for file, lines in read for line in header(lines, values))
             return wrong_header(table, values, columns, headers)
         case "json":
-            return misspelt_fields(
-                table, columns, [(str(f), _lines(f, MOST_RECORDS)) for f in files[:_MOST_TEXT_FILES]]
-            )
+            samples = [(str(f), _lines(f, MOST_RECORDS, values["encoding"])) for f in files[:_MOST_TEXT_FILES]]
+            return misspelt_fields(table, columns, samples)
     return []
 
 
@@ -206,13 +206,13 @@ def _misspelt(table: Table, column: Column, field: str, file: str) -> Diagnostic
     return Diagnostic(MISSPELT_FIELD, message, hint=f'Did you mean "{field}"? {way_out}')
 
 
-def _lines(file: Path, most: int) -> list[str]:
+def _lines(file: Path, most: int, encoding: str) -> list[str]:
     """The first lines of a file that are not empty, unpacked."""
     with (
         suppress(pa.ArrowException, OSError, UnicodeDecodeError),
         pa.input_stream(str(file), compression="detect") as raw,
     ):
-        text = TextIOWrapper(raw, encoding="utf-8-sig")
+        text = TextIOWrapper(raw, encoding="utf-8-sig" if encoding == "utf-8" else encoding)
         return [*islice((line for line in map(str.strip, text) if line), most)]
     return []
 

@@ -10,13 +10,23 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import PATH_ERROR, WRONG_COLUMN, columns_of
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import NAME, WRONG_VALUE, Option, hint_of
+from sqlstream.formats.blocks import encoding_of
+from sqlstream.options import NAME, WRONG_VALUE, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.secrets import secret_texts, shown_value
 from sqlstream.types import DataType
 from sqlstream.udfs.texts import reason_of
 
 CREDENTIALS = "SS584"
+ENCODING = Option(
+    "encoding",
+    OptionKind("encoding", "an encoding such as 'UTF-8', 'ISO-8859-1', 'windows-1252' or 'UTF-16'", encoding_of),
+    "How characters are bytes in local files of the formats csv, json and text.",
+    "utf-8",
+)
+TEXTS = ("csv", "json", "text")
+"""The formats with an encoding."""
+
 ROWS = "rows.parquet"
 """The file of a directory with the current rows of a table."""
 MOST_PER_TRIGGER = "source.max-files-per-trigger"
@@ -86,6 +96,20 @@ def matching_paths(path: str) -> Iterable[Path]:
     """The local paths that match a path or a pattern."""
     root = Path(path).anchor
     return Path(root).glob(path.removeprefix(root)) if glob.has_magic(path) else (Path(path),)
+
+
+def check_encoding(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS504 for the option ``encoding`` where it has no effect."""
+    chosen = (table.option("format") or "").strip().lower()
+    if table.option(ENCODING.key) is None:
+        return
+    if chosen not in TEXTS:
+        message = f'option "{ENCODING.key}" has no effect with format "{chosen}"'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(ENCODING.key), hint="Leave it out.")
+    elif local_path(table.option("path") or "") is None or tells_kinds(table):
+        message = f'option "{ENCODING.key}" of table "{table.name}" holds for local files of inserted rows only'
+        hint = "Convert the files to UTF-8, for instance with iconv, and leave the option out."
+        yield Diagnostic(WRONG_VALUE, message, spans.get(ENCODING.key), hint=hint)
 
 
 # --- kinds of rows in a column, for formats that have none: 'source.kind-column' = 'op' ---------------------------

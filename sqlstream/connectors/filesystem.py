@@ -32,10 +32,12 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
 from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
+    ENCODING,
     KIND_COLUMN,
     METADATA,
     MOST_PER_TRIGGER,
     ROWS,
+    check_encoding,
     check_kind_column,
     columns_in_files,
     credentials,
@@ -208,6 +210,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         ),
         Option(MOST_PER_TRIGGER, integer(1), "Read at most so many files in one micro-batch."),
         KIND_COLUMN,
+        ENCODING,
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
         Option(
             "csv.multi-line",
@@ -247,6 +250,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         yield from check_format(table, spans)
         yield from _check_changes(table, spans)
         yield from check_kind_column(table, spans)
+        yield from check_encoding(table, spans)
         names = [c.name for c in table.physical_columns]
         for name in partition_columns(table):
             if name not in names:

@@ -85,6 +85,7 @@ _BY_CODE: dict[str, type[Error]] = {
     **dict.fromkeys(_OF_CLOSED, InterfaceError),
     "SS403": IntegrityError,
     "SS464": InternalError,
+    "SS474": InternalError,
     "SS480": ProgrammingError,
 }
 

@@ -34,6 +34,15 @@ _LONGEST_QUOTED = 1 << 26
 codecs.register_error(_INVALID, lambda error: ("\udcff", getattr(error, "end")))  # noqa: B009 - of several classes
 
 
+def encoding_of(name: str) -> str:
+    """The encoding as Python names it; ValueError for one that is unknown or encodes no text."""
+    try:
+        "".encode(name.strip())
+        return codecs.lookup(name.strip()).name
+    except LookupError as error:
+        raise ValueError(name) from error
+
+
 @dataclass(frozen=True)
 class Block:
     """Whole records in UTF-8. ``start``: the position of the first byte in the text of the file, which is the file

@@ -69,7 +69,9 @@ class CsvDecoder(Decoder):
         data = (joined.buffers()[2] or pa.py_buffer(b"")).slice(offsets[0], offsets[-1] - offsets[0])
         starts = (offsets[:-1] - offsets[0]).astype(np.int64)
         ends = (offsets[1:] - offsets[0] - 1).astype(np.int64)
-        return self._exact(data, Lines(np.frombuffer(data, np.uint8), starts, ends, are_messages=True))
+        lines = Lines(np.frombuffer(data, np.uint8), starts, ends, are_messages=True)
+        quick = len(lines.starts) and not self._odd_messages(lines).any()
+        return (self._regular(data, lines.data, lines) if quick else None) or self._exact(data, lines)
 
     def split(self, line: bytes) -> list[str | None] | None:
         """The fields of one line, such as a header; None where it cannot be cut."""
@@ -79,8 +81,11 @@ class CsvDecoder(Decoder):
 
     # --- whole blocks -----------------------------------------------------------------------------------------
 
-    def _regular(self, data: pa.Buffer, view: np.ndarray) -> Decoded | None:
-        """The records of a block in which nothing is odd but values and the number of fields; else None."""
+    def _regular(self, data: pa.Buffer, view: np.ndarray, messages: Lines | None = None) -> Decoded | None:
+        """The records of a block in which nothing is odd but values and the number of fields; else None.
+
+        ``messages``: those of which it is made, one line each.
+        """
         dialect = self.dialect
         if not dialect.is_bytes or not _is_utf8(data) or self._has_lines_to_skip(view):
             return None
@@ -94,9 +99,9 @@ class CsvDecoder(Decoder):
         total = len(texts.records) + len(wrong)
         if any(w.is_blank for w in wrong):
             return None
-        if len(positions) and not dialect.multi_line and _lines(view) != total:
+        if len(positions) and (messages or not dialect.multi_line) and _lines(view) != total:
             return None  # a line break in quotes, or lines without content
-        lines: Lines | None = None
+        lines = messages
 
         def located() -> Lines:
             nonlocal lines
@@ -171,7 +176,7 @@ class CsvDecoder(Decoder):
             lines.skip(dialect)
             odd = np.zeros(len(lines.starts), bool)
         else:
-            odd = self._odd_messages(raw, lines)
+            odd = self._odd_messages(lines)
         odd |= irregular_lines(lines, dialect) if dialect.is_bytes else True
         if not _is_utf8(data):
             odd[lines_without_utf8(raw, lines)] = True
@@ -198,7 +203,7 @@ class CsvDecoder(Decoder):
         wrong += [_Wrong(int(numbers[c.line]), c.reason) for c in cut if c.reason is not None]
         return self._decoded(texts, int(lines.are_records.sum()), wrong, lambda: lines)
 
-    def _odd_messages(self, raw: bytes, lines: Lines) -> np.ndarray:
+    def _odd_messages(self, lines: Lines) -> np.ndarray:
         """Messages are records whatever they hold: all that are not one line of fields are looked at alone."""
         lines.are_records[:] = True
         breaks = np.flatnonzero((lines.data == 10) | (lines.data == 13))
@@ -273,9 +278,10 @@ class CsvDecoder(Decoder):
                 values.append(converted)
         if bad.any():
             values = [column.filter(pa.array(~bad)) for column in values]
-        fields = pa.StructArray.from_arrays(values, fields=[*self.schema]) if values else None
-        empty = pa.array([{}] * int((~bad).sum()), pa.struct([]))
-        rows = pa.RecordBatch.from_struct_array(empty if fields is None else fields)
+        if values:
+            rows = pa.RecordBatch.from_arrays(values, schema=self.schema)
+        else:  # which has a number of rows all the same
+            rows = pa.RecordBatch.from_struct_array(pa.array([{}] * int((~bad).sum()), pa.struct([])))
         return Decoded(rows, total, self._faults(reasons, located))
 
     def _faults(self, reasons: dict[int, list[str]], located: Any) -> list[Fault]:

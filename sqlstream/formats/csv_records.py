@@ -83,7 +83,8 @@ class Lines:
     def of_block(cls, data: np.ndarray) -> Lines:
         """The lines of a block, which end with a line feed, a carriage return or both."""
         breaks = data == _LF
-        returns = np.flatnonzero(data == _CR)
+        is_return = data == _CR
+        returns = np.flatnonzero(is_return) if is_return.any() else np.zeros(0, np.int64)
         if len(returns):
             breaks[returns[bytes_at(data, returns + 1) != _LF]] = True
         ends = np.flatnonzero(breaks)
@@ -230,7 +231,8 @@ def quotes(data: np.ndarray, dialect: Dialect, literal: np.ndarray) -> np.ndarra
     """Positions of the quotes that are not escaped. ``literal``: positions of escaped bytes."""
     if dialect.quote is None:
         return np.zeros(0, np.int64)
-    positions = np.flatnonzero(data == ord(dialect.quote))
+    is_quote = data == ord(dialect.quote)
+    positions = np.flatnonzero(is_quote) if is_quote.any() else np.zeros(0, np.int64)
     return positions[~np.isin(positions, literal)] if len(literal) else positions
 
 

@@ -93,16 +93,15 @@ class JsonDecoder(Decoder):
         """The records of a text, in which ``shift`` bytes before them are not."""
         alike, rest, starts, ends = split(text)
         if self.exactly:
-            alike, rest = None, np.arange(len(starts))
+            alike, rest = [], np.arange(len(starts))
         parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
         faults: dict[int, str] = {}
-        if alike is not None:
-            parts.append(self._part(alike, alike.roots, faults))
+        parts += [self._part(same, same.roots, faults) for same in alike]
         blank = np.zeros(len(starts), bool)
-        if alike is not None and len(rest) <= _FEW:
+        if alike and len(rest) <= _FEW:
             odd = rest
         else:
-            others = text if alike is None else _some_of(text, starts, ends, rest)
+            others = text if not alike else _some_of(text, starts, ends, rest)
             found = structure(others)
             found.odd |= found.blank | self.exactly
             parts.append(self._part(found, rest, faults))

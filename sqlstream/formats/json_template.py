@@ -13,8 +13,9 @@ import numpy as np
 
 from sqlstream.formats.json_structure import BACKSLASH, QUOTE, Level, Structure, Text, Tokens, check_scalars
 
-_TRIED = 3
+_TRIED = 4
 """Records of a block that are tried as templates."""
+_MANY = 256
 _MEMBER = re.compile(
     rb"""[ \t\r\n]*[{,][ \t\r\n]*"(?P<key>[^"\\]*)"[ \t\r\n]*:[ \t\r\n]*"""
     rb"""(?:"(?P<text>(?:[^"\\]|\\.)*)"|(?P<scalar>[^ \t\r\n"{}\[\],:\\]+))[ \t\r\n]*""",
@@ -50,35 +51,41 @@ class _Template:
     """What stands behind the last value."""
 
 
-def split(text: Text) -> tuple[Structure | None, np.ndarray, np.ndarray, np.ndarray]:
-    """The structure of the records that are alike, which are its roots, if they are most of all; the numbers of all
-    others; and where all records start and end.
+def split(text: Text) -> tuple[list[Structure], np.ndarray, np.ndarray, np.ndarray]:
+    """The structures of records that are alike, which are their roots; the numbers of all others; and where all records
+    start and end.
     """
     found = text.data == QUOTE
     found |= text.data == BACKSLASH
     found |= text.data == text.end
     tokens = Tokens(text, found)
     count = len(tokens.starts)
-    everything = np.arange(count)
     last = np.flatnonzero(tokens.c == text.end)
     widths = np.diff(last)
-    for tried in np.flatnonzero((widths > 1) & ~tokens.odd)[:_TRIED].tolist():
-        alike = np.flatnonzero((widths == widths[tried]) & ~tokens.odd)
-        if 2 * len(alike) < count:
-            continue
+    rest, never = np.ones(count, bool), np.zeros(count, bool)
+    usable = (widths > 1) & ~tokens.odd
+    untried = usable.copy()
+    structures: list[Structure] = []
+    for _ in range(_TRIED):
+        tried = int(untried.argmax()) if count else 0
+        if not _are_many(int(untried.sum()), count):
+            break
+        untried[tried] = False
+        alike = np.flatnonzero(usable & rest & (widths == widths[tried]))
         start, end = int(tokens.starts[tried]), int(tokens.ends[tried])
         template = _template(text.data[start:end].tobytes(), int(widths[tried]) - 1)
-        if template is None:
+        if template is None or not _are_many(len(alike), count):
             continue
         level, rows = _matched(tokens, last, alike, template, start)
-        if 2 * len(rows) < count:
-            continue
-        rest = np.ones(count, bool)
-        rest[rows] = False
-        never = np.zeros(count, bool)
-        whole = Structure(text, tokens.starts, tokens.ends, never, never, tokens.escapes, rows, [level])
-        return whole, np.flatnonzero(rest), tokens.starts, tokens.ends
-    return None, everything, tokens.starts, tokens.ends
+        if _are_many(len(rows), count):
+            rest[rows] = untried[rows] = False
+            structures.append(Structure(text, tokens.starts, tokens.ends, never, never, tokens.escapes, rows, [level]))
+    return structures, np.flatnonzero(rest), tokens.starts, tokens.ends
+
+
+def _are_many(records: int, of: int) -> bool:
+    """Whether a template pays for so many records of a block."""
+    return 2 * records >= of > 0 or (records >= _MANY and 8 * records >= of)
 
 
 def _template(record: bytes, quotes: int) -> _Template | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.text_rule import TextRule, has_byte, offsets_of, trimmed, where
+from sqlstream.formats.text_rule import TextRule, bytes_of, has_byte, offsets_of, trimmed, where
 
 _WHOLE = r"^[+-]?[0-9]+$"
 _SIGN_AND_ZEROS = r"^\+?(-?)0*([0-9])"
@@ -41,6 +41,17 @@ class WholeNumberRule(NumberRule):
 
     def plain(self) -> Sequence[str]:
         return (f"^-?[0-9]{{1,{_DIGITS[self.kind.name]}}}$",)
+
+    def is_plain(self, texts: pa.Array, pattern: str) -> pa.Array:
+        """Looks for bytes that are no digits, in a fifth of the time of the pattern, unless there are many."""
+        offsets = offsets_of(texts)
+        lengths = np.diff(offsets)
+        others = np.flatnonzero(bytes_of(texts)[offsets[0] : offsets[-1]] - np.uint8(ord("0")) > 9)
+        if len(others) > len(texts) // 16:
+            return super().is_plain(texts, pattern)
+        plain = (lengths > 0) & (lengths <= _DIGITS[self.kind.name])
+        plain[np.searchsorted(offsets, others + offsets[0], "right") - 1] = False
+        return pa.array(plain)
 
     def each(self, texts: pa.Array) -> pa.Array:
         spelled = trimmed(texts)

@@ -37,7 +37,7 @@ class TextRule(ABC):
         try:
             values = self.whole(column)
         except pa.ArrowInvalid:
-            values = self._mixed(column)
+            values = self._mixed(column, self.plain())
         return values, self.misfits(column, values)
 
     def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:
@@ -65,13 +65,17 @@ class TextRule(ABC):
         """Patterns of texts of which ``cast`` converts any number, those of one pattern at a time."""
         return ()
 
-    def _mixed(self, texts: pa.Array) -> pa.Array:
-        values, is_odd = pa.nulls(len(texts), self.kind.to_arrow()), pc.is_valid(texts)
-        for pattern in self.plain():
-            is_plain = pc.match_substring_regex(texts, pattern).fill_null(False)
-            values = pc.coalesce(values, self.cast(where(is_plain, texts)))
-            is_odd = pc.and_not(is_odd, is_plain)
-        return pc.replace_with_mask(values, is_odd, self.each(texts.filter(is_odd)))
+    def is_plain(self, texts: pa.Array, pattern: str) -> pa.Array:
+        """Which texts a pattern of ``plain`` matches."""
+        return pc.match_substring_regex(texts, pattern).fill_null(False)
+
+    def _mixed(self, texts: pa.Array, patterns: Sequence[str]) -> pa.Array:
+        if not patterns or not len(texts):
+            return self.each(texts)
+        is_plain = self.is_plain(texts, patterns[0])
+        values = self.cast(where(is_plain, texts))
+        is_odd = pc.and_not(pc.is_valid(texts), is_plain)
+        return pc.replace_with_mask(values, is_odd, self._mixed(texts.filter(is_odd), patterns[1:]))
 
 
 def trimmed(texts: pa.Array) -> pa.Array:

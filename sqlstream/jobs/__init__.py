@@ -6,8 +6,9 @@ Importing this package loads no PySpark; what runs jobs does.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from sqlstream.spark.running import loaded
 
 if TYPE_CHECKING:
     from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, run_of
@@ -50,4 +51,4 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(loaded(_HOMES[name]), name)

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
+from sqlstream.spark.internals import make_active
 from sqlstream.spark.private_settings import JAVA_OPTIONS
-from sqlstream.spark.running import is_connect, is_spark_gone, only_at_start, require_master, running_session
+from sqlstream.spark.running import (
+    ONE_AT_A_TIME,
+    is_connect,
+    is_spark_gone,
+    loaded,
+    only_at_start,
+    require_master,
+    running_session,
+)
 from sqlstream.spark.tuning.choices import FIELDS, NONE, tuning_of
 from sqlstream.udfs.hiding import hiding
 
@@ -48,23 +57,24 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
-        """The Spark session, started at the first call, with the settings applied."""
-        with hiding(settings.secrets):
+        """The Spark session, started at the first call, with the settings applied, for the thread that asks."""
+        with hiding(settings.secrets), ONE_AT_A_TIME:
             if self._spark is None:
                 self._spark = self._start(settings)
             self.apply(settings)
-        return self._spark
+            make_active(self._spark)  # or Spark plans with its defaults, by which there are no columns of type TIME
+            return self._spark
 
     def _start(self, settings: Settings) -> SparkSession:
-        from sqlstream.spark.session import prepared, spark_session, tuning_in_effect  # PySpark, which takes a second
-
+        session = loaded("sqlstream.spark.session")  # PySpark, which takes a second
         tuning = tuning_of(settings)
         if self._given is not None:
             self._tuning = replace(NONE, quiet_errors=tuning.quiet_errors)
-            return prepared(self._given, tuning)
+            prepared: SparkSession = session.prepared(self._given, tuning)
+            return prepared
         # The other settings can be put back when the session closes.
-        spark = spark_session(settings.spark, self.master, settings.secrets, tuning)
-        self._tuning = tuning_in_effect()
+        spark: SparkSession = session.spark_session(settings.spark, self.master, settings.secrets, tuning)
+        self._tuning = session.tuning_in_effect()
         return spark
 
     def apply(self, settings: Settings) -> None:
@@ -73,11 +83,12 @@ class SparkHandle:
             return
         self._require_tuned(settings)
         wanted = spark_settings(settings)
-        for key in [k for k in self._before if k not in wanted]:
-            self._restore(key)
-        for key, value in wanted.items():
-            if not _is_set(self._spark.conf.get(key, None), key, value):
-                self._change(key, value)
+        with ONE_AT_A_TIME:
+            for key in [k for k in self._before if k not in wanted]:
+                self._restore(key)
+            for key, value in wanted.items():
+                if not _is_set(self._spark.conf.get(key, None), key, value):
+                    self._change(key, value)
 
     def _require_tuned(self, settings: Settings) -> None:
         """ConnectorError SS523 for a setting that only takes effect when Spark starts."""
@@ -112,8 +123,9 @@ class SparkHandle:
     def release(self) -> None:
         """Restore the settings that the session has changed; Spark keeps running for others."""
         try:
-            for key in list(self._before):
-                self._restore(key)
+            with ONE_AT_A_TIME:
+                for key in list(self._before):
+                    self._restore(key)
         except Exception as error:
             if not is_spark_gone(error):
                 raise

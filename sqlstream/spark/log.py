@@ -53,6 +53,16 @@ def where_spark_tells() -> str:
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 
+def end_of_log(most_bytes: int = 1 << 18) -> str:
+    """The last bytes of the log of the Spark that this process has started, as text; empty without one."""
+    with suppress(OSError):
+        if _current is not None:
+            with _current.open("rb") as file:
+                file.seek(max(0, _current.stat().st_size - most_bytes))
+                return file.read().decode("utf-8", "replace")
+    return ""
+
+
 def _file_in(folder: Path | None) -> Path:
     started = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     handle, name = tempfile.mkstemp(prefix=f"spark-{started}-{os.getpid()}-", suffix=".log", dir=folder)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from importlib import import_module
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError
 from sqlstream.spark.internals import connect_endpoint
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
 OTHER_SPARK = "SS413"
 
+ONE_AT_A_TIME = RLock()
+"""Held while PySpark is loaded, while Spark starts, and from when the settings of a session are in effect until its
+query or job is planned by Spark: all sessions of a process share one Spark, whichever threads they are used by. Nobody
+waits for the end of a query or a job with it."""
+
 _CONNECT = "sc://"
 _CONNECT_URL = re.compile(r"sc://(?:[^@/;]*@)?([^:/;]*)(?::(\d+))?")
 _CONNECT_PORT = 15002
@@ -22,6 +29,7 @@ _AT_START = (
     "spark.app.name", "spark.default.parallelism", "spark.executorEnv.", "spark.hadoop.", "spark.kubernetes.",
     "spark.master", "spark.yarn.",
 )  # fmt: skip
+_STOPPED = re.compile(r'dagScheduler\(\)"? is null|Cannot call methods on a stopped SparkContext')
 _NO_ANSWER = re.compile(r"Answer from Java side is empty|An error occurred while calling \S+")  # and no exception
 
 
@@ -32,12 +40,23 @@ def running_session() -> SparkSession | None:
     """
     if "pyspark.sql" not in sys.modules:
         return None
-    from pyspark import errors, sql  # they are there, as the line above says
+    sql, errors = loaded("pyspark.sql"), loaded("pyspark.errors")
+    with ONE_AT_A_TIME:
+        try:
+            active: SparkSession = sql.SparkSession.active()
+        except errors.PySparkRuntimeError:
+            return None
+    return active
 
-    try:
-        return sql.SparkSession.active()
-    except errors.PySparkRuntimeError:
-        return None
+
+def loaded(name: str) -> Any:
+    """A module that imports PySpark, loaded by one thread at a time.
+
+    The modules of PySpark import each other in circles: two threads that begin at different places of a circle see
+    modules without their names.
+    """
+    with ONE_AT_A_TIME:
+        return import_module(name)
 
 
 def require_master(spark: SparkSession, master: str | None) -> None:
@@ -90,9 +109,14 @@ def shares_files(spark: SparkSession) -> bool:
 
 
 def is_spark_gone(error: BaseException) -> bool:
-    """True for an error that says that Spark's process has ended."""
+    """True for an error that says that Spark's process has ended, or that Spark has stopped in it."""
     from py4j.protocol import Py4JError, Py4JNetworkError  # a part of PySpark
 
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
-    return isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(str(error)) is not None
+    return (isinstance(error, Py4JError) and _NO_ANSWER.fullmatch(str(error)) is not None) or has_stopped(str(error))
+
+
+def has_stopped(text: str) -> bool:
+    """True for the text of an error that Spark raises when it has stopped, as it does where its scheduler fails."""
+    return _STOPPED.search(text) is not None

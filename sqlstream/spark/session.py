@@ -99,7 +99,6 @@ _SQL = {
 }
 
 _LOCAL = _SQL | {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
@@ -114,6 +113,16 @@ _LOCAL = _SQL | {
     "spark.shuffle.compress": "false",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+# Spark keeps the plans, stages and figures of the thousand queries that its pages show: each micro-batch adds some.
+_UI = "spark.ui.enabled"
+_WITHOUT_PAGES = {
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "5000",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.streaming.ui.enabled": "false",
 }
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -211,7 +220,8 @@ def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, t
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {_PARTITIONS: str(_cores(master))}
-    ours = {**_LOCAL, **here, **tuned_settings(master, tuning), **STREAMING, **parallelism}
+    pages = {} if settings.get(_UI) == "true" else {_UI: "false", **_WITHOUT_PAGES}
+    ours = {**_LOCAL, **pages, **here, **tuned_settings(master, tuning), **STREAMING, **parallelism}
     given = {**ours, **settings, **_jvm_options(settings, tuning)}
     for key, value in given.items():
         builder = builder.config(key, value)

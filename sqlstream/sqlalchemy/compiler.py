@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import exc
+from sqlalchemy import exc, util
 from sqlalchemy.sql import compiler, sqltypes, type_api
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
@@ -199,8 +199,18 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
-        """CompileError: there are no indexes."""
-        raise exc.CompileError("sqlstream has no indexes")
+        """No statement, with a warning: there are no indexes, and libraries that create tables ask for some.
+
+        CompileError for a unique one, which is a constraint.
+        """
+        if create.element.unique:
+            return self.visit_unique_constraint(create.element)
+        util.warn(f'sqlstream has no indexes: "{create.element.name}" is left out')
+        return ""
+
+    def visit_drop_index(self, drop: Any, **kw: Any) -> str:
+        """No statement: there are no indexes."""
+        return ""
 
     def visit_create_sequence(self, create: Any, *args: Any, **kw: Any) -> str:
         """CompileError: there are no sequences."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import sqlalchemy
 from sqlalchemy import schema
@@ -56,7 +59,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
 
 
 _IN_MEMORY = {"connector": "memory"}
-_GONE = ("SS464", "SS481", "SS471")
+_GONE = ("SS464", "SS474", "SS481", "SS471")
 
 
 class SqlStreamDialect(Reflection):
@@ -114,6 +117,8 @@ class SqlStreamDialect(Reflection):
         self._lock = Lock()
         self._session: Session | None = None
         self._connections = 0
+        self._created: WeakKeyDictionary[Connection, list[str]] = WeakKeyDictionary()
+        self._failed: WeakSet[Connection] = WeakSet()
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
@@ -164,12 +169,61 @@ class SqlStreamDialect(Reflection):
         """No effect, as there are no transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """No effect, as there are no transactions."""
+        """No effect on rows, as there are no transactions. Tables that have been created stay, unless a statement has
+        failed since: other databases roll such a transaction back, which pandas relies on.
+        """
+        created, failed = self._end_of_transaction(dbapi_connection)
+        if failed:
+            self._drop(dbapi_connection, created)
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """No effect: SQLAlchemy rolls back connections that return to the pool, but each statement has taken effect
-        by then.
+        """Drop the tables of the transaction where an error has ended it. Otherwise no effect: SQLAlchemy rolls back
+        connections that return to the pool, but each statement has taken effect by then.
         """
+        created, failed = self._end_of_transaction(dbapi_connection)
+        if failed or sys.exc_info()[0] is not None:
+            self._drop(dbapi_connection, created)
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Execute a statement; none for what sqlstream lacks, such as an index."""
+        if statement:
+            with self._noted(cursor, context):
+                cursor.execute(statement, parameters)
+
+    def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
+        """Execute a statement without parameters."""
+        self.do_execute(cursor, statement, None, context)
+
+    def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Execute a statement for each of its rows of parameters."""
+        with self._noted(cursor, context):
+            cursor.executemany(statement, parameters)
+
+    @contextmanager
+    def _noted(self, cursor: Any, context: Any) -> Iterator[None]:
+        """Note whether a statement fails, and the table that it creates, until the end of the transaction."""
+        try:
+            yield
+        except BaseException:
+            self._failed.add(cursor.connection)
+            raise
+        statement = None if context is None else getattr(context.compiled, "statement", None)
+        if isinstance(statement, schema.CreateTable) and not getattr(statement, "if_not_exists", False):
+            name = context.compiled.preparer.format_table(statement.element)
+            self._created.setdefault(cursor.connection, []).append(name)
+
+    def _end_of_transaction(self, connection: Any) -> tuple[list[str], bool]:
+        """The tables that the transaction has created, and whether a statement of it has failed."""
+        # SQLAlchemy has a connection of its own around ours when it first looks at the database.
+        raw: Connection = getattr(connection, "dbapi_connection", connection)
+        failed = raw in self._failed
+        self._failed.discard(raw)
+        return self._created.pop(raw, []), failed
+
+    def _drop(self, connection: Any, tables: list[str]) -> None:
+        for table in reversed(tables if not connection.closed else []):
+            with suppress(connection.Error), closing(connection.cursor()) as cursor:
+                cursor.execute(f"DROP TABLE IF EXISTS {table}")
 
     def get_isolation_level_values(self, dbapi_connection: Any) -> list[Any]:
         """The isolation levels: only AUTOCOMMIT, as there are no transactions."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -69,6 +71,22 @@ def read(data: bytes, columns: str = "a INT; b STRING", **options: Any) -> Decod
 def test_rows_are_read(data: bytes, options: dict[str, Any], rows: list[tuple[Any, ...]]) -> None:
     decoded = read(data, **options)
     assert (rows_of(decoded), decoded.faults) == (rows, [])
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8").split("\n## CSV\n")[1]
+EXAMPLES = re.findall(r"^\| `(.*)` \| (.*) \|$", PAGE.split("\n## ")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize(("text", "expected"), EXAMPLES)
+def test_the_page_of_formats_is_true(text: str, expected: str) -> None:
+    decoded = read(text.replace("⏎", "\n").encode())
+    faults = {f.record: "fault: " + f.reason.removeprefix(NO_ROW) for f in decoded.faults}
+    rows = iter("`" + ",".join("NULL" if v is None else str(v) for v in row) + "`" for row in rows_of(decoded))
+    assert " · ".join(faults.get(i) or next(rows) for i in range(decoded.records)) == expected
+
+
+def test_the_page_has_examples_of_records() -> None:
+    assert len(EXAMPLES) >= 8
 
 
 FAULTS: dict[str, tuple[bytes, dict[str, Any], list[tuple[Any, ...]], list[tuple[int, bytes, str]]]] = {
@@ -321,3 +339,14 @@ def test_the_quick_way_gives_the_rows_and_faults_of_the_exact_one(data: bytes, d
             exact = quick.block(pa.py_buffer(data))
     decoded = quick.block(pa.py_buffer(data))
     assert decoded == mixed == exact
+
+
+@settings(max_examples=depth(100, 6_000), deadline=None)
+@given(st.lists(ODD, max_size=4), DIALECTS, st.sampled_from(["a INT; b STRING", "a STRING"]))
+def test_messages_together_are_what_they_are_alone(values: list[bytes], dialect: Dialect, columns: str) -> None:
+    given_one = CsvDecoder(decoder(columns).fields, dialect)
+    together = given_one.messages(pa.array(values, pa.binary()))
+    alone = [given_one.messages(pa.array([value], pa.binary())) for value in values]
+    assert rows_of(together) == [row for decoded in alone for row in rows_of(decoded)]
+    assert [(f.text, f.reason) for f in together.faults] == [(f.text, f.reason) for d in alone for f in d.faults]
+    assert [f.record for f in together.faults] == [i for i, d in enumerate(alone) if d.faults]

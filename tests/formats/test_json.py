@@ -132,6 +132,24 @@ def test_what_is_no_object_is_a_fault_and_harms_no_other_record(record: bytes, r
     assert [(f.record, f.text, f.reason) for f in read.faults] == [(1, record, reason), (4, record, reason)]
 
 
+def test_records_of_a_few_forms_are_read_in_order() -> None:
+    forms = [
+        '{"a":%d,"s":"x%d"}',
+        '{"a":%d,"s":null,"x":%d}',
+        '{ "s": "%d\\n", "a": %d }',
+        '{"s":{"x":%d},"a":"%d"}',
+        "%d%d",
+        '{"s":"\\u00e9%d","a":1.5,"a":%d}',
+        '{"a":%d,"s":[%d]}',
+    ]
+    lines = [forms[(i * i + i // 700) % len(forms)] % (i, i + 1) for i in range(4000)]
+    reader = decoder("a INT; s STRING")
+    read, exact = (of_block(r, "\n".join(lines).encode()) for r in (reader, replace(reader, exactly=True)))
+    assert read.rows.to_pylist() == exact.rows.to_pylist()
+    assert list(read.faults) == list(exact.faults)
+    assert 0 < len(read.faults) < 2000
+
+
 def test_large_blocks_are_read_in_pieces() -> None:
     lines = [f'{{"a":{i},"s":"{"x" * 500}"}}' if i % 777 else "?" for i in range(8000)]
     read = of_block(decoder("a INT; s STRING"), "\n".join(lines).encode())

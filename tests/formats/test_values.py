@@ -123,7 +123,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=depth(40, 3000), deadline=None)
+@settings(max_examples=depth(25, 3000), deadline=None)
 @given(st.lists(TEXTS | st.none(), max_size=8))
 def test_the_short_cut_reads_what_the_rule_says(texts: list[str | None]) -> None:
     for kind in KINDS:

@@ -82,3 +82,40 @@ def test_values_are_those_of_the_standard(spark):
     rows = spark.sql("SELECT 'abc' AS s, 3 AS n, DATE '2000-02-29' AS dt, TIMESTAMP '2020-03-01 00:00:00Z' AS ts")
     (only,) = rows.selectExpr(*texts).collect()
     assert dict(zip(_VALUES, only, strict=True)) == _VALUES
+
+
+@pytest.mark.parametrize(
+    ("written", "is_null"),
+    [
+        ("ARRAY_AGG(price) FILTER (WHERE price > 9)", True),
+        ("ARRAY_AGG(price ORDER BY price) FILTER (WHERE price > 9)", True),
+        ("ARRAY_AGG(DISTINCT price) FILTER (WHERE price > 9)", True),
+        ("ARRAY_AGG(price IGNORE NULLS)", True),
+        ("JSON_ARRAYAGG(price) FILTER (WHERE price > 9)", True),
+        ("JSON_OBJECTAGG(KEY item VALUE price) FILTER (WHERE price > 9)", True),
+        ("COLLECT(price) FILTER (WHERE price > 9)", True),
+        ("ARRAY_AGG(price)", False),
+        ("JSON_ARRAYAGG(price)", False),
+        ("COLLECT_LIST(price) FILTER (WHERE price > 9)", False),
+    ],
+)
+def test_lists_are_null_where_no_row_may_be_left(written: str, is_null: bool) -> None:
+    """In a group; the aggregate with its state stays as it was."""
+    grouped = optimized(f"SELECT auction, {written} AS x FROM bids GROUP BY auction")
+    assert ("CASE WHEN SIZE(" in grouped) is is_null
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_null"),
+    [
+        ("ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", True),
+        ("ROWS BETWEEN 3 PRECEDING AND CURRENT ROW", False),
+        ("RANGE BETWEEN INTERVAL '9' SECOND PRECEDING AND INTERVAL '1' SECOND PRECEDING", True),
+    ],
+)
+def test_lists_are_null_where_a_frame_may_have_no_row(frame: str, is_null: bool) -> None:
+    for call in ("ARRAY_AGG(price)", "JSON_ARRAYAGG(price)", "COLLECT(price)"):
+        own = f"SELECT {call} OVER (PARTITION BY auction ORDER BY ts {frame}) AS x FROM bids"
+        named = f"SELECT {call} OVER w AS x FROM bids WINDOW w AS (PARTITION BY auction ORDER BY ts {frame})"
+        assert optimized(own) == optimized(named)
+        assert ("CASE WHEN SIZE(" in optimized(own)) is is_null

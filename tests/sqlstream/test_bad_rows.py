@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sqlstream.jobs import Job
+from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.statements.jobs import properties
 
@@ -55,6 +56,12 @@ def run(session: Session, statement: str) -> Job:
     return job
 
 
+def rows_of(session: Session, query: str) -> list[Any]:
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return result.fetchall()
+
+
 def test_bad_rows_below_a_window_are_dead_letters_beside_its_result(session: Session, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(CSV)
@@ -70,9 +77,9 @@ def test_bad_rows_below_a_window_are_dead_letters_beside_its_result(session: Ses
         ("bad,y,2024-01-01 00:00:02", 'SS402: column "a" of type INT is "bad"'),
         ("3,z", "SS402: the record is no CSV row of 3 columns"),
         ('4,"q",nonsense', 'SS402: column "ts" of type TIMESTAMP is "nonsense"'),
-        ('{"a":5,"b":"w","ts":null}', 'SS401: event time "ts" of table "t" is NULL'),
+        ("5,w,", 'SS401: event time "ts" of table "t" is NULL'),
     ]
-    assert {(row["source"], row["place"]) for row in dead} == {("t", f"file:{tmp_path}/in/a.csv")}
+    assert [(row["source"], row["place"]) for row in dead] == [("t", f"{tmp_path}/in/a.csv:{n}") for n in (2, 3, 4, 5)]
     now = datetime.now(UTC).replace(tzinfo=None)
     assert all(abs((datetime.fromisoformat(row["failed_at"]) - now).total_seconds()) < 3600 for row in dead)
     assert (job.progress().bad_rows, job.progress().rows_in, job.progress().rows_out) == ({"t": 4}, 6, 1)
@@ -103,3 +110,22 @@ def test_bad_rows_of_a_table_that_is_read_twice_count_once(session: Session, tmp
         ),
     ]
     assert job.progress().bad_rows == {"t": 3}
+
+
+def test_a_query_that_only_looks_writes_no_dead_letters(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text(CSV)
+    session.sql(f"""
+        CREATE TABLE t (id INT, s STRING, at STRING, ts AS TRY_CAST(at AS TIMESTAMP), WATERMARK FOR ts AS ts) WITH (
+            'connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/in', 'on-error' = 'dead-letter:dead');
+        CREATE TABLE counts (since TIMESTAMP, n BIGINT) WITH ('connector' = 'blackhole')""")
+    before = rows_of(session, COUNTS)
+    assert not (tmp_path / "dead").exists()
+    run(session, f"INSERT INTO counts {COUNTS}")
+    letters = written(tmp_path / "dead")
+    assert letters
+    assert rows_of(session, COUNTS) == before
+    assert session.dataframe(COUNTS).isStreaming
+    session.sql("SET 'execution.runtime-mode' = 'batch'")
+    assert rows_of(session, "SELECT id FROM t")
+    assert written(tmp_path / "dead") == letters

@@ -133,9 +133,8 @@ def test_an_error_of_the_rows_reaches_the_reader(session: Session, tmp_path: Pat
     with pytest.raises(SqlStreamError) as error:
         query(session, "SELECT n FROM bad").fetchall()
     assert error.value.code == "SS402"
-    assert f'a row of file "{(tmp_path / "bad.csv").as_uri()}" cannot be read: For input string: "bad"' in str(
-        error.value
-    )
+    said = f'a row in line 2 of file "{tmp_path}/bad.csv" cannot be read: column "n" of type INT is "bad"'
+    assert said in str(error.value)
 
 
 def test_a_missing_file_is_an_error_of_the_statement(session: Session, tmp_path: Path) -> None:
@@ -219,6 +218,43 @@ def test_an_insert_goes_on_from_its_checkpoint_in_a_later_session(spark, tmp_pat
     assert (tmp_path / "checkpoints" / "insert_into_copied").is_dir()
 
 
+def test_the_same_insert_in_one_session_goes_on_once_its_job_has_ended(spark, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    insert, other = "INSERT INTO copied SELECT line FROM lines", "INSERT INTO copied SELECT UPPER(line) FROM lines"
+    with sqlstream.connect(spark) as session:
+        session.sql(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        CREATE TABLE lines (line STRING)
+            WITH ('connector' = 'filesystem', 'format' = 'text', 'path' = '{tmp_path}/in',
+                  'source.monitor-interval' = '1 s');
+        CREATE TABLE copied (line STRING)
+            WITH ('connector' = 'filesystem', 'format' = 'text', 'path' = '{tmp_path}/out')""")
+        for text in (insert, f"EXECUTE STATEMENT SET BEGIN {insert}; END"):
+            for line in ("one", "two"):
+                (tmp_path / "in" / line).write_text(f"{line}\n")
+                started = job(session, text)
+                with pytest.raises(SqlStreamError) as error:
+                    job(session, text)
+                assert (error.value.code, f'"{started.name}"' in str(error.value)) == ("SS452", True)
+                started.checkpoint()
+                started.stop()
+        assert [j.name for j in session.jobs] == ["insert_into_copied", "statement_set_copied"]
+        assert query(session, "SELECT COUNT(*) FROM copied").fetchall() == [(4,)]
+        job(session, other).stop()
+        job(session, insert).stop()
+        assert [j.name for j in session.jobs][1:] == ["query", "insert_into_copied__2", "insert_into_copied"]
+
+
+def test_the_same_endless_insert_without_a_checkpoint_is_refused_beside_itself(session: Session) -> None:
+    session.sql("""CREATE TABLE ticks (a INT) WITH ('connector' = 'datagen', 'rows-per-second' = '1');
+                   CREATE TABLE nowhere (a INT) WITH ('connector' = 'blackhole')""")
+    first = job(session, "INSERT INTO nowhere SELECT a FROM ticks")
+    with pytest.raises(SqlStreamError, match='job "insert_into_nowhere" runs already, and does the same'):
+        session.sql("INSERT INTO nowhere  SELECT a FROM ticks")
+    first.stop()
+    assert job(session, "INSERT INTO nowhere SELECT a FROM ticks").name == "insert_into_nowhere"
+
+
 def test_an_insert_goes_on_from_the_checkpoint_of_an_older_version_with_hyphens(spark, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "one").write_text("one\n")
@@ -234,7 +270,8 @@ def test_an_insert_goes_on_from_the_checkpoint_of_an_older_version_with_hyphens(
         again = job(session, script % "")
         again.wait()
         assert (again.name, again.progress().rows_in) == ("insert-into-nowhere", 0)
-        assert job(session, "INSERT INTO nowhere SELECT line FROM lines").name == "insert_into_nowhere__2"
+        assert job(session, "INSERT INTO nowhere SELECT line FROM lines").name == "insert-into-nowhere"
+        assert job(session, "INSERT INTO nowhere SELECT line || '!' FROM lines").name == "insert_into_nowhere__2"
     assert not (tmp_path / "checkpoints" / "insert_into_nowhere").exists()
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING
@@ -35,7 +36,7 @@ def rows(reader: TextRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
 def test_every_line_is_in_one_share(shares: int, tmp_path: Path) -> None:
     path = tmp_path / "a b%20.txt"
     path.write_bytes(b"\xef\xbb\xbfhead\r\n" + b"".join(b"%d\r\n" % n for n in range(50)))
-    header = Header("t", ((0, "HEAD"),), ",", '"', None)
+    header = Header("t", ((0, "HEAD"),), Dialect())
     reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
     assert [row["line"] for row in rows(reader, path, shares)] == [str(n) for n in range(50)]
 
@@ -102,7 +103,7 @@ def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> No
 def test_headers_are_checked(text: str, said: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    header = Header("t", ((0, "a"), (1, "b")), ",", '"', None, comments=True)
+    header = Header("t", ((0, "a"), (1, "b")), Dialect(comments=True))
     reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
     if said is None:
         assert rows(reader, path) == [{"line": "x"}]

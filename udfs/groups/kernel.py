@@ -70,9 +70,13 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only; otherwise
-        returns them unchanged.
+        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only. Where all
+        aggregates have DISTINCT and rows are never retracted, each combination of their values is sent once. Otherwise
+        returns the rows unchanged.
         """
+        if not self._combines and self._distinct_only:
+            ids = dense_ids(rows, self._distinct_columns)
+            return rows if ids.count == rows.num_rows else rows.take(pa.array(ids.first))
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)
@@ -211,6 +215,17 @@ class GroupAggregateKernel(Kernel):
     @property
     def _distinct(self) -> list[DistinctValues]:
         return [strategy for strategy in self.strategies if isinstance(strategy, DistinctValues)]
+
+    @property
+    def _distinct_only(self) -> bool:
+        """True where a row changes nothing if an earlier row has its values."""
+        return not self.updates and len(self._distinct) == len(self.strategies)
+
+    @cached_property
+    def _distinct_columns(self) -> tuple[str, ...]:
+        """The columns by which rows differ for aggregates with DISTINCT."""
+        read = (name for s in self._distinct for name in (*s.values.names, *([s.filter] if s.filter else [])))
+        return tuple(dict.fromkeys((*self.keys, *read)))
 
     @cached_property
     def _emitted(self) -> pa.Schema:

@@ -7,23 +7,22 @@ and dropped, as in a Top-N of windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Context, Domain, Kernel, Pending, Wait, waits
+from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.over.functions import OverFunction, columns_of
 from sqlstream.udfs.over.whole import WholeKeys, lined_up
 from sqlstream.udfs.state.buckets import EVENT_TIMER
-from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.top_n.order import Order
+from sqlstream.udfs.windows.until_close import RowsUntilClose
 
 
 @dataclass(frozen=True)
-class WindowOverKernel(Kernel):
+class WindowOverKernel(RowsUntilClose):
     """The kernel of OVER in windows. ``input`` has the ``keys``, among which is the window, the columns of the
     ``order``, those that ``functions`` read, those ``passed``, which are emitted before the results, and ``closes``:
     the watermark, in microseconds, at which the window of a row is complete. Rows of equal order are peers, in order of
@@ -40,34 +39,6 @@ class WindowOverKernel(Kernel):
     @cached_property
     def output(self) -> pa.Schema:
         return pa.schema([*map(self.input.field, self.passed), *(function.field for function in self.functions)])
-
-    def on_rows(self, rows: pa.Table, context: Context) -> None:
-        closes = rows.column(self.closes).to_numpy()
-        late = closes <= context.watermark
-        if late.any():
-            context.count(LATE_ROWS, int(late.sum()))
-            rows, closes = rows.filter(pa.array(~late)), closes[~late]
-        state = self._state(context)
-        if rows.num_rows:
-            state.append(rows.select(self._kept).append_column(EVENT_TIMER, pa.array(closes)).cast(self._stored))
-        self._close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        state = self._state(context)
-        rows = state.due(Domain.EVENT, watermark)
-        if rows.num_rows:
-            closed = rows.column(EVENT_TIMER).to_numpy() <= watermark
-            self._emit(rows.filter(pa.array(closed)).combine_chunks(), context)
-            state.replace(rows.filter(pa.array(~closed)))
-        self._close(state, context)
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        raise AssertionError("no timer of processing time was set")
-
-    def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of windows that have not closed."""
-        timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
-        yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 
     # --- results ------------------------------------------------------------------------------------------------
 
@@ -87,19 +58,8 @@ class WindowOverKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        context.set_timer(Domain.EVENT, state.next_timer(Domain.EVENT))
-
     @cached_property
     def _kept(self) -> list[str]:
         """The columns of the input that keys, order, functions and results read."""
         read = [*self.passed, *(name for function in self.functions for name in columns_of(function))]
         return list(dict.fromkeys((KEY_HASH, *self.keys, *(o.column for o in self.order), *read)))
-
-    @cached_property
-    def _stored(self) -> pa.Schema:
-        return pa.schema([*(self.input.field(name) for name in self._kept), (EVENT_TIMER, pa.int64())])

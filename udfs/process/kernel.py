@@ -419,18 +419,18 @@ class RowContext:
         raise TypeError("process functions fold no results")
 
     def emit_late(self, rows: pa.Table) -> None:
-        """Not supported: no row is late."""
+        """Not supported, because no row is late without a watermark."""
         raise TypeError("no row is late where no time passes")
 
     def count(self, metric: str, value: int) -> None:
-        """Not supported: nothing is counted."""
+        """Not supported, because a kernel without state has no metrics."""
         raise TypeError("nothing is counted row by row")
 
     def set_timer(self, domain: Domain, time: int) -> None:
-        """Ignored: there are no timers without state."""
+        """Ignored, because there are no timers without state."""
 
     def hold(self, time: int, rows: int = 1) -> None:
-        """Not supported: no row is held."""
+        """Not supported, because a kernel without state stores no rows."""
         raise TypeError("no row is held where no time passes")
 
 

@@ -23,20 +23,15 @@ from sqlstream.udfs.joins.stored_side import Changes, found_among, net
 from sqlstream.udfs.kernel import (
     IGNORED,
     KEY_HASH,
-    LATE_ROWS,
     ROW_KIND,
     Context,
-    Domain,
-    Kernel,
-    Pending,
     Store,
-    Wait,
-    waits,
 )
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
+from sqlstream.udfs.windows.until_close import RowsUntilClose
 
 _WORTH_COMBINING = 4
 """Rows are reduced before the exchange if their number is at least this many times the possible number of remaining
@@ -229,7 +224,7 @@ class TopNKernel(ExpiringKernel):
 
 
 @dataclass(frozen=True)
-class WindowTopNKernel(Kernel):
+class WindowTopNKernel(RowsUntilClose):
     """The kernel of a Top-N per window. ``input`` has the columns of the ``ranking``, whose keys include the window,
     those ``passed`` that are emitted, and ``closes``: the watermark, in microseconds, at which the window of a row is
     complete. ``number``: the name of the INT column with the row number, None for none.
@@ -252,37 +247,6 @@ class WindowTopNKernel(Kernel):
         """
         return rows.filter(pa.array(self.ranking.best(self.ranking.places(rows))))
 
-    def on_rows(self, rows: pa.Table, context: Context) -> None:
-        closes = rows.column(self.closes).to_numpy()
-        late = closes <= context.watermark
-        if late.any():
-            context.count(LATE_ROWS, int(late.sum()))
-            rows, closes = rows.filter(pa.array(~late)), closes[~late]
-        state = self._state(context)
-        if rows.num_rows:
-            best_rows = self.combine(rows.select(self._kept))
-            state.append(best_rows.append_column(EVENT_TIMER, best_rows.column(self.closes)).cast(self._stored))
-        self._close(state, context)
-
-    def on_event_time(self, watermark: int, context: Context) -> None:
-        state = self._state(context)
-        rows = state.due(Domain.EVENT, watermark)
-        if rows.num_rows:
-            closed = rows.column(EVENT_TIMER).to_numpy() <= watermark
-            self._emit(rows.filter(pa.array(closed)).combine_chunks(), context)
-            state.replace(rows.filter(pa.array(~closed)))
-        self._close(state, context)
-
-    def on_processing_time(self, time: int, context: Context) -> None:
-        raise AssertionError("no timer of processing time was set")
-
-    def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of windows that have not closed. Rows that were omitted before the shuffle are not
-        counted.
-        """
-        timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
-        yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
-
     # --- results ------------------------------------------------------------------------------------------------
 
     def _emit(self, rows: pa.Table, context: Context) -> None:
@@ -299,18 +263,7 @@ class WindowTopNKernel(Kernel):
 
     # --- state --------------------------------------------------------------------------------------------------
 
-    def _state(self, context: Context) -> KeyedState:
-        return KeyedState(context.store, "rows", self._stored)
-
-    def _close(self, state: KeyedState, context: Context) -> None:
-        state.flush()
-        context.set_timer(Domain.EVENT, state.next_timer(Domain.EVENT))
-
     @cached_property
     def _kept(self) -> list[str]:
         order = (o.column for o in self.ranking.order)
         return list(dict.fromkeys((KEY_HASH, *self.ranking.keys, *order, *self.passed, self.closes)))
-
-    @cached_property
-    def _stored(self) -> pa.Schema:
-        return pa.schema([*(self.input.field(name) for name in self._kept), (EVENT_TIMER, pa.int64())])

@@ -302,7 +302,7 @@ class StoredColumns:
 
     @cached_property
     def leading(self) -> list[str]:
-        """The key columns that are emitted before the results, as they are not among them."""
+        """The key columns that are emitted before the results, because the results do not contain them."""
         return [name for name in self.keys if name not in self._results.names]
 
     @cached_property

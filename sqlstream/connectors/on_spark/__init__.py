@@ -7,14 +7,16 @@ statements that start no job need none of it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from sqlstream.spark.running import loaded
 
 if TYPE_CHECKING:
     from sqlstream.connectors.on_spark import (
         change_messages,
         datagen,
+        debezium_types,
         file_sink,
         file_source,
         kafka,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_messages",
     "datagen",
+    "debezium_types",
     "file_sink",
     "file_source",
     "kafka",
@@ -45,4 +48,5 @@ def __getattr__(name: str) -> ModuleType:
     """Import the module of that name."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    module: ModuleType = loaded(f"{__name__}.{name}")
+    return module

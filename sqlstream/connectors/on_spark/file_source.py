@@ -191,6 +191,8 @@ def _read_by_tasks(
 ) -> DataFrame:
     """The rows of files of text, which tasks read. See ``read_files`` for the columns."""
     directories = [c for c in columns if c.name in partition_columns(table)]
+    if environment.finished and directories and not _stats(values["path"]):  # without directories Spark lacks columns
+        return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
     hidden = [(BAD, "STRUCT<record: BINARY, error: STRING, place: STRING>", BAD_TYPE)] if text.tolerant else []
     if any(has_required(table, c.name) for c in columns):

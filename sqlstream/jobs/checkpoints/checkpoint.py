@@ -108,7 +108,16 @@ def open_checkpoint(
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
     layout = laid_out or _new_layout(engine_of(plan, engine), key_groups, chaining)
-    physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, reads_files))
+    try:
+        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, reads_files))
+    except UnsupportedError as error:
+        if stored is None:
+            raise
+        # The checkpoint has chosen the engine, which no setting changes; most often the query has a new operator.
+        other = EngineSettings(Engine.COLUMNAR.value, layout.chained, reads_files)
+        require_compatible(path, stored, fingerprint(physical_plan(plan, other), declared))
+        hint = f'Checkpoint "{path}" goes on with the engine "{layout.engine}" only; start in a new directory {_NEW}.'
+        raise UnsupportedError(error.diagnostic.code, error.diagnostic.message, hint=hint) from error
     current = fingerprint(physical, declared)
     if stored is not None:
         require_compatible(path, stored, current)

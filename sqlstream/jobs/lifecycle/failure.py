@@ -17,9 +17,9 @@ from sqlstream.jobs.checkpoints.storage import NO_SPACE, LocalStorage, damaged, 
 from sqlstream.jobs.records.history import last_begun
 from sqlstream.jobs.records.record import working_elsewhere
 from sqlstream.planner.lowering.context import too_deep_for_spark
-from sqlstream.spark.internals import java_trace
-from sqlstream.spark.log import where_spark_tells
-from sqlstream.spark.running import is_spark_gone
+from sqlstream.spark.internals import java_process, java_trace
+from sqlstream.spark.log import end_of_log, where_spark_tells
+from sqlstream.spark.running import has_stopped, is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.bad_records import BAD_ROW, BAD_ROW_HINT
 from sqlstream.udfs.listed_files import OTHER_TYPE, files_of, type_name, unreadable, vanished
@@ -104,6 +104,54 @@ def _refused(path: str, reason: str) -> Diagnostic:
     return Diagnostic(REFUSED, f'"{file_path}" cannot be written or read: {reason}', hint=_HINT)
 
 
+# --- Memory of Java --------------------------------------------------------------------------------------------
+# Whoever needs memory first fails, and others fail after it in words of their own: Spark stops, or its process ends.
+# Why is in Spark's log.
+
+
+OUT_OF_MEMORY = "SS474"
+
+_MEMORY_ERROR = re.compile(r"\b(?:OutOfMemoryError|OutOfDirectMemoryError|SparkOutOfMemoryError)\b:?[ ]?([^\n]*)")
+_DIRECT = re.compile("direct", re.IGNORECASE)
+_FOR_JAVA = (
+    'Raise "spark.driver.memory" ("spark.executor.memory" on a cluster){more} before Spark starts: '
+    'connect(**{{"spark.driver.memory": "4g"}}), or --set spark.driver.memory=4g; or let micro-batches be smaller, by '
+    "the options of the sources that bound them."
+)
+_BESIDES_HEAP = {
+    "unable to create native thread": "Raise the number of threads that the system allows the user (ulimit -u).",
+    "Metaspace": 'Raise -XX:MaxMetaspaceSize in "spark.driver.extraJavaOptions", or leave it out.',
+}
+_KILLED = -9
+
+
+def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
+    """The lack of memory that an error of Spark names; for a Spark that is ``gone``, that Spark's log names, or the
+    signal that has killed Java."""
+    match = _MEMORY_ERROR.search(text)
+    if match is None and gone:
+        match = next(reversed(list(_MEMORY_ERROR.finditer(end_of_log()))), None)
+    if match is not None:
+        return _out_of_memory(match[0], match[1])
+    process = java_process() if gone else None
+    if process is None or process.poll() != _KILLED:
+        return None
+    message = "the process of Spark was killed, as the system does where the machine lacks memory"
+    hint = (
+        'See the log of the system. Give Spark less ("spark.driver.memory", fewer cores: connect("local[2]")), or the '
+        "machine or container more memory; then start the job again."
+    )
+    return Diagnostic(OUT_OF_MEMORY, message, hint=hint)
+
+
+def _out_of_memory(whole: str, reason: str) -> Diagnostic:
+    reason = _SQLSTATE.sub("", reason).strip().rstrip(".") or whole.rstrip(": ")
+    other = next((hint for words, hint in _BESIDES_HEAP.items() if words in reason), None)
+    more = ', or -XX:MaxDirectMemorySize in "spark.driver.extraJavaOptions",' if _DIRECT.search(whole) else ""
+    message = f"Java has run out of memory: {reason}"
+    return Diagnostic(OUT_OF_MEMORY, message, hint=other or _FOR_JAVA.format(more=more))
+
+
 JOB_FAILED = "SS400"
 WRONG_HEADER = "SS525"
 SPARK_GONE = "SS464"
@@ -143,7 +191,8 @@ _OTHER_HEADER = re.compile(
 )
 _CONCURRENT = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|another query with same id is already active")
 _NOT_BACK = "Python worker failed to connect back"
-_CANCELLED = ("cancelled as part of cancellation of all jobs", "SparkContext was shut down", "has been cancelled")
+_SHUT_DOWN = "SparkContext was shut down"
+_CANCELLED = ("cancelled as part of cancellation of all jobs", _SHUT_DOWN, "has been cancelled")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -158,7 +207,15 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     text = str(error)
     in_java = _in_java(error)
     deep = too_deep_for_spark(text + in_java)
-    cause = _spark_gone(error) or _ours(text) or deep or _outside(text + in_java, checkpoint) or _cause(text, in_java)
+    memory = memory_failure(text + in_java, gone=is_spark_gone(error) or _SHUT_DOWN in text)
+    cause = (
+        memory
+        or _spark_gone(error)
+        or _ours(text)
+        or deep
+        or _outside(text + in_java, checkpoint)
+        or _cause(text, in_java)
+    )
     where = read_last(checkpoint) if cause.code in _OF_A_ROW and " of file " not in cause.message else None
     detail = " ".join(filter(None, (cause.detail, where, _what_then(name, checkpoint, temporary))))
     return ExecutionError.of([replace(cause, detail=detail or None)])
@@ -199,7 +256,8 @@ def _spark_gone(error: BaseException) -> Diagnostic | None:
         "Start the job again. Where nobody has killed it, the machine may have been out of memory: see its log, and "
         f"{where_spark_tells()}."
     )
-    return Diagnostic(SPARK_GONE, "the process of Spark has ended", hint=hint)
+    message = "Spark has stopped" if has_stopped(str(error)) else "the process of Spark has ended"
+    return Diagnostic(SPARK_GONE, message, hint=hint)
 
 
 def _outside(text: str, checkpoint: str) -> Diagnostic | None:
@@ -308,7 +366,9 @@ def is_cancellation(error: BaseException) -> bool:
     an error.
     """
     text = str(error)
-    return any(words in text for words in _CANCELLED) and _ours(text) is None
+    if not any(words in text for words in _CANCELLED) or _ours(text) is not None:
+        return False
+    return _SHUT_DOWN not in text or memory_failure(text, gone=True) is None
 
 
 def _ours(text: str) -> Diagnostic | None:

@@ -21,6 +21,7 @@ from sqlstream.jobs.lifecycle.specification import Sink, no_check
 from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
+from sqlstream.spark.internals import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,6 +121,7 @@ class Launch:
 
     def start(self) -> StreamingQuery:
         """Start Spark's query, from the checkpoint if there is one."""
+        make_active(self.rows.sparkSession)  # jobs start again on threads of their own
         writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")
         writer = writer.option("checkpointLocation", self.checkpoint.spark_location)
         if self.bounded or self.paced:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
-from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
-from sqlstream.errors import Diagnostic, SqlStreamWarning, UnsupportedError
+from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
+from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
@@ -21,17 +23,19 @@ from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, Fingerpri
 from sqlstream.jobs.checkpoints.own_files import Claim, claim, require_sinks_intact, sinks_intact
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at, storage_at
 from sqlstream.jobs.checkpoints.trust import SETTING, unpickles_state
-from sqlstream.jobs.lifecycle.job import Job
+from sqlstream.jobs.lifecycle.job import Job, JobState
 from sqlstream.jobs.lifecycle.results import with_kind_first
 from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
 from sqlstream.jobs.lifecycle.sinks import SideSinks, sink_of
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Work, description_of, execution_of, place_of
 from sqlstream.jobs.lifecycle.start import declared_states, start_job
 from sqlstream.jobs.records.history import last_begun, last_committed
+from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
 from sqlstream.planner.catalog import Function
+from sqlstream.planner.explain import to_json
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
@@ -44,6 +48,7 @@ from sqlstream.plans import COLLIDING, Root, engine_settings_of, require_sources
 from sqlstream.results import columns_of
 from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
+from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
@@ -51,6 +56,7 @@ from sqlstream.udfs.text_files import TextFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
+_END_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,8 @@ class SessionJobs:
 
     spark: SparkHandle
     folders: Folders
+    started: Sequence[Job] = ()
+    """The jobs that the session has started."""
 
     def start(
         self,
@@ -156,7 +164,7 @@ class SessionJobs:
 
         ``sql``, ``name`` and ``former`` as in ``Runner.start``.
         """
-        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets), ONE_AT_A_TIME:
             return self._start(plan, workspace, sql, name, former)
 
     def _start(
@@ -232,12 +240,26 @@ class SessionJobs:
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
         given = settings["pipeline.name"]
-        name = self.folders.job_name(_default_name(plan) if given is None else JobName(given, given))
-        if isinstance(plan, Output) or settings["execution.checkpointing.dir"] is None or name.now == name.before:
+        wanted = _default_name(plan) if given is None else JobName(given, given)
+        parent = settings["execution.checkpointing.dir"]
+        if isinstance(plan, Output) or (parent is None and plan.bounded):
+            return self.folders.job_name(wanted).now
+        name = self.folders.job_name(wanted, f"{parent} {json.dumps(to_json(without_secrets(plan)))}")
+        self._require_ended(name.now, name.before)
+        if parent is None or name.now == name.before:
             return name.now
         now, before = (self.folders.checkpoint(settings, each) for each in (name.now, name.before))
         old = checkpoint_exists(before, spark) and not checkpoint_exists(now, spark)
         return name.before if old else name.now
+
+    def _require_ended(self, *names: str) -> None:
+        """ExecutionError SS452 where a job of the session with such a name runs; waits for one that is about to end."""
+        for job in self.started:
+            if job.name in names:
+                if job.state in (JobState.RUNNING, JobState.RESTARTING):
+                    raise runs_already(job.record)
+                with suppress(SqlStreamError):
+                    job.wait(_END_SECONDS)  # it gives the folder of its checkpoint free at its very end
 
     def _restore(self, plan: Root, workspace: Workspace, checkpoint: str, sources: SessionSources) -> None:
         """Make the savepoint of the settings the checkpoint of a job that has none."""
@@ -278,7 +300,7 @@ class SessionJobs:
             raise UnsupportedError(
                 SIDE_OUTPUT_OF_DATAFRAME, message, hint="Leave them out, or write INSERT INTO a table."
             )
-        with hiding(secrets_of_plan(plan) + workspace.settings.secrets):
+        with hiding(secrets_of_plan(plan) + workspace.settings.secrets), ONE_AT_A_TIME:
             runtime = self.runtime(workspace)
             rows = with_kind_first(lower(self.physical(plan, workspace, runtime.sources), runtime))
         return rows.toDF(*(name for name, _ in columns_of(plan)))
@@ -295,8 +317,9 @@ class SessionJobs:
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
         """Spark's own EXPLAIN of the plan, which is lowered but not started."""
-        runtime = self.runtime(workspace)
-        return explain_spark(self.physical(plan, workspace, runtime.sources), runtime)
+        with ONE_AT_A_TIME:
+            runtime = self.runtime(workspace)
+            return explain_spark(self.physical(plan, workspace, runtime.sources), runtime)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """The physical plan of a plan without a checkpoint."""

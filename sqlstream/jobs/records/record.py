@@ -198,6 +198,12 @@ def in_use(record: JobRecord, path: str) -> ExecutionError:
     )
 
 
+def runs_already(record: JobRecord) -> ExecutionError:
+    """The error SS452 that a job of this session runs already and does what another one is to do."""
+    hint = "Stop it first (STOP JOB), or give this job another 'pipeline.name'."
+    return ExecutionError(IN_USE, f'job "{record.name}" runs already, and does the same', hint=hint)
+
+
 def being_started(path: str) -> ExecutionError:
     """The error SS452 that another start of a job uses the checkpoint at ``path`` and has no record yet."""
     message = f'another start of the job with the checkpoint "{path}" is under way'

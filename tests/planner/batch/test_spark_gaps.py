@@ -74,6 +74,39 @@ def test_spark_reads_it_in_other_words(session: Session, text: str) -> None:
     assert spelled.replace(" NULLS FIRST", "").replace("DESC NULLS LAST", "DESC") == SPELLED[text]
 
 
+NEWEST = "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY {}) AS n FROM timed) WHERE n {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_newest"),
+    [
+        (NEWEST.format("ts DESC", "= 1"), True),
+        (NEWEST.format("ts DESC", "<= 1 AND a > 0"), True),
+        (NEWEST.format("ts DESC", "< 2"), True),
+        ("WITH r AS (SELECT *, ROW_NUMBER() OVER (ORDER BY ts DESC) AS n FROM timed) SELECT a FROM r WHERE 1=n", True),
+        ("SELECT a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY ts DESC) AS n FROM timed QUALIFY n = 1", True),
+        ("SELECT a FROM timed QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY ts DESC) = 1", True),
+        (NEWEST.format("ts", "= 1"), False),
+        (NEWEST.format("ts DESC", "<= 2"), False),
+        (NEWEST.format("ts DESC, b", "= 1"), False),
+        (NEWEST.format("b DESC", "= 1"), False),
+        (NEWEST.format("ts DESC", "= 1").replace("ROW_NUMBER", "RANK"), False),
+        ("SELECT MAX(ts) AS m FROM timed GROUP BY a QUALIFY ROW_NUMBER() OVER (ORDER BY m DESC) = 1", False),
+    ],
+)
+def test_of_equal_event_times_the_row_that_was_read_last_is_the_newest(
+    session: Session, text: str, is_newest: bool
+) -> None:
+    """Where streams deduplicate, which keeps it; other ranks keep the first that came."""
+    session.sql(
+        "CREATE TABLE IF NOT EXISTS timed (a INT, b INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) "
+        "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '/nowhere')"
+    )
+    spelled = text_for_spark(session, text)
+    assert spelled is not None
+    assert (" DESC, MONOTONICALLY_INCREASING_ID() DESC" in spelled) is is_newest
+
+
 STREAMS = (
     "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND EXISTS (SELECT 1 FROM u AS v WHERE v.b = t.b))",
     "SELECT t.a, x.b FROM t, LATERAL (SELECT b, SUM(a) AS s FROM u WHERE u.a > t.a GROUP BY ROLLUP (b)) AS x",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, CompileError
-from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropSchema
+from sqlalchemy.schema import CreateIndex, CreateSchema, CreateTable, DropIndex, DropSchema
 
 from sqlstream.grammar import parse_script
 from sqlstream.sqlalchemy import MAP, STRUCT, SqlStreamDialect
@@ -144,7 +144,7 @@ REFUSED = [
     sa.delete(ORDERS).where(ORDERS.c.id == 1),
     sa.insert(ORDERS).returning(ORDERS.c.id),
     sa.select(ORDERS).with_for_update(),
-    CreateIndex(sa.Index("i", sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer)).c.a)),
+    CreateIndex(sa.Index("i", sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer)).c.a, unique=True)),
     CreateTable(sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer, unique=True))),
     CreateTable(sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer), sa.CheckConstraint("a > 1"))),
     CreateTable(sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer, server_default="1"))),
@@ -156,6 +156,13 @@ REFUSED = [
 def test_what_the_dialect_has_not_is_refused(statement):
     with pytest.raises(CompileError):
         compiled(statement)
+
+
+def test_an_index_is_left_out_with_a_warning():
+    index = sa.Index("i", sa.Table("t", sa.MetaData(), sa.Column("a", sa.Integer)).c.a)
+    with pytest.warns(sa.exc.SAWarning, match='no indexes: "i" is left out'):
+        assert compiled(CreateIndex(index)) == ""
+    assert compiled(DropIndex(index)) == ""
 
 
 def test_all_rows_are_deleted_by_truncating():

@@ -99,3 +99,23 @@ def test_pandas_and_polars_read_and_write(engine, sales):
         assert through_engine.rows()[0] == (1, Decimal("0.50"), "EU")
         raw = connection.connection.dbapi_connection
         assert polars.read_database(query, raw).rows() == through_engine.rows()
+
+
+def test_pandas_writes_with_its_defaults_and_leaves_nothing_where_it_fails(engine):
+    frame = pd.DataFrame({"n": [1, 2], "s": ["a", None]})
+    with pytest.warns(sa.exc.SAWarning, match='no indexes: "ix_by_default_index" is left out'):
+        frame.to_sql("by_default", engine)
+    assert pd.read_sql("SELECT * FROM by_default", engine).to_dict("list") == {"index": [0, 1], "n": [1, 2],
+                                                                             "s": ["a", None]}  # fmt: skip
+    with pytest.warns(sa.exc.SAWarning):
+        frame.set_index(["n", "s"]).assign(more=1.5).to_sql("by_keys", engine)
+    frame.to_sql("by_default", engine, if_exists="append")
+    assert pd.read_sql("SELECT COUNT(*) AS n FROM by_default", engine)["n"].tolist() == [4]
+    with pytest.raises(sa.exc.DBAPIError):
+        pd.DataFrame({"n": [1], "o": [object()]}).to_sql("unwritten", engine, index=False)
+    with pytest.raises(ZeroDivisionError), engine.begin() as connection:
+        sa.Table("undone", sa.MetaData(), sa.Column("id", sa.Integer)).create(connection)
+        raise ZeroDivisionError
+    names = sa.inspect(engine).get_table_names()
+    assert {"by_default", "by_keys"} <= set(names)
+    assert not {"unwritten", "undone"} & set(names)

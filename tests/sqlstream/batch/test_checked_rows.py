@@ -86,5 +86,5 @@ def test_no_condition_of_the_query_is_before_the_check(session: Session, kind: s
 
 def test_a_line_that_is_no_row_fails_such_a_query(session: Session) -> None:
     query = "SELECT l.v FROM torn AS l ASOF JOIN torn AS r ON l.k = r.k AND l.v > r.v WHERE l.k = 1 ORDER BY l.v"
-    with pytest.raises(SqlStreamError, match=r'SS402: a row of file ".*torn.jsonl" cannot be read'):
+    with pytest.raises(SqlStreamError, match=r'SS402: a row in line \d+ of file ".*torn.jsonl" cannot be read'):
         rows_of(session, query)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from sqlstream.jobs.lifecycle.failure import job_error
+from sqlstream.jobs.lifecycle.failure import is_cancellation, job_error
 from sqlstream.settings import Settings
 from sqlstream.spark.handle import SparkHandle
 from sqlstream.spark.running import is_spark_gone
@@ -65,3 +66,47 @@ def test_other_errors_are_told():
         released(Py4JError("no such setting"))
     assert not is_spark_gone(FileNotFoundError("x"))
     assert not is_spark_gone(Py4JError("An error occurred while calling o4.stop. Trace:\njava.lang.Error"))
+
+
+MEMORY = {
+    "Job aborted … (TID 3): java.lang.OutOfMemoryError: Java heap space": ("Java heap space", '"spark.driver.memory"'),
+    "Caused by: java.lang.OutOfMemoryError: GC overhead limit exceeded\n\tat x.Y": ("GC overhead", "micro-batches"),
+    "io.netty.util.internal.OutOfDirectMemoryError: failed to allocate 16 byte(s) of direct memory": (
+        "failed to allocate 16 byte(s)", "-XX:MaxDirectMemorySize"),
+    "java.lang.OutOfMemoryError: Cannot reserve 8 bytes of direct buffer memory": ("Cannot", "MaxDirectMemorySize"),
+    "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 64 bytes of memory": (
+        "Unable to acquire 64 bytes", '"spark.executor.memory"'),
+    "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory": ("native thread", "ulimit"),
+    "java.lang.OutOfMemoryError: Metaspace": ("Metaspace", "MaxMetaspaceSize"),
+}  # fmt: skip
+STOPPED = Py4JError(
+    'Cannot invoke "org.apache.spark.scheduler.DAGScheduler.cleanupQueryJobs(…)" because the return value of '
+    '"org.apache.spark.SparkContext.dagScheduler()" is null'
+)
+
+
+@pytest.mark.parametrize("text", MEMORY)
+def test_a_lack_of_memory_is_named_with_what_to_raise(text, tmp_path, monkeypatch):
+    reason, setting = MEMORY[text]
+    said = job_error(RuntimeError(text), "j", "/c").diagnostic
+    assert (said.code, reason in said.message, setting in str(said.hint)) == ("SS474", True, True), said
+    (tmp_path / "log").write_text(f"ERROR something\n{text}\nERROR Executor: stopped\n")
+    monkeypatch.setattr("sqlstream.spark.log._current", tmp_path / "log")
+    assert not is_cancellation(RuntimeError("Job 3 cancelled because SparkContext was shut down"))
+    for error in (*GONE, STOPPED, RuntimeError("Job 3 cancelled because SparkContext was shut down")):
+        assert job_error(error, "j", "/c").diagnostic.message == said.message
+    assert job_error(RuntimeError("other"), "j", "/c").code == "SS400"
+
+
+def test_a_killed_java_is_reported_as_that_and_a_stopped_spark_as_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("sqlstream.spark.log._current", tmp_path / "none")
+    monkeypatch.setattr("sqlstream.jobs.lifecycle.failure.java_process", lambda: None)
+    assert job_error(STOPPED, "j", "/c").diagnostic.message == "Spark has stopped"
+    assert is_cancellation(RuntimeError("Job 3 cancelled because SparkContext was shut down"))
+    killed = subprocess.Popen(["sleep", "60"])
+    killed.kill()
+    killed.wait()
+    monkeypatch.setattr("sqlstream.jobs.lifecycle.failure.java_process", lambda: killed)
+    said = job_error(GONE[0], "j", "/c").diagnostic
+    assert (said.code, "was killed" in said.message, "local[2]" in str(said.hint)) == ("SS474", True, True)
+    released(STOPPED)

@@ -297,6 +297,31 @@ def test_distinct_values_of_before_are_not_read(monkeypatch):
     assert harness.traffic.bytes_read < harness.stores[0].size / 5
 
 
+@pytest.mark.parametrize(
+    ("names", "updates", "sent"),
+    [
+        (("distinct",), False, 11),  # ten values and NULL
+        (("distinct", "distinct_t"), False, 22),
+        (("distinct_if",), False, 3),
+        (("distinct", "count"), False, 1_000),  # rows are counted where their group is
+        (("distinct",), True, 1_000),
+    ],
+)
+def test_each_distinct_value_is_sent_once(names, updates, sent):
+    of = kernel(*names, updates=updates)
+    kind = "+I" if updates else None
+    rows = [
+        {**row("a", n % 11 or None, kind, t=str(n % 2), b=n % 3 == 0, x=float(n % 3)), "g": None, KEY_HASH: 7}
+        for n in range(1_000)
+    ]
+    table = pa.Table.from_pylist(rows, schema=of.input)
+    combined = of.combine(table)
+    assert combined.num_rows == sent
+    again = of.combine(pa.concat_tables([combined, combined]))
+    if sent < 1_000:
+        assert again.equals(combined)
+
+
 def test_rows_are_read_only_where_the_extreme_goes():
     harness = harness_of(kernel("min", "max_t", updates=True))
     harness.rows([row("a", n, "+I", t=str(n)) for n in range(5_000)])

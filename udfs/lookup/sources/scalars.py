@@ -246,7 +246,9 @@ def _json(placeholder: Placeholder, text: str) -> str:
 
 
 def parse_template(text: str) -> Template:
-    """The template of a text. It never fails: all but placeholders is text. The caller checks the names."""
+    """The template that a text spells. It never fails, because everything but placeholders is plain text. The caller
+    checks the names of the columns.
+    """
     parts: list[str | Placeholder] = []
     end = 0
     for match in _IN_TEXT.finditer(text):

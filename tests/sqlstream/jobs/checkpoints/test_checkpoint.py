@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import StateLayout
 from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage, storage_at
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.operators.over import Sorted
+from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.windows import Tumble
@@ -92,3 +94,18 @@ def test_a_checkpoint_keeps_operators_together_or_apart_and_old_ones_had_them_ap
     assert open_checkpoint(path, plan(), spark, chaining=not chaining).layout.chained is chaining
     (tmp_path / "layout.json").write_text('{"gear": "columnar", "key_groups": 7}')
     assert open_checkpoint(path, plan(), spark).layout == StateLayout("columnar", 7, chained=False)
+
+
+@pytest.mark.spark
+def test_what_the_engine_of_a_checkpoint_lacks_is_a_difference_of_the_query_and_no_setting_of_the_engine(
+    spark, tmp_path
+):
+    """Plans without state are native; so are the later ones of their checkpoints."""
+    rows, path = timed(EVENTS), str(tmp_path)
+    assert open_checkpoint(path, Output(rows, ("k",)), spark).layout.engine == "native"
+    numbered = Output(TopN(rows, ("k",), (Sorted("v"),), "ROW_NUMBER", 1, 1), ("k",))
+    for engine in ("auto", "native"):
+        with pytest.raises(ExecutionError, match=r"(?s)SS421: .*It holds nothing of .*start in a new directory"):
+            open_checkpoint(path, numbered, spark, engine)
+    with pytest.raises(UnsupportedError, match=r"(?s)SS390: .*HINT: SET 'sqlstream.engine' = 'auto'"):
+        open_checkpoint(str(tmp_path / "new"), numbered, spark, "native")

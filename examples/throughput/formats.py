@@ -1,0 +1,238 @@
+"""Files of text: the decoders alone, the plain libraries, Spark's readers, and whole jobs into ``blackhole``.
+
+``python -m examples.throughput.formats``; ``make bench-formats``. Bids of seven columns as in Nexmark, about 200 bytes
+of CSV and 240 of JSON a row, one file a micro-batch. Figures of jobs leave the first half of the micro-batches out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+from rich.console import Console
+from rich.table import Table
+
+import sqlstream
+from examples.throughput.measure import Batches
+from examples.throughput.queries import ours
+from examples.throughput.windows import steady
+from sqlstream.formats.blocks import TextFile
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.decoder import Decoder, Field
+from sqlstream.formats.json import JsonDecoder
+from sqlstream.types import DataType
+
+COLUMNS = {"auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT", "channel": "STRING", "url": "STRING",
+           "at": "TIMESTAMP", "extra": "STRING"}  # fmt: skip
+DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+QUERIES = {
+    "q0": (DDL, "SELECT auction, bidder, price, channel, url, at, extra FROM bids"),
+    "q2": ("auction BIGINT, price BIGINT", "SELECT auction, price FROM bids WHERE MOD(auction, 123) = 0"),
+    "TUMBLE": (
+        "bidder BIGINT, n BIGINT, total BIGINT",
+        "SELECT bidder, COUNT(*), SUM(price) FROM bids GROUP BY bidder, TUMBLE(at, INTERVAL '10' SECOND)",
+    ),
+    "GROUP BY": ("bidder BIGINT, n BIGINT", "SELECT bidder, COUNT(*) FROM bids GROUP BY bidder"),
+}
+KINDS = ("plain", "gz", "zst", "faults")
+FORMATS = ("csv", "json")
+_BIDDERS = 1_000
+_FAULT = 1_000
+_URL = "https://www.nexmark.com/item.htm?query=1&channel_id="
+_EXTRA = "some more text that says little of a bid and only fills the row "
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": lambda text: gzip.compress(text, 1),
+    "zst": lambda text: pa.compress(text, "zstd", asbytes=True),
+}
+_TABLE = """CREATE TABLE bids ({ddl}, WATERMARK FOR at AS at - INTERVAL '4' SECOND) WITH ('connector' = 'filesystem',
+    'path' = '{path}', 'format' = '{format}', 'source.max-files-per-trigger' = '1'{more})"""
+
+
+def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
+    """The text of file ``number``; with ``faults`` one price in a thousand is no number."""
+    random = np.random.default_rng(number)
+    millis = 1_700_000_000_000 + np.arange(number * rows, (number + 1) * rows) // 10
+    prices = random.integers(1, 10**7, rows).astype(str)
+    if faults:
+        prices[::_FAULT] = "x"
+    columns = {
+        "auction": random.integers(1_000, 20_000, rows).astype(str),
+        "bidder": random.integers(1_000, 1_000 + _BIDDERS, rows).astype(str),
+        "price": prices,
+        "channel": np.char.add("channel-", random.integers(0, 10_000, rows).astype(str)),
+        "url": np.char.add(_URL, random.integers(0, 10**9, rows).astype(str)),
+        "at": np.char.replace(millis.astype("datetime64[ms]").astype(str), "T", " "),
+        "extra": np.char.add(_EXTRA, random.integers(0, 10**8, rows).astype(str)),
+    }
+    arrays = [pa.array(values) for values in columns.values()]
+    if form == "csv":
+        lines = pc.binary_join_element_wise(*arrays, ",")
+    else:
+        spelled = []
+        for (name, kind), values in zip(COLUMNS.items(), arrays, strict=True):
+            quote = "" if (kind == "BIGINT" and name != "price") or (name == "price" and not faults) else '"'
+            spelled.append(pc.binary_join_element_wise(f'"{name}": {quote}', values, quote, ""))
+        lines = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*spelled, ", "), "}", "")
+    return "\n".join(lines.to_pylist()).encode() + b"\n"
+
+
+def write(folder: Path, form: str, kind: str, files: int, rows: int) -> None:
+    """The files of one kind, one after another by their times."""
+    folder.mkdir(parents=True)
+    for number in range(files):
+        data = texts(form, number, rows, faults=kind == "faults")
+        suffix = "" if kind in ("plain", "faults") else f".{kind}"
+        path = folder / f"{number:03}.{form}{suffix}"
+        path.write_bytes(_PACKED[kind](data) if kind in _PACKED else data)
+        os.utime(path, (number + 1, number + 1))
+
+
+def decoder(form: str, names: Sequence[str]) -> Decoder:
+    """The decoder of the table with these columns wanted."""
+    fields = [Field(name, DataType(kind), name in names) for name, kind in COLUMNS.items()]
+    if form == "csv":
+        return CsvDecoder(tuple(f if f.wanted else replace(f, type=DataType("VOID")) for f in fields))
+    return JsonDecoder(tuple(f for f in fields if f.wanted))
+
+
+def alone(form: str, path: Path, names: Sequence[str]) -> None:
+    """The decoder of all blocks, on one core."""
+    read = decoder(form, names)
+    for block in TextFile(str(path)).blocks():
+        read.block(block.data)
+
+
+def arrow(form: str, path: Path, names: Sequence[str]) -> None:
+    """Arrow's own reader, on one core."""
+    kinds = {name: DataType(kind).to_arrow() for name, kind in COLUMNS.items()}
+    if form == "csv":
+        options = pyarrow.csv.ReadOptions(use_threads=False, column_names=[*COLUMNS], block_size=1 << 22)
+        kinds["at"] = pa.timestamp("us")
+        convert = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=[*names])
+        pyarrow.csv.read_csv(path, options, convert_options=convert)
+    else:
+        schema = pa.schema([(name, pa.timestamp("us") if name == "at" else kinds[name]) for name in names])
+        parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        pyarrow.json.read_json(path, pyarrow.json.ReadOptions(use_threads=False, block_size=1 << 22), parse)
+
+
+def spark_reader(form: str, folder: Path, names: Sequence[str], rows: int) -> float:
+    """Rows per second of Spark's reader into ``noop``; the second of two runs."""
+    with sqlstream.connect() as session:
+        read = session.spark.read.schema(DDL).option("mode", "FAILFAST").format(form).load(str(folder)).select(*names)
+        for _ in range(2):
+            begin = time.perf_counter()
+            read.write.format("noop").mode("overwrite").save()
+            seconds = time.perf_counter() - begin
+    return rows / seconds
+
+
+def job(form: str, kind: str, query: str, folder: Path, reader: str) -> Batches:
+    """What a job reports that runs the query into ``blackhole``."""
+    more = ", 'on-error' = 'skip'" if kind == "faults" else ""
+    table = _TABLE.format(ddl=DDL, path=folder, format=form, more=more)
+    columns, text = QUERIES[query]
+    return ours([f"SET 'sqlstream.parquet-reader' = '{reader}'", table], columns, text)
+
+
+def _apart(*words: str) -> str:
+    """What a process of its own prints last."""
+    print(" ".join(words), "…", file=sys.stderr, flush=True)
+    ran = subprocess.run([sys.executable, "-m", __spec__.name, "--measure", *words], capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"{' '.join(words)} failed:\n{ran.stderr}")
+    return ran.stdout.splitlines()[-1]
+
+
+def _measured(words: Sequence[str]) -> None:
+    if words[0] == "job":
+        print(json.dumps(asdict(job(words[1], words[2], words[3], Path(words[4]), words[5]))))
+    else:
+        print(spark_reader(words[1], Path(words[2]), words[3].split(","), int(words[4])))
+
+
+def _rate(read: Callable[[], None], rows: int) -> float:
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        read()
+        times.append(time.perf_counter() - begin)
+    return rows / min(times)
+
+
+def libraries(folder: Path, rows: int) -> Table:
+    """Rows per second of the decoder and of Arrow on one core, and of Spark's reader on all."""
+    table = Table(title=f"{rows:,} rows a file: rows per second")
+    named = ("decoder, one core", "Arrow, one core", "decoder/Arrow", "Spark's reader, all cores")
+    for name in ("format", "columns", *named):
+        table.add_column(name, justify="left" if name in ("format", "columns") else "right")
+    for form in FORMATS:
+        for names in ([*COLUMNS], ["bidder", "price", "at"], ["auction", "price"]):
+            path = next((folder / form / "plain").iterdir())
+            own, theirs = (_rate(partial(read, form, path, names), rows) for read in (alone, arrow))
+            spark = float(_apart("spark", form, str(path), ",".join(names), str(rows)))
+            rates = (f"{own:,.0f}", f"{theirs:,.0f}", f"{own / theirs:.2f}", f"{spark:,.0f}")
+            table.add_row(form, str(len(names)), *rates)
+    return table
+
+
+def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str]) -> Table:
+    """Steady rows per second of whole jobs, and of the same jobs with Spark's reader."""
+    table = Table(title=f"{rows:,} rows a micro-batch into blackhole: rows per second, steady")
+    for name in ("format", "files", "query", "rows/s", "of plain", "with Spark's reader", "ratio", "peak"):
+        table.add_column(name, justify="left" if name in ("format", "files", "query") else "right")
+    for form in FORMATS:
+        plain: dict[str, float] = {}
+        for kind in kinds:
+            for query in queries if kind == "plain" else queries[:1]:
+                path = str(folder / form / kind)
+                ours_ = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "auto"))))
+                rate = plain.setdefault(query, ours_.rows_per_second)
+                cells = [f"{ours_.rows_per_second:,.0f}", f"{ours_.rows_per_second / rate:.2f}"]
+                by_spark = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "spark"))))
+                ratio = ours_.rows_per_second / by_spark.rows_per_second
+                cells += [f"{by_spark.rows_per_second:,.0f}", f"{ratio:.2f}", f"{ours_.peak_mb:,} MB"]
+                table.add_row(form, kind, query, *cells)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="*", default=[500_000, 2_000_000], help="of a micro-batch")
+    parser.add_argument("--files", type=int, default=8, help="micro-batches (default: %(default)s)")
+    parser.add_argument("--query", action="append", choices=[*QUERIES])
+    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--measure", nargs="*", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.measure:
+        _measured(chosen.measure)
+        return
+    queries, kinds = chosen.query or [*QUERIES], chosen.kind or [*KINDS]
+    console = Console(width=140)
+    console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
+    for rows in chosen.rows:
+        with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as name:
+            for form in FORMATS:
+                for kind in {"plain", *kinds}:
+                    write(Path(name) / form / kind, form, kind, chosen.files, rows)
+            console.print(libraries(Path(name), rows), jobs(Path(name), rows, queries, kinds), "")
+    console.print(f"load after: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

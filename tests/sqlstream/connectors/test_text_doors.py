@@ -1,0 +1,134 @@
+"""Files of text as streams, in windows, and as finished data: the same rows, and the same faults with their lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.query import Query
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+GOOD = {
+    "csv": b'\xef\xbb\xbf1,"x, y",2024-01-31 12:00:00\r\n2,,2024-01-31 12:00:01\r\n',
+    "json": b'{"a": 1, "b": "x, y", "ts": "2024-01-31 12:00:00"}\n\n{"a": 2, "ts": "2024-01-31 12:00:01"}\r\n',
+}
+BAD = {
+    "csv": b"1,x,2024-01-31 12:00:00\n2,caf\xe9,2024-01-31 12:00:01\n3,y\n4,z,31/01/2024\nno,w,2024-01-31 12:00:01\n"
+    b'5,"v,2024-01-31 12:00:02\n6,u,2024-01-31 12:00:03\n',
+    "json": b'{"a": 1, "ts": "2024-01-31 12:00:00"}\n{"a": 2, "b": "caf\xe9", "ts": "2024-01-31 12:00:01"}\n{"a": 3\n'
+    b'{"a": 4, "ts": "31/01/2024"}\n{"a": "no", "ts": "2024-01-31 12:00:01"}\n[5]\n'
+    b'{"a": 6, "ts": "2024-01-31 12:00:03"}\n',
+}
+LAST = 7
+"""The number of lines of each, of which the first and the last are good."""
+WINDOW = "SELECT a, COUNT(*) AS n FROM t GROUP BY a, TUMBLE(ts, INTERVAL '1' MINUTE)"
+
+
+def declare(session: Session, folder: Path, form: str, more: str = "") -> None:
+    session.sql(f"""CREATE TABLE t (a INT, b STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
+        'connector' = 'filesystem', 'path' = '{folder}', 'format' = '{form}', 'source.max-files-per-trigger' = '1'
+        {more})""")
+
+
+def write(folder: Path, form: str, content: bytes, number: int = 1) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{number} ü%20.{form}"
+    path.write_bytes(content)
+    os.utime(path, (number, number))
+    return path
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return sorted(result.fetchall(), key=repr)
+
+
+@pytest.mark.parametrize("form", GOOD)
+def test_every_door_reads_the_same_rows_and_names_the_same_line(form: str, spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", form, GOOD[form])
+    bad = write(tmp_path / "bad", form, BAD[form])
+    said = f'SS402: a row in line 2 of file "{bad}" cannot be read'
+    with Session(spark) as session:
+        for mode in ("streaming", "batch"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'; DROP TABLE IF EXISTS t")
+            declare(session, tmp_path / "in", form)
+            assert rows(session, "SELECT a, b FROM t") == [(1, "x, y"), (2, None)]
+            session.sql("DROP TABLE t")
+            declare(session, tmp_path / "bad", form)
+            for query in ("SELECT b FROM t", *([WINDOW] if mode == "streaming" else [])):
+                with pytest.raises(SqlStreamError) as error:
+                    rows(session, query.replace("SELECT a,", "SELECT b,").replace("BY a,", "BY b,"))
+                assert said in str(error.value), (mode, query)
+
+
+@pytest.mark.parametrize("form", BAD)
+@pytest.mark.parametrize("statement", ["INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"])
+def test_a_dead_letter_is_the_record_with_its_file_and_line(
+    form: str, statement: str, spark: Any, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "in", form, BAD[form])
+    with Session(spark) as session:
+        session.sql(f"""
+            CREATE TABLE dead (record BINARY, error STRING, place STRING) WITH ('connector' = 'memory');
+            CREATE TABLE o (a INT, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
+                'path' = '{tmp_path}/out')""")
+        declare(session, tmp_path / "in", form, ", 'on-error' = 'dead-letter:dead'")
+        job = session.sql(statement)
+        assert isinstance(job, Job)
+        assert job.wait(200)
+        letters = rows(session, "SELECT place, record, error FROM dead")
+        assert job.progress().bad_rows == {"t": LAST - 2}
+    lines = BAD[form].split(b"\n")
+    assert [(place, bytes(record)) for place, record, _ in letters] == [
+        (f"{path}:{n}", lines[n - 1]) for n in range(2, LAST)
+    ]
+    assert all(error.startswith("SS402: ") for _, _, error in letters)
+    out = [json.loads(line)["a"] for file in (tmp_path / "out").rglob("part-*") for line in file.open()]
+    assert sorted(out) == [1, 6]
+
+
+@pytest.mark.parametrize("form", GOOD)
+@pytest.mark.parametrize("statement", ["INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"])
+def test_a_checkpoint_of_sparks_readers_goes_on(form: str, statement: str, spark: Any, tmp_path: Path) -> None:
+    """Earlier versions read these files through Spark, as it still reads remote ones."""
+    for number, reader in ((1, "spark"), (2, "auto")):
+        write(tmp_path / "in", form, GOOD[form].replace(b"2024-01-31 12:", b"2024-01-31 %d:" % (10 + number)), number)
+        with Session(spark) as session:
+            session.sql(f"""
+                SET 'sqlstream.parquet-reader' = '{reader}'; SET 'pipeline.name' = 'going-on';
+                SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint'; SET 'execution.end-of-input' = 'final';
+                CREATE TABLE o (a INT, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
+                    'path' = '{tmp_path}/out')""")
+            more = ", 'source.monitor-interval' = '100 ms'" if number == 1 else ""
+            declare(session, tmp_path / "in", form, more)
+            job = session.sql(statement)
+            assert isinstance(job, Job)
+            if number == 1:
+                job.checkpoint()
+                job.stop()
+            job.wait(200)
+    out = [json.loads(line)["a"] for file in (tmp_path / "out").rglob("part-*") for line in file.open()]
+    assert sorted(out) == [1, 1, 2, 2]
+
+
+def test_other_encodings_are_read_and_wrong_bytes_are_faults(spark: Any, tmp_path: Path) -> None:
+    with Session(spark) as session:
+        for encoding in ("ISO-8859-1", "UTF-16", "windows-1252"):
+            session.sql("DROP TABLE IF EXISTS t")
+            write(tmp_path / encoding, "csv", "1,café,\n".encode(encoding))
+            declare(session, tmp_path / encoding, "csv", f", 'encoding' = '{encoding}'")
+            assert rows(session, "SELECT b FROM t") == [("café",)]
+        session.sql("DROP TABLE t")
+        with pytest.raises(SqlStreamError, match=r'SS504: option "encoding" .* an encoding such as'):
+            declare(session, tmp_path, "csv", ", 'encoding' = 'rot13'")
+        with pytest.raises(SqlStreamError, match='SS504: option "encoding" has no effect with format "parquet"'):
+            declare(session, tmp_path, "parquet", ", 'encoding' = 'UTF-16'")

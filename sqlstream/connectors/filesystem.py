@@ -133,6 +133,9 @@ def _file_lookup(
         message = f'lookups in table "{table.name}" read no changes, which its {by} tells'
         hint = "Let a job write the table into a database, and look it up there."
         raise UnsupportedError(OF_CHANGES, message, hint=hint)
+    if values[ENCODING.key] != ENCODING.default:
+        message = f'lookups in table "{table.name}" read no files in {values[ENCODING.key]}'
+        raise UnsupportedError(NOT_IN_FORMAT, message, hint="Convert the files to UTF-8, for instance with iconv.")
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     form = _format(table, values, zone)
     _check_lookup(table, request, form)

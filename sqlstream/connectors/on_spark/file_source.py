@@ -35,6 +35,7 @@ from sqlstream.connectors.file_checks import (
     wrong_schema,
 )
 from sqlstream.connectors.file_tables import (
+    ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
     columns_in_files,
@@ -51,6 +52,7 @@ from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.connectors.on_spark.text_files import is_local, text_format
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.planner.lowering.bad_rows import has_required, path_of
@@ -83,6 +85,9 @@ def read_files(
     text = text_format(environment, table, columns, values)
     if text is not None:
         return _read_by_tasks(environment, table, chosen, values, text)
+    if values[ENCODING.key] != ENCODING.default:
+        message = f'table "{table.name}" has the option "{ENCODING.key}", and Spark reads its files'
+        raise ConnectorError(WRONG_VALUE, message, hint="Convert the files to UTF-8, for instance with iconv.")
     of_files = (c for c in chosen if of_message(table, c) is None)
     metadata = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in of_files if c.metadata_key is not None}
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, time
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,15 @@ def at_all_doors(session: Session, names: list[str]) -> dict[str, list[Any]]:
     doors = {}
     for mode in ("batch", "streaming"):
         session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
-        doors[mode] = rows(session, f"SELECT {listed} FROM t")
+        doors[mode] = rows(session, f"SELECT k, {listed} FROM t")
     session.sql("CREATE TABLE probe (k BIGINT, pt AS PROCTIME()) WITH ('connector' = 'datagen',"
                 " 'fields.k.kind' = 'sequence',"
                 " 'fields.k.start' = '0', 'fields.k.end' = '1')")  # fmt: skip
     looked_up = ", ".join(f"t.{name}" for name in names)
     doors["lookup"] = rows(
-        session, f"SELECT {looked_up} FROM probe JOIN t FOR SYSTEM_TIME AS OF probe.pt ON t.k = probe.k"
+        session, f"SELECT t.k AS k, {looked_up} FROM probe JOIN t FOR SYSTEM_TIME AS OF probe.pt ON t.k = probe.k"
     )
-    return doors
+    return {door: [row[1:] for row in sorted(found, key=itemgetter(0))] for door, found in doors.items()}
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
@@ -90,7 +91,8 @@ def test_types_of_parquet_that_sql_lacks_are_read_as_what_they_are_at_every_door
     pq.write_table(pa.table(columns), tmp_path / "a b.parquet", use_dictionary=dictionary)
     declared = ", ".join(["k BIGINT", *(f"{name} {kind}" for name, (kind, _, _) in PARQUET.items())])
     wanted = [*zip(*(values for _, _, values in PARQUET.values()), strict=True)]
-    with Session(spark, **{"table.local-time-zone": "Europe/Amsterdam"}) as session:
+    with Session(spark) as session:
+        session.sql("SET 'table.local-time-zone' = 'Europe/Amsterdam'")
         table(session, "t", declared, tmp_path, "parquet")
         for door, found in at_all_doors(session, [*PARQUET]).items():
             by_name = {name: [row[i] for row in found] for i, name in enumerate(PARQUET)}

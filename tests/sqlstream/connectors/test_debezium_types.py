@@ -44,7 +44,7 @@ LOGICAL = [
     ("TIME", "org.apache.kafka.connect.data.Time", 86_399_999, time(23, 59, 59, 999000)),
     ("DECIMAL(10, 2)", "org.apache.kafka.connect.data.Decimal", unscaled(12345), Decimal("123.45")),
     ("DECIMAL(10, 2)", "org.apache.kafka.connect.data.Decimal", unscaled(-1), Decimal("-0.01")),
-    ("DECIMAL(38, 2)", "org.apache.kafka.connect.data.Decimal", unscaled(10**36 + 7), Decimal(10**36 + 7).scaleb(-2)),
+    ("DECIMAL(38, 2)", "org.apache.kafka.connect.data.Decimal", unscaled(10**36 + 7), Decimal("1" + 34 * "0" + ".07")),
     ("DECIMAL(38, 2)", "org.apache.kafka.connect.data.Decimal", unscaled(-(10**36)), Decimal(-(10**34))),
     ("DECIMAL(10, 2)", None, 1.5, Decimal("1.50")),
     ("DATE", None, "2024-01-31", date(2024, 1, 31)),

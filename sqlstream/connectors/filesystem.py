@@ -178,6 +178,7 @@ def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
     return FileFormat(name, columns, zone, nulls=missing_are_null(table))
 
 
+_OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "text")
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
@@ -193,9 +194,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of("csv", "json", "parquet", "orc", "text", *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
-            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line); changes of a "
-            "table, one message a line, by the others.",
+            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, arrow (IPC, Feather), text (one STRING "
+            "a line); changes of a table, one message a line, by the others.",
             required=True,
             sink=True,
         ),

@@ -12,7 +12,7 @@ from enum import Enum
 
 from sqlstream.connectors.formats import json_options
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option
+from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
 from sqlstream.types import DataType, parse_type
 
@@ -105,6 +105,12 @@ _DEBEZIUM = ChangeFormat(
             BOOLEAN,
             "Messages are {schema, payload}, as Kafka Connect writes them where schemas are on.",
             "false",
+        ),
+        Option(
+            "debezium-json.time-unit",
+            one_of("ms", "us", "ns"),
+            "What numbers for TIMESTAMP and TIME count since 1970 or midnight where the message has no schema that "
+            "says so; a number for a DATE then counts days. Without either such a number is a fault.",
         ),
     ),
 )

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import orc
 
 from sqlstream.connectors.file_tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
@@ -28,6 +26,7 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.columnar_files import schema_of
 from sqlstream.udfs.listed_files import mismatches, require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
 
@@ -69,9 +68,10 @@ def wrong_columns(
     ``values``: the parsed options of the table. ``files``: files to check, newest first.
     """
     match values["format"]:
-        case "parquet" | "orc":
-            schemas = ((str(file), schema) for file in files if (schema := _schema(file, values["format"])) is not None)
-            return wrong_schema(table, values["format"], columns, schemas)
+        case "parquet" | "orc" | "arrow":
+            kind = values["format"]
+            schemas = ((str(file), schema) for file in files if (schema := file_schema(file, kind)) is not None)
+            return wrong_schema(table, kind, columns, schemas)
         case "csv" if values["csv.header"]:
             read = ((str(file), _lines(file, MOST_RECORDS, values["encoding"])) for file in files)
             headers = ((file, line) for file, lines in read for line in header(lines, values))
@@ -82,14 +82,13 @@ def wrong_columns(
     return []
 
 
-# --- Parquet and ORC ------------------------------------------------------------------------------------------
+# --- Parquet, ORC and Arrow ------------------------------------------------------------------------------------------
 
 
-def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
+def file_schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
+    """The columns of a Parquet, ORC or Arrow file; None where it cannot be read."""
     with suppress(pa.ArrowException, OSError):
-        if format == "orc":
-            return orc.ORCFile(file).schema
-        return pq.read_schema(file)
+        return schema_of(str(file), format)
     return None
 
 
@@ -105,7 +104,7 @@ def wrong_schema(
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
         there = dict(zip(schema.names, schema.types, strict=True))
-        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table))]
+        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table), orc=kind == "orc")]
         if wrong:
             free = [name for name in schema.names if name.casefold() not in declared]
             return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]

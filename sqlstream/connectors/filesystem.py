@@ -133,6 +133,9 @@ def _file_lookup(
         message = f'lookups in table "{table.name}" read no changes, which its {by} tells'
         hint = "Let a job write the table into a database, and look it up there."
         raise UnsupportedError(OF_CHANGES, message, hint=hint)
+    if values[ENCODING.key] != ENCODING.default:
+        message = f'lookups in table "{table.name}" read no files in {values[ENCODING.key]}'
+        raise UnsupportedError(NOT_IN_FORMAT, message, hint="Convert the files to UTF-8, for instance with iconv.")
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     form = _format(table, values, zone)
     _check_lookup(table, request, form)
@@ -175,6 +178,7 @@ def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
     return FileFormat(name, columns, zone, nulls=missing_are_null(table))
 
 
+_OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "text")
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
@@ -190,9 +194,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of("csv", "json", "parquet", "orc", "text", *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
-            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line); changes of a "
-            "table, one message a line, by the others.",
+            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, arrow (IPC, Feather), text (one STRING "
+            "a line); changes of a table, one message a line, by the others.",
             required=True,
             sink=True,
         ),

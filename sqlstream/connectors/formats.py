@@ -199,7 +199,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 
 
 _OF_FORMATS = (
-    "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
+    "arrow.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})

@@ -19,8 +19,9 @@ _HELD = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "DATE", "TIME"}
     | {"TIMESTAMP", "TIMESTAMP_NTZ", "VOID"}
 )
-_BEGINNINGS = "#\ufeff" + "".join(map(chr, range(0x21)))
-"""Characters that a line may not begin with: it would be a comment, a byte order mark, or skipped as white space."""
+_BEGINNINGS = r"^[\x00-\x20#\x{feff}]"
+"""What a line may not begin with: it would be a comment, a byte order mark, or skipped as white space."""
+_IN_NUMBERS_AND_TIMES = frozenset("0123456789+-.: truefalsENaInityZ")
 _SHOWN = 60
 _NO_CONTENT = "makes a line without content, which readers skip"
 
@@ -81,7 +82,9 @@ class CsvEncoder:
         if self.dialect.null is not None:
             taken = pc.equal(texts, self.dialect.null)
             self._refuse(item.name, texts, taken, "is the text that stands for NULL")
-        fields = self._spelled(item.name, texts, first=index == 0)
+        marks = {*self.dialect.delimiter, *(self.dialect.quote or ""), *(self.dialect.escape or "")}
+        plain = item.type.name != "STRING" and not marks & _IN_NUMBERS_AND_TIMES
+        fields = texts if plain else self._spelled(item.name, texts, first=index == 0)
         return fields.fill_null("" if self.dialect.null is None else self._null_text(first=index == 0))
 
     def _null_text(self, *, first: bool = True) -> str:
@@ -112,26 +115,31 @@ class CsvEncoder:
         has_breaks = pc.match_substring_regex(texts, r"[\r\n]")
         if quote is None or not self.dialect.multi_line:
             self._refuse(name, texts, has_breaks, "has a line break")
-        is_odd = pc.starts_with(texts, "\0").fill_null(False)
-        for character in _BEGINNINGS if first else ():
-            is_odd = pc.or_(is_odd, pc.starts_with(texts, character).fill_null(False))
         spelled = texts if escape is None else pc.replace_substring(texts, escape, escape * 2)
         if quote is None:
-            self._refuse(name, texts, pc.equal(texts, ""), "is empty, which without quotes is NULL")
-            has_delimiter = pc.match_substring(texts, delimiter)
-            if escape is None:
-                self._refuse(name, texts, has_delimiter, "has a delimiter, and no quotes are allowed")
-                if first and (self.dialect.comments or len(self.fields) == 1):
-                    self._refuse(name, texts, is_odd, "makes a line that is skipped")
-                return spelled
-            spelled = pc.replace_substring(spelled, delimiter, escape + delimiter)
-            is_escaped = pc.or_(pc.starts_with(texts, escape), pc.starts_with(texts, delimiter))
-            marked = pc.binary_join_element_wise(escape, spelled, "")
-            return pc.if_else(pc.and_not(is_odd, is_escaped), marked, spelled)
-        special = "[" + re.escape(delimiter + quote).replace("/", "\\/") + r"\r\n]|^$"
-        is_odd = pc.or_(is_odd, pc.match_substring_regex(texts, special))
+            return self._unquoted(name, texts, spelled, first=first)
+        beginnings = f"|{_BEGINNINGS}" if first else ""
+        special = rf"[{re.escape(delimiter + quote)}\r\n]|^$"
+        is_odd = pc.match_substring_regex(texts, special + beginnings)
+        if not pc.any(is_odd).as_py():
+            return spelled
         within = pc.replace_substring(spelled, quote, (escape or quote) + quote)
         return pc.if_else(is_odd, pc.binary_join_element_wise(quote, within, quote, ""), spelled)
+
+    def _unquoted(self, name: str | None, texts: pa.Array, spelled: pa.Array, *, first: bool) -> pa.Array:
+        delimiter, escape = self.dialect.delimiter, self.dialect.escape
+        self._refuse(name, texts, pc.equal(texts, ""), "is empty, which without quotes is NULL")
+        is_odd = pc.match_substring_regex(texts, _BEGINNINGS if first else "^\0")
+        if escape is None:
+            has_delimiter = pc.match_substring(texts, delimiter)
+            self._refuse(name, texts, has_delimiter, "has a delimiter, and no quotes are allowed")
+            if first and (self.dialect.comments or len(self.fields) == 1):
+                self._refuse(name, texts, is_odd, "makes a line that is skipped")
+            return spelled
+        spelled = pc.replace_substring(spelled, delimiter, escape + delimiter)
+        is_escaped = pc.or_(pc.starts_with(texts, escape), pc.starts_with(texts, delimiter))
+        marked = pc.binary_join_element_wise(escape, spelled, "")
+        return pc.if_else(pc.and_not(is_odd, is_escaped), marked, spelled)
 
     def _refuse(self, name: str | None, texts: pa.Array, condition: pa.Array, reason: str) -> None:
         wrong = pc.and_kleene(pc.is_valid(texts), condition) if reason != _NO_CONTENT else condition

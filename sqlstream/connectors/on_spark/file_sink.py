@@ -313,6 +313,9 @@ def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target
 def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
     if wrong := tuple(credentials(table, {})):
         raise SqlStreamError.of(wrong)
+    if values["format"] == "arrow":
+        message = f'table "{table.name}" of format "arrow" is read only'
+        raise ConnectorError(PATH_ERROR, message, hint="Write parquet, which other tools read as columns, too.")
     try:
         _refuse_foreign_files(environment, table, values["path"])
     except (OSError, ValueError) as error:

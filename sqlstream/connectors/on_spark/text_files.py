@@ -75,7 +75,12 @@ def _decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], 
                 values["json.timestamp-format.standard"],
                 zone,
             )
-        case "csv" if all(f.type.name != "VARIANT" for f in fields):
+        case "csv" if all(f.type.name != "VARIANT" for f in fields) and not _escapes_null(Dialect.of(values)):
             read = tuple(f if f.wanted or tolerant else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)
     return None
+
+
+def _escapes_null(dialect: Dialect) -> bool:
+    """Whether the text for NULL has the escape character, as in ``\\N``: the decoder takes that for an escaped N."""
+    return dialect.escape is not None and dialect.escape in (dialect.null or "")

@@ -242,7 +242,7 @@ def test_the_header_of_a_file_that_comes_later_fails_the_job(spark, tmp_path):
         (tmp_path / ".2").rename(tmp_path / "2.csv")
         with pytest.raises(SqlStreamError, match="SS525") as error:
             job.wait(60)
-    message = f'the header of file "{tmp_path}/2.csv" has "prize" in place of "price"'
+    message = f'column 2 in the header of file "{tmp_path}/2.csv" is "prize", not "price" of table "t"'
     assert error.value.diagnostic.message == message
 
 

@@ -52,6 +52,11 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
     return sorted(result.fetchall(), key=repr)
 
 
+def written(folder: Path) -> list[int]:
+    lines = [line for file in folder.rglob("part-*") for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["a"] for line in lines)
+
+
 @pytest.mark.parametrize("form", GOOD)
 def test_every_door_reads_the_same_rows_and_names_the_same_line(form: str, spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", form, GOOD[form])
@@ -92,8 +97,7 @@ def test_a_dead_letter_is_the_record_with_its_file_and_line(
         (f"{path}:{n}", lines[n - 1]) for n in range(2, LAST)
     ]
     assert all(error.startswith("SS402: ") for _, _, error in letters)
-    out = [json.loads(line)["a"] for file in (tmp_path / "out").rglob("part-*") for line in file.open()]
-    assert sorted(out) == [1, 6]
+    assert written(tmp_path / "out") == [1, 6]
 
 
 @pytest.mark.parametrize("form", GOOD)
@@ -116,8 +120,7 @@ def test_a_checkpoint_of_sparks_readers_goes_on(form: str, statement: str, spark
                 job.checkpoint()
                 job.stop()
             job.wait(200)
-    out = [json.loads(line)["a"] for file in (tmp_path / "out").rglob("part-*") for line in file.open()]
-    assert sorted(out) == [1, 1, 2, 2]
+    assert written(tmp_path / "out") == [1, 1, 2, 2]
 
 
 def test_other_encodings_are_read_and_wrong_bytes_are_faults(spark: Any, tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ def test_other_encodings_are_read_and_wrong_bytes_are_faults(spark: Any, tmp_pat
             declare(session, tmp_path / encoding, "csv", f", 'encoding' = '{encoding}'")
             assert rows(session, "SELECT b FROM t") == [("café",)]
         session.sql("DROP TABLE t")
-        with pytest.raises(SqlStreamError, match=r'SS504: option "encoding" .* an encoding such as'):
+        with pytest.raises(SqlStreamError, match='option "encoding" is not an encoding'):
             declare(session, tmp_path, "csv", ", 'encoding' = 'rot13'")
         with pytest.raises(SqlStreamError, match='SS504: option "encoding" has no effect with format "parquet"'):
             declare(session, tmp_path, "parquet", ", 'encoding' = 'UTF-16'")

@@ -93,13 +93,30 @@ Shape = tuple[tuple[str, "Shape | None"], ...]
 
 def with_equal_rows(node: exp.Expr, types: Types) -> exp.Expr:
     """Gives all rows in the branches of CASE, IF, COALESCE or ARRAY the field names of the first one, so that Spark
-    finds a common type. Other expressions are unchanged.
+    finds a common type; likewise a row that ARRAY_CONTAINS and similar calls look for in an array of rows. Other
+    expressions are unchanged.
     """
+    if isinstance(node, exp.Anonymous):
+        return _with_equal_elements(node, types)
     branches = list(_branches(node))
     shapes = [shape for shape in (shape_of(branch, types) for branch in branches) if shape is not None]
     if len(shapes) < 2 or len({len(shape) for shape in shapes}) > 1:
         return node
     return _with_shape(node, shapes[0], types)
+
+
+_OF_ELEMENTS = frozenset({"array_contains", "array_position", "array_remove", "array_append", "array_prepend"})
+
+
+def _with_equal_elements(call: exp.Anonymous, types: Types) -> exp.Expr:
+    if call.name.lower() not in _OF_ELEMENTS or len(call.expressions) != 2:
+        return call
+    array, element = call.expressions
+    members = [kind for kind in types.of(array).args if isinstance(kind, DataType)]
+    shape = _shape_of_type(members[0]) if len(members) == 1 else None
+    if shape is None or (equal := shaped(element, shape, types)) is element:
+        return call
+    return exp.Anonymous(this=call.this, expressions=[array.copy(), equal])
 
 
 def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:

@@ -32,7 +32,11 @@ _VALUES = frozenset({
 
 
 def with_arguments(text: str, arguments: Arguments) -> str:
-    """The script with its parameters replaced by values. SS345, SS377, SS378."""
+    """Returns the script with its parameters (``?`` or ``:name``) replaced by SQL literals of the arguments.
+
+    Raises BindError SS345 for a parameter without a value, SS377 for a value that is not used, SS378 for a value
+    without a literal.
+    """
     if isinstance(arguments, Mapping):
         return _with_named(text, arguments)
     marks = [Span(token.start, token.end + 1) for token in _marks(tokenize(text))]
@@ -47,13 +51,13 @@ def with_arguments(text: str, arguments: Arguments) -> str:
 
 
 def named_parameters(text: str) -> list[tuple[str, Span]]:
-    """The named parameters ``:name`` in the order of the text."""
+    """Returns the named parameters ``:name`` of a text, in order: pairs of name and span."""
     return list(_names(tokenize(text)))
 
 
 def parameters_of(text: str) -> list[tuple[str, Span, str]]:
-    """All parameters in the order of the text: the name (the number of a ``?``), its span, and the preceding word
-    in upper case.
+    """Returns all parameters of a text in order, as tuples: the name (for ``?`` its number, from 1), the span, and the
+    preceding word in upper case.
     """
     tokens = tokenize(text)
     words = {after.start: before.text.upper() for before, after in pairwise(tokens)}
@@ -74,12 +78,14 @@ def _with_named(text: str, arguments: Mapping[str, object]) -> str:
 
 
 def with_values(text: str, literals: Mapping[str, str]) -> str:
-    """The text with its named parameters replaced by literals; those without a literal remain."""
+    """Returns the text with named parameters replaced by the given literals. Parameters without a literal are left as
+    they are.
+    """
     return _replaced(text, [(span, literals[name]) for name, span in named_parameters(text) if name in literals])
 
 
 def literal(value: object) -> str:
-    """The SQL literal for a Python value. SS378 where there is none."""
+    """Returns the SQL literal for a Python value. Raises BindError SS378 for values of other types."""
     for kind, spelled in _LITERALS.items():
         if isinstance(value, kind):
             return spelled(value)
@@ -88,7 +94,9 @@ def literal(value: object) -> str:
 
 
 def literal_of_text(text: str) -> str:
-    """The SQL literal for a value on the command line: a number, TRUE, FALSE or NULL, else a string."""
+    """Returns the SQL literal for a value given on the command line: numbers, TRUE, FALSE and NULL as such, other
+    texts as strings.
+    """
     if text.upper() in ("TRUE", "FALSE", "NULL"):
         return text.upper()
     try:

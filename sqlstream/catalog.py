@@ -46,14 +46,18 @@ def _key(kind: Kind, path: Path) -> _Key:
 
 
 def full_name(path: Path) -> str:
-    """The name of an object in messages and plans: only its last part in the default database, else all parts."""
+    """Returns how an object is named in messages and plans: without database if that is the default one, else with
+    catalog and database.
+    """
     catalog, database, name = path
     return name if (catalog.casefold(), database.casefold()) == DEFAULT else f"{catalog}.{database}.{name}"
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A mounted catalog of the session. ``options`` are those of CREATE CATALOG, as written."""
+    """A catalog that the session can use. ``options``: those of its CREATE CATALOG, as written, with ``${NAME}`` not
+    replaced.
+    """
 
     name: str
     store: Store
@@ -76,10 +80,11 @@ class _Answer:
 
 @dataclass
 class Catalog:
-    """Implements ``planner.catalog.Catalog``. Tables and views share one name space, functions have their own.
+    """All catalogs of a session; implements ``planner.catalog.Catalog``. Tables and views share one name space;
+    functions have their own.
 
-    Names keep the spelling of their CREATE and compare without regard to case. Mistakes are BindErrors SS202, SS224,
-    SS225, SS246 to SS248. ``variables`` stand for ``${…}`` in options of definitions.
+    Names keep the spelling of their CREATE statement and are compared case-insensitively. Errors are BindErrors SS202,
+    SS224, SS225 and SS246 to SS248. ``variables``: values for ``${…}`` in the options of definitions.
     """
 
     current: tuple[str, str] = DEFAULT
@@ -99,7 +104,9 @@ class Catalog:
     """Starts Spark, for catalogs that show its tables."""
 
     def copy(self) -> Catalog:
-        """An independent copy, to try statements out; nothing outside of this process changes."""
+        """Returns an independent copy for trying out statements. Changes to it affect neither the original nor
+        anything outside of this process.
+        """
         mounts = {key: replace(mount, store=mount.store.copy()) for key, mount in self._mounts.items()}
         return Catalog(
             self.current, self.variables, mounts, dict(self._temporary), dict(self._system), dict(self._lent),
@@ -107,18 +114,24 @@ class Catalog:
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """The same catalogs with ``namespace`` as the current database, for names in a view created there."""
+        """Returns a view of the same catalogs with another current database, in which the names in a stored view are
+        resolved.
+
+        ``namespace``: catalog and database; None: the current ones.
+        """
         if namespace is None or namespace == self.current:
             return self
         return replace(self, current=namespace, _inside_view=True)
 
     def as_queries(self) -> Catalog:
-        """A copy in which materialized views are read as plain views, from their queries."""
+        """Returns a copy in which each materialized view is a plain view, so that queries compute it instead of
+        reading its stored rows.
+        """
         return replace(self.copy(), _as_queries=True, _declared={}, _answers={})
 
     def with_queries(self, path: Path, target: Table) -> Catalog:
-        """A copy in which materialized views are read from their queries, and ``path`` is the table ``target``, for
-        the job of that view.
+        """Returns the catalog for the job that maintains a materialized view: other materialized views are computed by
+        their queries, and ``path`` is the table that the job writes.
         """
         seen = self.as_queries()
         seen._temporary[_key("relation", path)] = Bound(target, spelled=path[2])
@@ -127,7 +140,9 @@ class Catalog:
     # --- what names mean ---
 
     def path(self, name: Name) -> Path:
-        """The catalog, database and object of a name. BindError SS225 for an unknown catalog or database."""
+        """Resolves a name and returns catalog, database and object name. Raises BindError SS225 for an unknown catalog
+        or database.
+        """
         if len(name.parts) > 3:
             message, hint = f'name "{name}" has more than three parts', "Write catalog.database.name."
             raise BindError(NO_CONTAINER, message, name.span, hint=hint)
@@ -135,7 +150,7 @@ class Catalog:
         return catalog, database, name.parts[-1]
 
     def namespace(self, name: Name) -> tuple[str, str]:
-        """The catalog and database that a name of at most two parts refers to."""
+        """Resolves the qualifier of a name (at most two parts) and returns catalog and database."""
         parts = name.parts
         mount = self.mount(parts[0], name) if len(parts) > 1 else self._mounts[self.current[0].casefold()]
         wanted = parts[-1] if parts else self.current[1]
@@ -153,7 +168,7 @@ class Catalog:
         return BindError(NO_CONTAINER, message, name.span, hint=hint)
 
     def mount(self, catalog: str, name: Name | None = None) -> Mount:
-        """The catalog of that name. BindError SS225."""
+        """Returns the catalog called ``catalog``. Raises BindError SS225, located at ``name``, if there is none."""
         mount = self._mounts.get(catalog.casefold())
         if mount is None:
             names = [m.name for m in self._mounts.values()]
@@ -163,7 +178,7 @@ class Catalog:
         return mount
 
     def name_of(self, name: Name) -> str:
-        """The full name, in messages and plans, of the object that ``name`` refers to."""
+        """Returns how messages and plans name the object that ``name`` refers to."""
         return full_name(self.path(name))
 
     def _paths(self, name: str) -> Iterator[Path]:
@@ -180,14 +195,16 @@ class Catalog:
     # --- reading ---
 
     def relation(self, name: str) -> Table | View | None:
-        """The table or view called ``name``, with or without database and catalog."""
+        """Returns the table or view called ``name``, which may be qualified; None if there is none."""
         items = (self.item("relation", path) for path in self._paths(name))
         relation = next((item for item in items if isinstance(item, Table | View)), None)
         self._note("relation", name, relation)
         return relation
 
     def function(self, name: str) -> Function | None:
-        """The function of this name; None where neither the catalog nor the system has one."""
+        """Returns the function of this name: of the current database, or one that exists in all databases; else
+        None.
+        """
         function = self._function(name)
         self._note("function", name, function)
         return function
@@ -209,12 +226,14 @@ class Catalog:
         return self._lent.get(name.casefold())
 
     def item(self, kind: Kind, path: Path) -> Item | None:
-        """The object under the path, temporary ones first; None without one."""
+        """Returns the object at the path; None if there is none. A temporary object hides a stored one."""
         entry = self.entry(kind, path)
         return self._bound(kind, path, entry) if entry is not None else None
 
     def entry(self, kind: Kind, path: Path) -> Entry | None:
-        """The stored definition under a path: the temporary one, else that of the mounted catalog; None without one."""
+        """Returns the definition of the object at the path, as it is stored; None if there is none. A temporary object
+        hides a stored one.
+        """
         temporary = self._temporary.get(_key(kind, path))
         mount = self._mounts.get(path[0].casefold())
         if temporary is not None or mount is None:
@@ -252,15 +271,17 @@ class Catalog:
                 return function
 
     def relation_names(self) -> list[str]:
-        """The names of all tables and views that can be named without qualification."""
+        """Returns the names of the tables and views in the current database."""
         return self.names("relation")
 
     def function_names(self) -> list[str]:
-        """The names of all functions, those of the system included, sorted."""
+        """Returns the sorted names of the functions in the current database and of those that exist in all
+        databases.
+        """
         return sorted({*self.names("function"), *(f.name for f in self._system.values())})
 
     def names(self, kind: Kind, namespace: tuple[str, str] | None = None) -> list[str]:
-        """The names of a database, sorted; of the current one unless another is given."""
+        """Returns the sorted names of the objects of one kind in a database, by default the current one."""
         catalog, database = namespace or self.current
         mount = self._mounts[catalog.casefold()]
         temporary = (bound.name for key, bound in self._temporary.items() if key[:3] == self._prefix(kind, namespace))
@@ -271,7 +292,9 @@ class Catalog:
         return kind, catalog.casefold(), database.casefold()
 
     def relations(self, namespace: tuple[str, str] | None = None) -> list[Table | View]:
-        """All tables and views of a database. SqlStreamError with the mistakes of all their definitions."""
+        """Returns all tables and views of a database. If definitions are invalid, raises SqlStreamError with the
+        errors of all of them.
+        """
         items = self._items("relation", namespace)
         return [item for item in items if isinstance(item, Table | View)]
 
@@ -291,28 +314,29 @@ class Catalog:
         return items
 
     def tables(self, namespace: tuple[str, str] | None = None) -> list[Table]:
-        """The tables of a database."""
+        """Returns the tables of a database, by default the current one."""
         return [r for r in self.relations(namespace) if isinstance(r, Table)]
 
     def views(self, namespace: tuple[str, str] | None = None) -> list[View]:
-        """The views of a database."""
+        """Returns the views of a database, by default the current one."""
         return [r for r in self.relations(namespace) if isinstance(r, View)]
 
     def functions(self, namespace: tuple[str, str] | None = None) -> list[Function]:
-        """The functions of a database and those of the system, sorted by name."""
+        """Returns the functions of a database and those that exist in all databases, sorted by name."""
         own = [item for item in self._items("function", namespace) if isinstance(item, Function)]
         return sorted({f.name: f for f in (*own, *self._system.values())}.values(), key=lambda f: f.name)
 
     def implementation(self, function: Function) -> object:
-        """The Python object of a function that was registered as an object; None for functions to import by their
-        target.
+        """Returns the Python object of a function that was registered as an object. None for functions that are
+        imported by name.
         """
         return self._implementations.get((function.name.casefold(), function.target))
 
     def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
-        """The result of ``answer`` for a view and its catalog.
+        """Returns ``answer(catalog)``, such as the bound query of a view, from a cache if possible.
 
-        It is cached until an object that was looked up changes, in this session or in files that others write.
+        The value is computed again once an object that ``answer`` looked up has changed, in this session or in files
+        that other processes write. ``settings``: the settings that the answer depends on, as a part of the cache key.
         """
         key = view.name.casefold(), settings
         given = self._answers.get(key)
@@ -339,18 +363,18 @@ class Catalog:
         return now is item or (isinstance(now, Table) and now == item)  # foreign catalogs make theirs anew
 
     def required(self, name: Name) -> Table | View:
-        """The table or view called ``name``; BindError SS202 without one."""
+        """Returns the table or view called ``name``. Raises BindError SS202 if there is none."""
         item = self.item("relation", self.path(name))
         if not isinstance(item, Table | View):
             raise self._missing("table or view", name, self.relation_names())
         return item
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table:
-        """The table as if declared with ``options`` in place of its own."""
+        """Returns the table with options changed by an OPTIONS hint of a query, checked as if given in WITH."""
         return declared_with(table, options, span, self)
 
     def is_temporary(self, kind: Kind, path: Path) -> bool:
-        """Whether the definition under this path belongs to the session alone."""
+        """True where the object at the path is temporary: it exists only in this session."""
         return _key(kind, path) in self._temporary
 
     # --- changing objects: each returns whether anything changed ---
@@ -365,7 +389,11 @@ class Catalog:
         temporary: bool = False,
         stored: Stored | None = None,
     ) -> bool:
-        """Add a table or a view, with its definition if given; ``replace`` replaces one of the same kind."""
+        """Adds a table or a view. ``stored``: its definition, if it has one. ``replace``: an existing object of the
+        same kind is replaced.
+
+        Returns False if the object exists and ``if_not_exists`` is set, else True.
+        """
         return self._add("relation", name, relation, if_not_exists, replace, temporary, stored)
 
     def create_function(
@@ -379,7 +407,11 @@ class Catalog:
         temporary: bool = False,
         stored: Stored | None = None,
     ) -> bool:
-        """Define a function; False where it exists and ``if_not_exists`` is set."""
+        """Adds a function. ``implementation``: its Python object, if it is not imported by name. ``stored``: its
+        definition.
+
+        Returns False if the function exists and ``if_not_exists`` is set, else True.
+        """
         created = self._add("function", name, function, if_not_exists, replace, temporary, stored)
         if created:
             self._implement(function, implementation)
@@ -416,7 +448,7 @@ class Catalog:
         return mount.store
 
     def register(self, function: Function, implementation: object) -> None:
-        """Add a function that exists in all databases, or replace the one of that name."""
+        """Adds or replaces a function that exists in all databases. ``implementation``: its Python object."""
         self._system[function.name.casefold()] = function
         self._implement(function, implementation)
 
@@ -427,8 +459,9 @@ class Catalog:
             self._implementations[key] = implementation
 
     def drop(self, kind: str, name: Name, *, if_exists: bool = False, temporary: bool = False) -> Item | None:
-        """Remove the TABLE, VIEW or FUNCTION and return it, if its definition can be read; None where it does not
-        exist and ``if_exists``.
+        """Removes an object; ``kind``: TABLE, VIEW or FUNCTION. Returns it, or None if its definition is invalid.
+
+        Also returns None if there is no such object and ``if_exists`` is set.
         """
         space: Kind = "function" if kind == "FUNCTION" else "relation"
         system = self._system.get(name.parts[-1].casefold()) if space == "function" and len(name.parts) == 1 else None
@@ -486,7 +519,7 @@ class Catalog:
             raise self._missing(kind.lower(), name, names)
 
     def put(self, kind: Kind, path: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """Replace the object under the path by ``item``."""
+        """Replaces the object at the path by ``item``. ``stored``: its new definition. ``name``: locates errors."""
         bound = Bound(item, stored, path[2])
         if self.is_temporary(kind, path):
             self._temporary[_key(kind, path)] = bound
@@ -494,8 +527,9 @@ class Catalog:
             self._changeable(path[0], name).put(path[1], kind, bound)
 
     def rename(self, kind: Kind, path: Path, new: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """Rename the object under ``path``, possibly into another database. BindError SS224 where the new name is
-        taken.
+        """Moves an object to another name, possibly in another database. Raises BindError SS224 if that name is taken.
+
+        ``item`` and ``stored``: the object and its definition under the new name.
         """
         existing = self.entry(kind, new)
         if existing is not None and _key(kind, new) != _key(kind, path):
@@ -516,11 +550,11 @@ class Catalog:
     # --- catalogs and databases ---
 
     def mounts(self) -> list[Mount]:
-        """The mounted catalogs, sorted by name."""
+        """Returns the session's catalogs, sorted by name."""
         return sorted(self._mounts.values(), key=lambda m: m.name)
 
     def add_catalog(self, mount: Mount, name: Name, *, if_not_exists: bool = False) -> bool:
-        """Mount a catalog; False where its name is taken and ``if_not_exists`` is set."""
+        """Adds a catalog to the session. Returns False if the name is taken and ``if_not_exists`` is set, else True."""
         if mount.name.casefold() in self._mounts:
             if if_not_exists:
                 return False
@@ -530,13 +564,13 @@ class Catalog:
         return True
 
     def replace_catalog(self, mount: Mount) -> None:
-        """Replace the mounted catalog of that name."""
+        """Replaces the catalog that has the same name as ``mount``."""
         store = mount.store.copy() if self._trial else mount.store
         self._mounts[mount.name.casefold()] = replace(mount, store=store)
         self._declared.clear()
 
     def drop_catalog(self, name: Name, *, if_exists: bool = False) -> bool:
-        """Unmount a catalog; what it stores outside of the session remains."""
+        """Removes a catalog from the session. What it stores elsewhere is not deleted."""
         if name.parts[-1].casefold() not in self._mounts and if_exists:
             return False
         mount = self.mount(name.parts[-1], name)
@@ -551,22 +585,22 @@ class Catalog:
         return True
 
     def use_catalog(self, name: Name) -> None:
-        """Make a catalog the current one, with its default database."""
+        """Makes a catalog the current one; its default database becomes the current database."""
         mount = self.mount(name.parts[-1], name)
         self.current = (mount.name, mount.store.default_database)
 
     def use_database(self, name: Name) -> None:
-        """Make a database the current one."""
+        """Makes a database the current one."""
         self.current = self.namespace(name)
 
     def database(self, name: Name) -> Database:
-        """The database with that name. BindError SS225 for an unknown one."""
+        """Returns the database with that name. Raises BindError SS225 if there is none."""
         catalog, database = self.namespace(name)
         store = self.mount(catalog, name).store
         return next(d for d in store.databases() if d.name.casefold() == database.casefold())
 
     def create_database(self, name: Name, database: Database, *, if_not_exists: bool = False) -> bool:
-        """Create a database; False where it exists and ``if_not_exists`` is set."""
+        """Creates a database. Returns False if it exists and ``if_not_exists`` is set, else True."""
         catalog = name.parts[-2] if len(name.parts) > 1 else self.current[0]
         mount = self.mount(catalog, name)
         if same_name(database.name, [d.name for d in mount.store.databases()]) is not None:
@@ -579,11 +613,11 @@ class Catalog:
         return True
 
     def put_database(self, name: Name, database: Database) -> None:
-        """Store the changed definition of a database."""
+        """Stores a changed definition of a database: its comment and options."""
         self._changeable(self.namespace(name)[0], name).put_database(database)
 
     def drop_database(self, name: Name, *, if_exists: bool = False, cascade: bool = False) -> list[Item]:
-        """Remove the database and return its objects."""
+        """Removes a database and returns the objects that were in it. ``cascade``: it need not be empty."""
         try:
             catalog, database = self.namespace(name)
         except BindError:
@@ -630,7 +664,7 @@ def _called(item: Item, path: Path) -> Item:
 
 
 def kind_of(item: Item | Entry) -> str:
-    """The kind of an object as a word in lower case."""
+    """Returns the kind of an object in lower case, such as ``table`` or ``materialized view``."""
     match item:
         case (
             Bound(stored=Stored(statement=nodes.CreateMaterializedView() as statement))
@@ -651,7 +685,9 @@ def _exists(existing: Entry, wanted: str, name: Name) -> BindError:
 
 
 def definition_of_view(entry: Entry | None) -> tuple[nodes.CreateMaterializedView, str] | None:
-    """The definition of a materialized view, and the text that its spans point into; None for other entries."""
+    """For a materialized view: returns its CREATE statement and the SQL text that the statement's spans refer to. None
+    for other objects.
+    """
     stored = entry.stored if isinstance(entry, Bound) else entry
     if stored is None or not isinstance(stored.statement, nodes.CreateMaterializedView):
         return None

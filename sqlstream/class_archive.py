@@ -31,9 +31,10 @@ SELECT window_start, COUNT(*), SUM(n) FROM TUMBLE(TABLE numbers, DESCRIPTOR(ts),
 
 
 def build() -> Path:
-    """Run a small job in another process whose JVM archives the classes that it loads, for faster starts.
+    """Creates the JVM class archive that makes Spark start faster: runs a small job in another process, whose JVM
+    archives the classes it has loaded.
 
-    ExecutionError SS438 where the user's cache cannot be written.
+    Raises ExecutionError SS438 where the user's cache folder cannot be written.
     """
     require_java()
     archive = archive_file()
@@ -62,7 +63,9 @@ def _run_job(archive: str) -> None:
 
 
 def main() -> int:
-    """Make the class archive, or run one of the queries whose classes it contains; returns the exit code."""
+    """Runs in the process whose classes are archived: makes the archive, or runs one of the sample queries. Returns
+    the exit code.
+    """
     if len(sys.argv) > 1:
         _run_job(sys.argv[1])
     else:

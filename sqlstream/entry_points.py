@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @cache
 def registered(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by name, cached at the first call."""
+    """Returns the entry points that installed packages register in a group, by name. The result is cached."""
     from importlib.metadata import entry_points  # imports email and zipfile: start-up does without
 
     return {point.name: point for point in entry_points(group=group)}
 
 
 class NotLoaded(Exception):
-    """The class of an entry point cannot be loaded; the text is the reason."""
+    """Raised where the class of an entry point cannot be loaded or instantiated. The message is the reason."""
 
 
 def instance_of(point: EntryPoint) -> object:
-    """An instance of the class that the entry point names. NotLoaded where it cannot be created."""
+    """Imports the class that the entry point names and returns an instance. Raises NotLoaded where that fails."""
     try:
         return point.load()()
     except Exception as error:
@@ -33,5 +33,5 @@ def instance_of(point: EntryPoint) -> object:
 
 
 def package_of(point: EntryPoint) -> str:
-    """The name of the package that registers the entry point."""
+    """Returns the name of the package that registered the entry point."""
     return point.dist.name if point.dist is not None else point.module

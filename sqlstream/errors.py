@@ -21,7 +21,7 @@ _LONGEST = 60
 
 
 def shortened(text: str) -> str:
-    """The text for messages: of a long one only the beginning and the end."""
+    """Returns the text, with the middle left out if it is too long for a message."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-5:]}"
 
 
@@ -29,9 +29,10 @@ _repeating: set[str] = set()
 
 
 def repeating(code: str) -> str:
-    """Declare that the errors of a code occur again with the same rows, checkpoint or query; returns the code.
+    """Declares that errors with this code would occur again on a retry of the same job, and returns the code.
 
-    Errors are identified by code because many leave Spark's workers as plain text.
+    Such jobs are not restarted. The code identifies errors, because many reach the driver from Spark's workers as
+    plain text.
     """
     _repeating.add(code)
     return code
@@ -39,22 +40,22 @@ def repeating(code: str) -> str:
 
 @dataclass(frozen=True)
 class Span:
-    """Half-open range ``[start, end)`` of characters in the text of a script."""
+    """A range of characters in the text of a script: from ``start`` to before ``end``."""
 
     start: int
     end: int
 
     def to(self, other: Span) -> Span:
-        """The smallest span that covers both."""
+        """Returns the smallest span that covers both."""
         return Span(min(self.start, other.start), max(self.end, other.end))
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake: ``code`` is ``SS`` and three digits, ``source`` the text that ``span`` points into.
+    """One error or warning. ``code``: ``SS`` and three digits. ``source``: the SQL text in which ``span`` is.
 
-    ``source`` may hold secrets, so only ``render`` shows it, and the other texts do not repeat any. A ``warning``
-    is about something allowed that is probably a mistake.
+    ``source`` may contain secrets, so only ``render`` shows it; the other texts must not repeat any. ``warning``: the
+    text is allowed but probably a mistake.
     """
 
     code: str
@@ -73,7 +74,9 @@ class Diagnostic:
             object.__setattr__(self, "hint", self.hint and hidden(self.hint))
 
     def render(self) -> str:
-        """The message as text: message, line with carets, detail, hint."""
+        """Returns the complete message as text: the message, the source line with carets below the span, detail and
+        hint.
+        """
         lines = [f"{'WARNING ' if self.warning else ''}{self.code}: {_visible(self.message)}"]
         if self.span is not None and self.source is not None:
             lines += _excerpt(shown_script(self.source), self.span)
@@ -106,7 +109,7 @@ def _visible(text: str) -> str:
 
 
 class SqlStreamError(Exception):
-    """Base of all errors that sqlstream raises deliberately. ``diagnostics`` is never empty."""
+    """Base class of all errors that sqlstream raises on purpose. ``diagnostics`` is never empty."""
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class SqlStreamError(Exception):
 
     @classmethod
     def of(cls, diagnostics: Iterable[Diagnostic]) -> SqlStreamError:
-        """The error with these diagnostics, of the class for the first one's code."""
+        """Creates an error with these diagnostics. The code of the first one determines the class."""
         given = tuple(diagnostics)
         first = given[0]
         kind = next((c for c in _CLASSES if first.code.startswith(c.prefix)), SqlStreamError)
@@ -143,20 +146,22 @@ class SqlStreamError(Exception):
 
     @property
     def repeats(self) -> bool:
-        """True where another attempt of the same job would fail again: for errors of rows, of a checkpoint, of the
-        query or its options.
+        """True where a retry of the same job would fail again: errors of rows, of the checkpoint, and of the query and
+        its options.
 
-        Errors of Spark, of lookups and of Python functions may have external causes that are temporary.
+        False for errors of Spark, of lookups and of Python functions, which may have temporary causes.
         """
         return not self.code.startswith(ExecutionError.prefix) or self.code in _repeating
 
     def with_source(self, source: str) -> SqlStreamError:
-        """The same error with the SQL text attached, once, where the text is known."""
+        """Returns the same error with ``source`` as the SQL text of its spans, unless it already has one."""
         self.diagnostics = tuple(d if d.source is not None else replace(d, source=source) for d in self.diagnostics)
         return self
 
     def with_texts(self, change: Callable[[str], str]) -> SqlStreamError:
-        """An error of the same code with message, detail and hint changed, and without its cause."""
+        """Returns an error of the same code in which ``change`` was applied to message, detail and hint, and which has
+        no cause.
+        """
         return SqlStreamError.of(
             replace(d, message=change(d.message), detail=d.detail and change(d.detail), hint=d.hint and change(d.hint))
             for d in self.diagnostics
@@ -174,7 +179,7 @@ def _rebuild(kind: type[SqlStreamError], diagnostics: tuple[Diagnostic, ...]) ->
 
 
 class SqlStreamWarning(UserWarning):
-    """The Python warning for a diagnostic that is a warning."""
+    """The category of Python warnings that report diagnostics with ``warning``."""
 
 
 class ParseError(SqlStreamError):
@@ -184,13 +189,13 @@ class ParseError(SqlStreamError):
 
 
 class BindError(SqlStreamError):
-    """Names, types or clauses are wrong (SS2xx, SS64x), or those of queries over finished data (SS60x)."""
+    """Names, types or clauses are wrong (SS2xx and SS64x, in queries over finished data also SS60x)."""
 
     prefix = ("SS2", "SS60", "SS64")
 
 
 class UnsupportedError(SqlStreamError):
-    """A part of the dialect, or of Flink's, is not supported (SS3xx); the hint says what to write instead."""
+    """Something that the dialect or Flink has is not supported (SS3xx). The hint says what to write instead."""
 
     prefix = "SS3"
 
@@ -202,7 +207,7 @@ class ExecutionError(SqlStreamError):
 
 
 class ConnectorError(SqlStreamError):
-    """Options or external systems cause an error (SS5xx)."""
+    """Wrong options, or an error of an external system (SS5xx)."""
 
     prefix = "SS5"
 

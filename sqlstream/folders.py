@@ -22,9 +22,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class JobName:
-    """The name of a job: ``now``, which SQL need not quote, and ``before``, the name in versions that used hyphens.
+    """The name of a job. ``now``: the name, which needs no quotes in SQL. ``before``: the name that earlier versions
+    gave the same job, with hyphens; its checkpoint may have this name.
 
-    Two underscores precede a number, as ``insert_into_t_2`` is the first job that writes to ``t_2``.
+    A number is appended after two underscores, because ``insert_into_t_2`` is the first job that writes to table
+    ``t_2``.
     """
 
     now: str
@@ -32,12 +34,12 @@ class JobName:
 
 
 def insert_name(table: str) -> JobName:
-    """The name of a job that writes into a table."""
+    """Returns the default name of a job that writes into a table."""
     return _name_of("insert", "into", table)
 
 
 def set_name(tables: Iterable[str]) -> JobName:
-    """The name of the job of a statement set."""
+    """Returns the default name of the job of a statement set that writes into these tables."""
     return _name_of("statement", "set", *tables)
 
 
@@ -46,7 +48,7 @@ def _name_of(*words: str) -> JobName:
 
 
 class Folders:
-    """The session's scratch folder, made when it is first needed, and the checkpoints of its jobs."""
+    """The folders of a session: its scratch folder, which is created on first use, and the checkpoints of its jobs."""
 
     def __init__(self) -> None:
         self._root: Path | None = None
@@ -55,17 +57,18 @@ class Folders:
 
     @property
     def root(self) -> Path:
-        """The folder of the session, which is created at the first call and removed with the session."""
+        """The session's scratch folder. It is created on first use and removed with the session."""
         if self._root is None:
             self._root = temporary_folder("sqlstream-")
             self._finalizer = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
         return self._root
 
     def job_name(self, wanted: JobName, work: str | None = None) -> JobName:
-        """The name of a job, with a number appended where the session has used it before for another one.
+        """Returns a job name that is unique in the session: ``wanted``, with a number appended if another job has that
+        name.
 
-        ``work`` is the text of what the job does, where it goes on from its checkpoint: the same work has the same
-        name each time. None: each job is another one.
+        ``work``: a text that identifies what the job does, if it continues from its checkpoint; equal texts get the
+        same name each time. None: the job gets a new name.
         """
         works = self._named.setdefault(wanted.now, [])
         if work is None or work not in works:
@@ -76,10 +79,10 @@ class Folders:
         return wanted if count == 1 else JobName(f"{wanted.now}__{count}", f"{wanted.before}-{count}")
 
     def checkpoint(self, settings: Settings, job: str) -> str:
-        """The path of the job's checkpoint: by the settings, else in the scratch folder.
+        """Returns the path of a job's checkpoint: in the directory of the settings if given, else in the scratch
+        folder.
 
-        ExecutionError SS415 for a name that is not that of one folder, ConnectorError SS586 for one that is too
-        long.
+        Raises ExecutionError SS415 if the job's name cannot be a folder name, ConnectorError SS586 if it is too long.
         """
         parent = settings["execution.checkpointing.dir"]
         if parent and not is_segment(job):
@@ -93,11 +96,11 @@ class Folders:
         return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
 
     def scratch_checkpoint(self) -> str:
-        """A new path for the checkpoint of a job that will not be continued."""
+        """Returns a new path in the scratch folder for the checkpoint of a job that will not be continued."""
         return str(self.root / "checkpoints" / str(next(self._numbers)))
 
     def remove(self) -> None:
-        """Remove the folder of the session with its contents."""
+        """Removes the scratch folder with its contents."""
         if self._root is not None:
             self._finalizer()
             self._root = None

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics; IPython calls this for ``%load_ext``."""
+    """Registers the cell magics. IPython calls it for ``%load_ext sqlstream``."""
     shell.register_magics(SqlStreamMagics)
 
 
 class LiveTable:
-    """The display of a query in a cell: the last rows, and a line about it below."""
+    """Displays a running query below a notebook cell: its last rows and a status line."""
 
     def __init__(self, columns: tuple[str, ...], rows: list[tuple[Any, ...]], about: str) -> None:
         self.columns = columns
@@ -53,7 +53,9 @@ class LiveTable:
 
 
 class LivePlot:
-    """The display of a query with --plot in a cell: a chart as a picture, or as text without a browser."""
+    """Displays a running query (``--plot``) below a notebook cell as a chart: a picture, or text where there is no
+    browser.
+    """
 
     def __init__(self, chart: Chart, about: str) -> None:
         self._html = f"{svg_of(chart)}<p>{html.escape(about)}</p>"
@@ -68,7 +70,7 @@ class LivePlot:
 
 @magics_class
 class SqlStreamMagics(Magics):
-    """The magics of IPython: ``%%sqlstream``."""
+    """The IPython magic ``%%sqlstream``, which runs a cell as SQL."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
@@ -83,9 +85,10 @@ class SqlStreamMagics(Magics):
     @argument("--session", metavar="NAME", help="use the session in the variable NAME in place of the notebook's own")
     @cell_magic
     def sqlstream(self, line: str, cell: str) -> Rows | Job | None:
-        """Run SQL. The table of a query changes in place while it runs; interrupting the kernel stops it.
+        """Runs the cell as SQL. The displayed result of a query is updated while it runs; interrupting the kernel
+        stops the query.
 
-        ``:name`` is the value of the variable NAME.
+        ``:name`` in the cell is replaced by the value of the notebook's variable ``name``.
         """
         given = parse_argstring(self.sqlstream, line)
         with _short_tracebacks():

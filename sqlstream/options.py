@@ -27,10 +27,11 @@ _LONGEST_SHOWN = 100
 
 @dataclass(frozen=True)
 class OptionKind:
-    """``parse`` returns the value or raises ValueError; ``accepted`` says in words what it takes.
+    """The type of an option's values. ``parse`` converts a text or raises ValueError; ``accepted`` describes valid
+    values.
 
-    ``planned`` are values of the dialect or of Flink that are not executed yet. ``words``: all that it takes, where
-    these are a few words.
+    ``planned``: values of the dialect or of Flink that are not supported yet. ``words``: all valid values, if these
+    are a few words.
     """
 
     name: str
@@ -42,14 +43,16 @@ class OptionKind:
 
 @dataclass(frozen=True)
 class Option:
-    """One key of WITH, or of SET.
+    """One key of WITH (table options) or of SET (settings).
 
-    * ``key``: it may hold one ``#``, which stands for any word.
-    * ``kind``: the values that it takes; ``doc``: one sentence for hints, completion and the documentation.
-    * ``default``: spelled as in SQL; None: the option is off unless it is given.
-    * ``source``, ``sink``: whether it has an effect on tables that are read or looked up, on tables that are written.
-    * ``shown``: of a connector of another package, whether statements, plans and messages may show the value. The
-      values of all others are ``******``, but for the keys that ``sqlstream.secrets`` knows, such as ``path``.
+    * ``key``: may contain one ``#``, which matches any word.
+    * ``kind``: the type of its values; ``doc``: one sentence for hints, completion and the documentation.
+    * ``default``: as spelled in SQL; None: the option has no value unless it is given.
+    * ``source``, ``sink``: whether it has an effect on tables that are read or looked up, and on tables that are
+      written.
+    * ``shown``: only for connectors of other packages: whether statements, plans and messages may show the value.
+      Otherwise they show ``******``, except for keys that ``sqlstream.secrets`` knows to be harmless, such as
+      ``path``.
     """
 
     key: str
@@ -69,7 +72,7 @@ class Option:
         return self.key == key or self.word(key) is not None
 
     def word(self, key: str) -> str | None:
-        """The word for ``#`` in ``key``; None where the key does not match the option."""
+        """Returns the word that stands for ``#`` in ``key``; None where ``key`` is not one of this option."""
         if not self.is_pattern:
             return None
         head, tail = self.key.split("#")
@@ -87,7 +90,7 @@ def _number(text: str, low: int, high: int) -> int:
 
 
 def integer(low: int = 0, high: int = 2**63 - 1) -> OptionKind:
-    """The kind of integers between ``low`` and ``high``, both included."""
+    """Returns the type of options whose values are integers from ``low`` to ``high``, inclusive."""
     accepted = f"a whole number, {low} or more" if high == 2**63 - 1 else f"a whole number from {low} to {high}"
     return OptionKind("integer", accepted, lambda text: _number(text, low, high))
 
@@ -149,9 +152,10 @@ _LONGEST_MS = 2**63 - 1
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration as Flink spells it: ``10 s``, ``1min``, ``500 ms``; without unit milliseconds.
+    """Parses a duration in Flink's syntax (``10 s``, ``1min``, ``500 ms``; without unit: milliseconds) and returns
+    milliseconds.
 
-    ValueError for what is none, or is longer than the intervals of SQL.
+    Raises ValueError for other texts, and for durations longer than SQL intervals can be.
     """
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _UNITS or int(match[1]) * _UNITS[match[2]] > LONGEST // 1000:
@@ -163,7 +167,11 @@ def duration_ms(text: str) -> int:
 
 
 def one_of(*values: str, planned: Iterable[str] = ()) -> OptionKind:
-    """The kind of a few words, without regard to case; the value is the word as listed."""
+    """Returns the type of options with a few possible words, compared case-insensitively. The parsed value is the word
+    as listed.
+
+    ``planned``: words that are known but not supported yet.
+    """
     by_name = {v.lower(): v for v in values}
     listed = ", ".join(f"'{v}'" for v in values)
     return OptionKind(
@@ -185,18 +193,22 @@ DURATION = OptionKind("duration", "a duration such as '500 ms', '10 s', '1 min',
 
 
 def find(options: Iterable[Option], key: str) -> Option | None:
-    """The option for a key; one with exactly this key precedes patterns. None without one."""
+    """Returns the option for a key, or None. An option with exactly this key has precedence over one with ``#``."""
     fitting = [o for o in options if o.matches(key)]
     return min(fitting, key=lambda o: o.is_pattern, default=None)
 
 
 def hint_of(word: str, valid: Iterable[str], what: str) -> str:
-    """The hint with one good suggestion, or the list of all valid words."""
+    """Returns a hint for an unknown word: the most similar valid one, or a list of all. ``what``: what they are, in
+    plural.
+    """
     return with_list(word, valid, what)
 
 
 def check_value(option: Option, key: str, value: str, span: Span | None) -> Diagnostic | None:
-    """SS504 for an unreadable value, SS350 for one that is not executed yet, None for a good one."""
+    """Returns a diagnostic for an invalid value (SS504) or one that is not supported yet (SS350); None for a valid
+    one.
+    """
     shown = _shown(key, value)
     if not is_text(value):
         message = f'value "{ascii(shown)[1:-1]}" of option "{key}" is no Unicode text'
@@ -225,7 +237,11 @@ def _indefinite(kind: OptionKind) -> str:
 
 
 def parsed(options: Iterable[Option], values: Mapping[str, str]) -> dict[str, Any]:
-    """Checked values by key, with the defaults; an option without value and default is None."""
+    """Returns the values of all options by key, converted to Python values, with defaults. None: neither value nor
+    default.
+
+    The values must have been checked.
+    """
     every = tuple(options)
     given = {key: _of(every, key).kind.parse(value) for key, value in values.items()}
     defaults = {o.key: o.default if o.default is None else o.kind.parse(o.default) for o in every if not o.is_pattern}

@@ -22,9 +22,11 @@ PARTIAL = "SS668"
 
 
 def with_columns_left(plan: Insert, statement: nodes.Insert, setting: str) -> Insert:
-    """The plan, reduced to the statement's columns where the table's other columns keep their values.
+    """For INSERT with a column list into a table that is written by key: returns a plan that writes only these
+    columns, so that the others keep their values.
 
-    SS668 where the ``setting`` refuses the statement, or the connector replaces whole rows.
+    ``setting``: what the user chose; ``overwrite`` returns the plan unchanged (other columns become NULL). Raises
+    BindError SS668 where it is ``error``, or where the connector can only replace whole rows.
     """
     absent = absent_columns(statement, plan.table)
     if not absent or setting == "overwrite":
@@ -48,7 +50,9 @@ _INSTEAD = f"SET '{PARTIAL_INSERT}' = 'keep' where the table can keep them."
 
 
 def absent_columns(statement: nodes.Insert, table: Table) -> tuple[str, ...]:
-    """The columns that the statement does not name, if the table replaces rows by key."""
+    """Returns the names of the columns that an INSERT leaves out, if the table replaces rows by key; else an empty
+    tuple.
+    """
     if not statement.columns or not table.primary_key or RowKind.UPDATE_AFTER not in row_kinds_taken(table):
         return ()
     fixed = (value.column for value in statement.partition if value.value is not None)
@@ -57,7 +61,7 @@ def absent_columns(statement: nodes.Insert, table: Table) -> tuple[str, ...]:
 
 
 def partial_insert_warnings(statement: nodes.Statement, workspace: Workspace) -> Iterator[Diagnostic]:
-    """A warning for each INSERT, explained ones too, that overwrites columns it does not name."""
+    """Yields a warning for each INSERT that sets the columns it leaves out to NULL, also within EXPLAIN."""
     match statement:
         case nodes.Explain():
             yield from partial_insert_warnings(statement.statement, workspace)

@@ -23,17 +23,17 @@ _NAME = "sqlstream"
 
 
 def state_folder() -> Path | None:
-    """The folder ``$XDG_STATE_HOME/sqlstream``, by default in ``~/.local/state``; None without a home folder."""
+    """Returns ``$XDG_STATE_HOME/sqlstream``, by default in ``~/.local/state``; None if there is no home folder."""
     return _of_user("user_state_path")
 
 
 def cache_folder() -> Path | None:
-    """The folder ``$XDG_CACHE_HOME/sqlstream``, by default in ``~/.cache``; None without a home folder."""
+    """Returns ``$XDG_CACHE_HOME/sqlstream``, by default in ``~/.cache``; None if there is no home folder."""
     return _of_user("user_cache_path")
 
 
 def config_folder() -> Path | None:
-    """The folder ``$XDG_CONFIG_HOME/sqlstream``, by default in ``~/.config``; None without a home folder."""
+    """Returns ``$XDG_CONFIG_HOME/sqlstream``, by default in ``~/.config``; None if there is no home folder."""
     return _of_user("user_config_path")
 
 
@@ -48,7 +48,7 @@ def _of_user(kind: str) -> Path | None:
 
 
 def made(folder: Path | None) -> Path | None:
-    """The folder, created if necessary; None where it cannot be written."""
+    """Creates the folder if necessary and returns it. Returns None if it cannot be created or written, or for None."""
     if folder is None:
         return None
     try:
@@ -59,7 +59,7 @@ def made(folder: Path | None) -> Path | None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether the file or folder exists and may be accessed."""
+    """True where the file or folder exists and is accessible; errors of the file system count as False."""
     try:
         path.stat()
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def is_there(path: Path) -> bool:
 
 
 def temporary_folder(prefix: str) -> Path:
-    """A new folder for temporary files. ExecutionError SS437 where none can be created."""
+    """Creates a folder for temporary files and returns it. Raises ExecutionError SS437 where that is impossible."""
     try:
         return Path(tempfile.mkdtemp(prefix=prefix))
     except OSError as error:
@@ -76,7 +76,7 @@ def temporary_folder(prefix: str) -> Path:
 
 
 def no_temporary_files(error: OSError) -> ExecutionError:
-    """The error SS437 that no folder for temporary files, $TMPDIR or another, can be written."""
+    """Returns the error SS437: no folder for temporary files, such as $TMPDIR, can be written."""
     hint = "Set the environment variable TMPDIR to a directory that can be written and has room."
     return ExecutionError(NO_TEMPORARY_FILES, f"temporary files cannot be made: {reason_of(error)}", hint=hint)
 
@@ -85,12 +85,14 @@ def no_temporary_files(error: OSError) -> ExecutionError:
 
 
 def is_segment(name: str) -> bool:
-    """True where a name is that of one file or folder, even if a URL's escapes in it are decoded."""
+    """True where the text can be the name of one file or folder, also after URL escapes in it are decoded."""
     return all(text not in ("", ".", "..") and not {*text} & {"/", "\0"} for text in (name, unquote(name)))
 
 
 def as_segment(name: str) -> str:
-    """The name as that of one file or folder, unique for each name; names of letters, digits, - and _ are unchanged."""
+    """Encodes a text as a valid file name, different texts differently. Letters, digits, ``-`` and ``_`` are not
+    changed.
+    """
     quoted = quote(name, safe="")
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
@@ -100,7 +102,9 @@ def as_segment(name: str) -> str:
 
 @contextlib.contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """A context in which modules of ``folders`` can be imported, after all others."""
+    """A context manager in which Python modules in ``folders`` can be imported. All other import paths have
+    precedence.
+    """
     entries = dict.fromkeys(str(folder.resolve()) for folder in folders)
     added = [entry for entry in entries if entry not in sys.path]
     sys.path.extend(added)

@@ -7,7 +7,7 @@ Spark silently skips files that were deleted between listing and reading.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.formats.columnar import differs_in_spark, fits
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.texts import json_of, reason_of
 
@@ -175,7 +176,11 @@ VANISHED = "SS529"
 CUT = "SS531"
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
-_COLUMNAR = {"parquet": (b"PAR1", "a Parquet file"), "orc": (b"ORC", "an ORC file")}
+_COLUMNAR = {
+    "parquet": ((b"PAR1",), "a Parquet file"),
+    "orc": ((b"ORC",), "an ORC file"),
+    "arrow": ((b"ARROW1"[:4], b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file or stream"),
+}
 _TEXTS = frozenset({"canal-json", "csv", "debezium-json", "json", "maxwell-json", "ogg-json", "text"})
 
 
@@ -183,6 +188,11 @@ def unreadable(path: str, why: str) -> ExecutionError:
     """The error SS528 for a file. ``why`` completes the message ``file "…" cannot be read: …``."""
     hint = "Put a whole file in its place, or take it out of the directory; then start the job again."
     return ExecutionError(UNREADABLE, f'file "{shown_name(path)}" cannot be read: {why}', hint=hint)
+
+
+def path_of_url(url: str) -> str:
+    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
+    return unquote(urlsplit(url).path)
 
 
 def vanished(path: str, table: str | None = None) -> ExecutionError:
@@ -261,6 +271,10 @@ OTHER_TYPE = "SS467"
 _NULLS = "With '{format}.missing-columns' = 'null' in its WITH, a column that a file lacks is NULL."
 
 
+_UNSIGNED = {"uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20, 0)"}
+"""For Arrow's types of numbers without a sign, which SQL does not have, the smallest type that has their values."""
+
+
 @dataclass(frozen=True)
 class Mismatch:
     """A column of a table, or a field within one (``place.city``), that a file has with another type or not at all.
@@ -283,11 +297,17 @@ class Mismatch:
             return Diagnostic(MISSING_COLUMN, message, hint=f"{columns_hint} {_NULLS.format(format=format)}")
         type_in_file = type_name(self.found)
         message = f'column "{self.column}" is {type_in_file} in file "{file}", not {type_name(self.declared)}'
-        return Diagnostic(OTHER_TYPE, message, hint="Give the column the type that it has in its files.")
+        holds = _UNSIGNED.get(type_in_file)
+        hint = (
+            "Give the column the type that it has in its files."
+            if holds is None
+            else (f"Its values are numbers without a sign: declare the column {holds}, which has all of them.")
+        )
+        return Diagnostic(OTHER_TYPE, message, hint=hint)
 
-    def error(self, file: str) -> SqlStreamError:
+    def error(self, file: str, format: str = "parquet") -> SqlStreamError:  # noqa: A002
         """The ``diagnostic`` as an exception."""
-        diagnostic = self.diagnostic(file)
+        diagnostic = self.diagnostic(file, format=format)
         kind = ConnectorError if self.found is None else ExecutionError
         return kind(diagnostic.code, diagnostic.message, hint=diagnostic.hint)
 
@@ -300,16 +320,38 @@ def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
         schema = pq.read_schema(path)
         for mismatch in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
             raise mismatch.error(path)
+        for name, kind in wanted.items():
+            if need_python(schema, {name: kind}):
+                found = next(field.type for field in schema if field.name.casefold() == name.casefold())
+                raise _unlike_others(path, name, found)
+
+
+def _unlike_others(path: str, name: str, found: pa.DataType) -> ExecutionError:
+    spelled = "in nanoseconds" if getattr(found, "unit", None) == "ns" else f"of Arrow's type {found}"
+    message = f'column "{name}" is {spelled} in file "{path}", unlike in the files that were there at the start'
+    return ExecutionError(OTHER_TYPE, message, hint="Start the job again: it then reads such files in another way.")
+
+
+def need_python(there: pa.Schema, wanted: Mapping[str, pa.DataType]) -> bool:
+    """Whether a Parquet file has one of the ``wanted`` columns in a type that Spark's reader takes for another."""
+    by_name = {name.casefold(): kind for name, kind in zip(there.names, there.types, strict=True)}
+    pairs = ((by_name.get(name.casefold()), kind) for name, kind in wanted.items())
+    return any(found is not None and differs_in_spark(found, kind) for found, kind in pairs)
 
 
 def mismatches(
-    there: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType], *, nulls: bool, within: str = ""
+    there: Mapping[str, pa.DataType],
+    wanted: Mapping[str, pa.DataType],
+    *,
+    nulls: bool,
+    within: str = "",
+    orc: bool = False,
 ) -> Iterator[Mismatch]:
     """The differences between the columns ``there`` in a file and the ``wanted`` ones. Names are compared without
     regard to case, as in Spark.
 
     ``nulls``: a missing column reads as NULL and is not a difference. ``within``: the path of the enclosing column,
-    ending with a dot.
+    ending with a dot. ``orc``: of a file of ORC.
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():
@@ -318,9 +360,11 @@ def mismatches(
             if not nulls:
                 yield Mismatch(f"{within}{name}", kind, None, tuple(there))
         elif kinds.is_struct(type_in_file) and kinds.is_struct(kind):
-            yield from mismatches(_fields(type_in_file), _fields(kind), nulls=nulls, within=f"{within}{name}.")
-        elif not _readable(type_in_file, kind):
-            yield Mismatch(f"{within}{name}", kind, type_in_file)
+            path = f"{within}{name}."
+            yield from mismatches(_fields(type_in_file), _fields(kind), nulls=nulls, within=path, orc=orc)
+        elif not fits(type_in_file, kind, orc=orc):
+            clock = orc and kinds.is_timestamp(type_in_file)  # what ORC calls so is an instant
+            yield Mismatch(f"{within}{name}", kind, pa.timestamp("us", "UTC") if clock else type_in_file)
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -332,76 +376,3 @@ def type_name(kind: pa.DataType) -> str:
 
 def _fields(struct: pa.StructType) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in struct}
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """True for STRING and BINARY, which a Parquet file may not distinguish."""
-    return any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_string_view,
-                                           kinds.is_binary, kinds.is_large_binary))  # fmt: skip
-
-
-def _readable(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """False where no reader converts values of the first type to the second.
-
-    Spark's reader and that of the exchange differ, for instance in nanoseconds; each reports itself what it does not
-    support.
-    """
-    if kinds.is_null(in_file):
-        return True
-    if kinds.is_dictionary(in_file):
-        in_file = in_file.value_type
-    if kinds.is_nested(in_file) or kinds.is_nested(wanted):
-        return _readable_nested(in_file, wanted)
-    return any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _READABLE)
-
-
-def _readable_nested(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    if kinds.is_map(in_file) and kinds.is_map(wanted):
-        return _readable(in_file.key_type, wanted.key_type) and _readable(in_file.item_type, wanted.item_type)
-    if _is_list(in_file) and _is_list(wanted):
-        return _readable(in_file.value_type, wanted.value_type)
-    if kinds.is_struct(in_file) and kinds.is_struct(wanted):
-        return not [*mismatches(_fields(in_file), _fields(wanted), nulls=True)]
-    return False
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
-
-
-def _is_small(kind: pa.DataType) -> bool:
-    """True for whole numbers that Parquet stores in 32 bits."""
-    return bool(kinds.is_integer(kind) and kind.bit_width <= 32)
-
-
-def _is_whole(digits: int) -> Callable[[pa.DataType], bool]:
-    """True for decimals with room for so many digits before the point."""
-    return lambda kind: bool(kinds.is_decimal(kind) and kind.precision - kind.scale >= digits)
-
-
-def _is_clock(kind: pa.DataType) -> bool:
-    """True for timestamps without time zone."""
-    return bool(kinds.is_timestamp(kind) and kind.tz is None)
-
-
-_READABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]], ...] = (
-    (kinds.is_boolean, kinds.is_boolean),
-    (_is_small, lambda kind: kinds.is_integer(kind) or kinds.is_float64(kind) or kinds.is_date(kind)),
-    (_is_small, _is_whole(10)),
-    (kinds.is_integer, lambda kind: kinds.is_int64(kind) or kinds.is_duration(kind)),
-    (kinds.is_integer, _is_whole(20)),
-    (lambda kind: kinds.is_floating(kind) and not kinds.is_float64(kind), kinds.is_floating),
-    (kinds.is_float64, kinds.is_float64),
-    (kinds.is_decimal, lambda kind: kinds.is_decimal(kind) or kinds.is_binary(kind)),
-    (is_text, is_text),
-    (kinds.is_fixed_size_binary, is_text),
-    (kinds.is_timestamp, lambda kind: kinds.is_timestamp(kind) or kinds.is_int64(kind)),
-    (kinds.is_date, lambda kind: kinds.is_date(kind) or _is_clock(kind)),
-    (kinds.is_time, kinds.is_time),
-    (
-        lambda kind: kinds.is_date(kind) or kinds.is_time(kind),
-        lambda kind: kinds.is_integer(kind) or kinds.is_float64(kind),
-    ),
-    (kinds.is_duration, lambda kind: kinds.is_duration(kind) or kinds.is_int64(kind)),
-)
-"""Types in files and declared ones, such that one reader at least takes the first for the second."""

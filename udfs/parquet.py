@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqlstream.formats.columnar import converted
 from sqlstream.udfs.file_splits import FileRange, FileRows, FromFile, Piece, naming
-from sqlstream.udfs.listed_files import Mismatch, is_text
+from sqlstream.udfs.listed_files import Mismatch
 
 _ROWS_PER_BATCH = 1 << 17
 
@@ -78,38 +79,7 @@ def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> d
 
 
 def _as(values: pa.Array, column: FromFile, path: str) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if values.type == column.type:
-        return values
     try:
-        if _is_like(values.type, column.type):
-            return _cast(values, column.type)
-    except pa.ArrowInvalid:
-        pass  # a value that the type does not have
-    raise Mismatch(column.source, column.type, values.type).error(path)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):  # a clock without zone is read as UTC, as Spark does
-        return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.timestamp("us")).cast(kind)
-    return values.cast(kind)
-
-
-_KINDS = (
-    (pa.types.is_integer, pa.types.is_integer),
-    (lambda kind: pa.types.is_integer(kind) and kind.bit_width < 64, pa.types.is_float64),
-    (pa.types.is_floating, pa.types.is_floating),
-    (pa.types.is_timestamp, pa.types.is_timestamp),
-    (pa.types.is_decimal, pa.types.is_decimal),
-)
-
-
-def _is_like(in_file: pa.DataType, wanted: pa.DataType) -> bool:
-    """True where all values of one type are values of the other, as far as Spark converts them."""
-    if pa.types.is_null(in_file) or (is_text(in_file) and is_text(wanted)):
-        return True
-    if any(is_found(in_file) and is_wanted(wanted) for is_found, is_wanted in _KINDS):
-        exact = pa.types.is_decimal(in_file) or pa.types.is_timestamp(in_file)
-        return exact or bool(in_file.bit_width <= wanted.bit_width)
-    return False
+        return converted(values, column.type)
+    except pa.ArrowInvalid:  # another type, or a value that the type does not have
+        raise Mismatch(column.source, column.type, values.type).error(path) from None

@@ -406,6 +406,9 @@ def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
         context.wrong("SS206", f'a value of type {kind} has no field "{key.name}"', key)
 
 
+_IN_ARRAY = "Write ARRAY_CONTAINS(b, a) to look for a value in an array; otherwise convert one of them with CAST."
+
+
 def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
     """IN and BETWEEN compare the value before them with each of their values."""
     kind = types.of(node.this)
@@ -414,7 +417,9 @@ def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
         other = types.of(candidate)
         if "STRING" not in (kind.name, other.name) and incompatible(kind, other):
             message = f"values of type {kind} and {other} cannot be compared"
-            context.wrong("SS206", message, node, "Convert one of them with CAST.")
+            context.wrong(
+                "SS206", message, node, _IN_ARRAY if other.name == "ARRAY" else "Convert one of them with CAST."
+            )
             return
 
 

@@ -191,7 +191,7 @@ _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_OF_BRANCHES = (exp.Case, exp.If, exp.Coalesce, exp.Array)
+_OF_BRANCHES = (exp.Case, exp.If, exp.Coalesce, exp.Array, exp.Anonymous)
 _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, exp.Tuple, *FLINK_KINDS)
 
 

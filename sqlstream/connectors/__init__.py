@@ -97,12 +97,14 @@ BUILT_IN = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all connectors, ours and those of installed packages, in alphabetical order."""
+    """Returns the names of all connectors, built-in ones and those of installed packages, in alphabetical order."""
     return tuple(sorted({*BUILT_IN, *registered(GROUP)}))
 
 
 def connector(name: str) -> Connector:
-    """The connector called ``name``. ConnectorError SS501 if there is none, or if its package cannot be loaded."""
+    """Returns the connector called ``name``. Raises ConnectorError SS501 if there is none, or if its package cannot be
+    loaded.
+    """
     found = find_connector(name)
     if found is None:
         raise ConnectorError.of([_unknown(name, None)])
@@ -110,33 +112,39 @@ def connector(name: str) -> Connector:
 
 
 def source_connector(name: str) -> Source:
-    """The connector called ``name``, which must be a source."""
+    """Returns the connector called ``name``, which the caller knows to be a source. Raises SS501 as ``connector``
+    does.
+    """
     found = connector(name)
     assert isinstance(found, Source), f'connector "{name}" is no source'
     return found
 
 
 def sink_connector(name: str) -> Sink:
-    """The connector called ``name``, which must be a sink."""
+    """Returns the connector called ``name``, which the caller knows to be a sink. Raises SS501 as ``connector``
+    does.
+    """
     found = connector(name)
     assert isinstance(found, Sink), f'connector "{name}" is no sink'
     return found
 
 
 def lookup_connector(name: str) -> LookupTable:
-    """The connector called ``name``, which must answer lookups."""
+    """Returns the connector called ``name``, which the caller knows to answer lookups. Raises SS501 as ``connector``
+    does.
+    """
     found = connector(name)
     assert isinstance(found, LookupTable), f'connector "{name}" answers no lookups'
     return found
 
 
 def find_connector(name: str) -> Connector | None:
-    """The connector called ``name``, if there is one. ConnectorError SS501 if its package cannot be loaded."""
+    """Returns the connector called ``name``, or None. Raises ConnectorError SS501 if its package cannot be loaded."""
     return _built_in(name) if name in BUILT_IN else _of_package(name)
 
 
 def installed() -> Iterator[Connector]:
-    """All connectors, in alphabetical order, but for those of packages that cannot be loaded."""
+    """Returns all connectors in alphabetical order, without those whose packages cannot be loaded."""
     for name in names():
         try:
             yield connector(name)
@@ -145,7 +153,10 @@ def installed() -> Iterator[Connector]:
 
 
 def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:
-    """All mistakes in the connector and the options of a table; ``spans``: places of the options, by key."""
+    """Checks the connector and the options of a table and returns all errors as diagnostics.
+
+    ``spans``: where each option is in the SQL text, by key.
+    """
     span = spans.get("connector")
     try:
         kind = find_connector(table.connector)
@@ -155,19 +166,21 @@ def validate(table: Table, spans: Mapping[str, Span]) -> tuple[Diagnostic, ...]:
 
 
 def answers_lookups(table: Table) -> bool:
-    """Whether lookup joins can use the table."""
+    """True where the table can be the right side of a lookup join."""
     kind = connector(table.connector)
     return isinstance(kind, LookupTable) and kind.answers(table)
 
 
 def is_scanned(table: Table) -> bool:
-    """Whether queries over finished data read the table through a lookup without keys, which returns all rows."""
+    """True where queries over finished data read the table by one lookup request without keys, which returns all
+    rows.
+    """
     kind = connector(table.connector)
     return isinstance(kind, LookupTable) and kind.scans
 
 
 def row_kinds_taken(table: Table) -> frozenset[RowKind]:
-    """The kinds of rows that INSERT may write into the table."""
+    """Returns the row kinds that the table's sink accepts."""
     kind = connector(table.connector)
     return kind.takes_changes(table) if isinstance(kind, Sink) else APPEND_ONLY
 

@@ -16,9 +16,10 @@ from sqlstream.planner.catalog import Table
 
 
 def section(kind: Connector, of_formats: Container[str] = (), formats: str = "") -> list[str]:
-    """The lines of a section: heading, description, options, METADATA columns.
+    """Returns the Markdown lines of a connector's section: heading, description, options and METADATA columns.
 
-    The options ``of_formats`` are left out; the sentence ``formats`` links to their description.
+    ``of_formats``: keys of options that are left out because they belong to formats. ``formats``: a sentence with a
+    link to the section that describes them.
     """
     own = [o for o in kind.options if o.key not in of_formats]
     roles = (("source", Source), ("lookup table", LookupTable), ("sink", Sink))
@@ -36,8 +37,8 @@ def section(kind: Connector, of_formats: Container[str] = (), formats: str = "")
 
 
 def option_table(options: Iterable[Option], reading: str = "source") -> list[str]:
-    """The lines of a table of options. ``reading``: the heading for options of tables that are read, ``source`` or
-    ``lookup``.
+    """Returns the lines of a Markdown table of options. ``reading``: what the table calls options for reading,
+    ``source`` or ``lookup``.
     """
     rows = [
         f"| `{o.key}` | {_use(o, reading)} | {escaped(o.kind.accepted)} | {_default(o)} | {escaped(o.doc)} |"
@@ -57,7 +58,7 @@ def _default(option: Option) -> str:
 
 
 def value_cell(text: str | None) -> str:
-    """A value as code in a cell of a table; empty for None."""
+    """Returns the value as inline code for a Markdown table cell; an empty text for None."""
     return "" if text is None else f"`{escaped(text)}`"
 
 

@@ -12,7 +12,7 @@ from enum import Enum
 
 from sqlstream.connectors.formats import json_options
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option
+from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
 from sqlstream.types import DataType, parse_type
 
@@ -21,7 +21,7 @@ VALUE = "value."
 
 
 class Operation(Enum):
-    """The operation of a message. SKIPPED: the statement changed no rows."""
+    """What a change message does to a row. SKIPPED: nothing, because it reports a statement such as CREATE TABLE."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -31,10 +31,10 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Metadata:
-    """A METADATA column of a format.
+    """A METADATA column that a change format offers.
 
-    * ``path``: the field of the envelope; ``read``: the type that it is read with.
-    * ``type``: the natural type of the column; ``sql``: Spark SQL that computes the value from the field (``{}``).
+    * ``path``: the field of the message that it is read from; ``read``: the type that this field is parsed as.
+    * ``type``: the default type of the column; ``sql``: Spark SQL that converts the parsed field (``{}``) into it.
     """
 
     path: str
@@ -45,14 +45,16 @@ class Metadata:
 
 @dataclass(frozen=True)
 class ChangeFormat:
-    """The envelope of change messages.
+    """The layout of change messages in one format, such as Debezium's.
 
-    * ``operation``: the field with the operation; ``operations``: its words; ``written``: the words that sinks write
-    for inserted and for retracted rows.
-    * ``after``, ``before``: the fields with rows. ``old``: ``before`` has only the fields that an update has changed,
-    and deleted rows are in ``after``. ``lists``: both are lists of rows.
-    * ``ddl``: a field that is true for statements that change no rows.
-    * ``include``: options with regular expressions, each with the field that must match.
+    * ``operation``: the field that says what the message does; ``operations``: its possible values and their meaning.
+    * ``written``: the value that sinks write for inserted rows, and the one for retracted rows.
+    * ``after``, ``before``: the fields with the new and the old row.
+    * ``old``: the field ``before`` has only the columns that an update changed, and a deleted row is in ``after``.
+    * ``lists``: both fields are lists of rows.
+    * ``ddl``: a boolean field that is true for statements that change no rows, such as CREATE TABLE.
+    * ``include``: from option to field: a message is skipped if the field does not match the option's regular
+      expression.
     """
 
     name: str
@@ -69,7 +71,7 @@ class ChangeFormat:
     options: tuple[Option, ...] = ()
 
     def key(self, name: str) -> str:
-        """The key of the format's option called ``name``."""
+        """Returns the full key of the format's option ``name``, such as ``debezium-json.schema-include``."""
         return f"{self.name}.{name}"
 
 
@@ -103,6 +105,12 @@ _DEBEZIUM = ChangeFormat(
             BOOLEAN,
             "Messages are {schema, payload}, as Kafka Connect writes them where schemas are on.",
             "false",
+        ),
+        Option(
+            "debezium-json.time-unit",
+            one_of("ms", "us", "ns"),
+            "What numbers for TIMESTAMP and TIME count since 1970 or midnight where the message has no schema that "
+            "says so; a number for a DATE then counts days. Without either such a number is a fault.",
         ),
     ),
 )
@@ -172,22 +180,22 @@ CHANGE_OPTIONS = tuple(option for described in CHANGE_FORMATS.values() for optio
 
 
 def change_format(table: Table) -> ChangeFormat | None:
-    """The format of a table of change messages; None for other tables."""
+    """Returns the change format of a table, such as Debezium's; None for tables with other formats."""
     return CHANGE_FORMATS.get((table.option("format") or "").strip().lower())
 
 
 def has_kinds(table: Table) -> bool:
-    """Whether the rows of the table's format have kinds."""
+    """True where the table has a change format, so that each message says the kind of its row."""
     return change_format(table) is not None
 
 
 def takes_changes(table: Table) -> frozenset[RowKind]:
-    """All row kinds if the format has kinds, else inserts only."""
+    """Returns the row kinds that a sink with the table's format accepts: all for change formats, else inserts only."""
     return frozenset(RowKind) if has_kinds(table) else APPEND_ONLY
 
 
 def metadata_of(table: Table) -> dict[str, DataType]:
-    """The keys of METADATA columns of the format, with their natural types."""
+    """Returns the METADATA columns that the table's format offers, as a mapping from key to default type."""
     form = change_format(table)
     if form is None:
         return {}
@@ -195,7 +203,7 @@ def metadata_of(table: Table) -> dict[str, DataType]:
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
-    """How the format's METADATA column is read; None for other columns."""
+    """Returns how the METADATA column is read from a change message. None where it is not a column of the format."""
     form = change_format(table)
     if form is None or column.metadata_key is None:
         return None
@@ -203,7 +211,7 @@ def of_message(table: Table, column: Column) -> Metadata | None:
 
 
 def check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS504 for a table of change messages whose ``changelog-mode`` lacks updates."""
+    """Yields a diagnostic SS504 if the table has a change format and its ``changelog-mode`` lacks updates."""
     form = change_format(table)
     if form is None:
         return

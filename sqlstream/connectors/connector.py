@@ -116,15 +116,15 @@ class Environment:
     * ``directory``: the session's scratch folder, which is removed when the session closes.
     * ``job``: an identifier of the job, the same after a restart.
     * ``resumed``: the job continues from a checkpoint.
-    * ``run``: an identifier of the checkpoint. Numbers of micro-batches start again at 0 with a new one.
-    * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves adds the columns
-    ``PARTS``, which order them.
-    * ``spark_reads``: Spark reads the files of ``SplitSource``, not the exchange.
-    * ``after``: the last complete micro-batch of the checkpoint that the job continues from.
-    * ``begun``: the last micro-batch that was started, which is ``after`` or the one following it.
+    * ``run``: an identifier of the checkpoint. Micro-batches are numbered from 0 again in a new checkpoint.
+    * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves must then add the
+      hidden columns ``udfs.exchange.PARTS``, which define the order.
+    * ``spark_reads``: Spark must read the files of a ``SplitSource``; the exchange does not read them itself.
+    * ``after``: the number of the last complete micro-batch of the checkpoint that the job continues from.
+    * ``begun``: the number of the last micro-batch that was started: ``after``, or the next one if it did not complete.
     * ``anew``: the checkpoint was restored from a savepoint, and this is its first run.
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
-    checkpoint is not on this machine.
+      checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
     """
 
@@ -143,14 +143,14 @@ class Environment:
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
-        """Spark's reader of streams; with ``finished`` its reader of batch DataFrames."""
+        """Spark's reader: for batch DataFrames if ``finished``, else for streaming DataFrames."""
         return self.spark.read if self.finished else self.spark.readStream
 
 
 @dataclass(frozen=True)
 class SinkWriteRange:
-    """The micro-batches that a job has written to one location: those after ``since``, up to ``until`` (None: the job
-    still writes there).
+    """The numbers of the micro-batches that a job has written to one location: greater than ``since``, up to
+    ``until``. ``until`` is None if the job still writes there.
     """
 
     since: int
@@ -165,12 +165,14 @@ BatchWriter = Callable[["DataFrame", int], None]
 
 
 def upserts(table: Table) -> frozenset[RowKind]:
-    """The row kinds of a sink that replaces rows by PRIMARY KEY: upserts if the table has one, else inserts."""
+    """Returns the row kinds of a sink that replaces rows by PRIMARY KEY: those of upserts if the table has a key, else
+    inserts only.
+    """
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
 def declared_or_upserts(table: Table) -> frozenset[RowKind]:
-    """The row kinds of the option ``changelog-mode``; without it those of ``upserts``."""
+    """Returns the row kinds in the option ``changelog-mode``; without the option those of ``upserts``."""
     return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
 
 
@@ -194,32 +196,36 @@ class Connector(ABC):
     variables: ClassVar[tuple[str, ...]] = ()
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """Mistakes that involve several options or columns, found when the table is created.
+        """Checks what depends on several options or columns, when the table is created. Returns the errors as
+        diagnostics.
 
-        ``spans``: places of the options, by key, among them ``'connector'``.
+        ``spans``: where each option is in the SQL text, by key, with ``'connector'`` among them.
         """
         return ()
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
-        """The keys of the connector's METADATA columns, with their natural types."""
+        """Returns the METADATA columns that the connector offers, as a mapping from key to default type."""
         return {}
 
     @final
     def values(self, table: Table) -> dict[str, Any]:
-        """The options of a checked table as Python values, with the defaults; None: no value and no default."""
+        """Returns the options of a checked table as parsed Python values, with defaults. None: the option has neither
+        value nor default.
+        """
         return parsed(self.known_options, dict(table.options))
 
     @final
     def resolved_values(self, table: Table) -> dict[str, Any]:
-        """The ``values`` with ``${NAME}`` replaced by environment variables, when a job starts. ConnectorError SS560 if
-        one is not set.
+        """Returns ``values`` with each ``${NAME}`` replaced by the environment variable, as it is when a job starts.
+
+        Raises ConnectorError SS560 if a variable is not set.
         """
         return resolved(self.values(table))
 
     @final
     @property
     def known_options(self) -> tuple[Option, ...]:
-        """The connector's own options, and those of every source or sink."""
+        """Returns the connector's own options and those that every source or sink has."""
         own_keys = {o.key for o in self.options}
         of_sources = SOURCE_OPTIONS if isinstance(self, Source) else ()
         of_sinks = (PARALLELISM,) if isinstance(self, Sink) and PARALLELISM.key not in self.refused else ()
@@ -227,7 +233,10 @@ class Connector(ABC):
 
     @final
     def validate(self, table: Table, spans: Mapping[str, Span] = _NO_SPANS) -> tuple[Diagnostic, ...]:
-        """All mistakes in the options and columns of a table; ``spans``: places of the options, by key."""
+        """Checks the options and columns of a table and returns all errors as diagnostics.
+
+        ``spans``: where each option is in the SQL text, by key.
+        """
         wrong = [*self._wrong_options(table, spans), *self._missing_options(table, spans)]
         wrong += self._wrong_metadata(table)
         return tuple(wrong or self.check(table, spans))
@@ -286,7 +295,9 @@ def _is_within(path: str, table: Table) -> bool:
 
 
 def nested_fields(path: str, type_: DataType) -> list[tuple[str, DataType]]:
-    """The nested fields of a type by path, as Flink names them; empty for types without fields."""
+    """Returns pairs of path and type for the fields nested directly in a type, as Flink names them; an empty list for
+    types without fields. ``path``: the path of the type itself.
+    """
     match type_:
         case DataType("STRUCT", members):
             return [(f"{path}.{member[0]}", member[1]) for member in members if isinstance(member, tuple)]
@@ -323,43 +334,47 @@ class Source(Connector):
         """
 
     def bounded(self, table: Table) -> bool:
-        """Whether the source ends."""
+        """True where the source ends."""
         return False
 
     def has_kinds(self, table: Table) -> bool:
-        """Whether ``read`` adds the column ROW_KIND where ``Table.changelog`` has more kinds than inserts."""
+        """True where ``read`` adds the column ROW_KIND if ``Table.changelog`` contains more than inserts."""
         return False
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """Mistakes of a local source whose data is missing, checked before Spark starts."""
+        """Checks before Spark starts that the data of a local source exists. Returns the errors as diagnostics."""
         return ()
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-        """Mistakes of a local source that lacks one of the named columns, checked after ``ready``."""
+        """Checks that the data of a local source has the named columns. Returns the errors as diagnostics; called
+        after ``ready``.
+        """
         return ()
 
     def poll_ms(self, table: Table) -> int | None:
-        """The interval at which the source checks for new rows, in milliseconds; None: continuously."""
+        """How often the source looks for new rows, in milliseconds; None: continuously."""
         return None
 
     def row_count(self, table: Table) -> int | None:
-        """The number of rows of the source, if its options determine it; else None."""
+        """How many rows the source produces in total, if its options determine it; else None."""
         return None
 
 
 class SplitSource(Source):
-    """A source whose files the exchange reads itself, which is faster than Spark's reader."""
+    """A source of files that the tasks of the exchange can read themselves, which is faster than Spark's reader."""
 
     @abstractmethod
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-        """Whether ``file_splits`` can be called instead of ``read``."""
+        """True where ``file_splits`` can be called instead of ``read`` for this table and these columns."""
 
     @abstractmethod
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """A streaming DataFrame of file splits, as ``Runtime.places`` describes it."""
+        """Returns a streaming DataFrame of file splits to read. ``planner.lowering.runtime.Runtime.places`` describes
+        its columns.
+        """
 
     def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        """How the files of ``file_splits`` are read as text; None for Parquet."""
+        """How tasks decode the files of ``file_splits``; None for Parquet files, which need no decoder."""
         return None
 
 
@@ -371,33 +386,41 @@ class Sink(Connector):
 
     @abstractmethod
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """A function that writes the rows of a micro-batch; requested once when a job starts.
+        """Returns a function that writes the rows of one micro-batch. It is requested once, when a job starts.
 
-        The rows have exactly the physical columns of the table, and those of updating queries the column ROW_KIND. A
-        micro-batch that fails runs again with the same number: its rows replace those of the first attempt.
+        The rows have exactly the physical columns of the table, and in updating queries also ROW_KIND. A micro-batch
+        that fails runs again with the same number; its rows must then replace those of the first attempt.
         """
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
-        """The row kinds that the sink accepts; inserts only by default.
+        """Returns the row kinds that the sink accepts; by default inserts only.
 
-        A sink without ``-U`` replaces rows by PRIMARY KEY. If it gets ``-U`` nevertheless, no other row of the key
-        follows, and it deletes the row.
+        A sink without ``-U`` replaces rows by PRIMARY KEY. It receives ``-U`` only where no other row of the key
+        follows, and must then delete the row.
         """
         return APPEND_ONLY
 
     def location(self, table: Table) -> Hashable | None:
-        """An identifier of the place where rows are stored by number of micro-batch; two sinks of a query must not
-        share it. None: they may.
+        """Identifies where rows are stored. Two sinks of one query must not have equal locations.
+
+        None where sinks may share a location, because what they store does not depend on the number of the
+        micro-batch.
         """
         return None
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        """The writer of a stream of rows, not yet started: the job adds checkpoint, trigger and name."""
+        """Returns a writer for a streaming DataFrame that is not yet started: the job adds checkpoint, trigger and
+        name.
+        """
         return rows.writeStream.foreachBatch(self.batch_writer(environment, table))
 
     @final
     def batch_writer(self, environment: Environment, table: Table) -> BatchWriter:
-        """The function of ``write_batches`` with the option ``sink.parallelism``, and errors that show no secrets."""
+        """Returns the function of ``write_batches``, wrapped for the job.
+
+        The wrapper distributes inserted rows over ``sink.parallelism`` tasks and removes the table's secrets from
+        error messages.
+        """
         return partial(_write_batch, self.write_batches(environment, table), self._in_tasks, table, secrets_of(table))
 
     def _in_tasks(self, rows: DataFrame, table: Table) -> DataFrame:
@@ -419,21 +442,21 @@ def _write_batch(
 
 
 class ChangelogSink(Sink):
-    """A sink that accepts rows of all kinds, because it stores each change as a row of its own."""
+    """A sink that accepts rows of all kinds, because it stores each change as a separate row."""
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         return ALL_KINDS
 
 
 class UpsertSink(Sink):
-    """A sink that replaces rows by the PRIMARY KEY of a table that has one."""
+    """A sink that replaces rows by PRIMARY KEY. Without a PRIMARY KEY it only inserts."""
 
     some_keep_columns: ClassVar[bool] = False
     """Whether tables can keep the values of columns that are not written."""
 
     def keeps_columns(self, table: Table) -> bool:
-        """Whether a replacing row may leave columns unchanged: the sink then gets a table of only the written
-        columns.
+        """True where INSERT into some columns leaves the other columns of an existing row unchanged. The sink is then
+        given a table with only the written columns.
         """
         return self.some_keep_columns
 
@@ -442,33 +465,36 @@ class UpsertSink(Sink):
 
 
 class StreamSink(Sink):
-    """A sink that Spark can write itself, for queries without other sinks or side outputs."""
+    """A sink that Spark itself can write. It is used for queries with no other sink and no side output."""
 
     @abstractmethod
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        """Spark's writer of the rows, not yet started: the job adds checkpoint, trigger and name."""
+        """Returns Spark's writer of the rows, which is not yet started: the job adds checkpoint, trigger and name."""
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         return self.write_stream(environment, table, self._in_tasks(rows, table))
 
 
 class RecoverableSink(Sink):
-    """A sink whose stored rows a job needs when it continues from its checkpoint."""
+    """A sink that is checked before a job continues from its checkpoint, because the job needs the rows that it stored
+    earlier.
+    """
 
     @abstractmethod
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        """Raise an error where a job that continues would lose rows that it has written, or write among those of
-        another job.
+        """Raises an error where a continued job would lose rows that it has written, or would mix its rows with those
+        of another job.
 
-        ``written``: what it wrote to the location before; ``streamed``: it writes by ``write_stream``.
+        ``written``: the micro-batches that this job has written to the location; None if none. ``streamed``: the job
+        writes by ``write_stream`` and not by ``write_batches``.
         """
 
     def require_batch(self, table: Table, number: int) -> None:
-        """Raise an error where the rows of a complete micro-batch, written by ``write_stream``, are missing.
+        """Raises an error where the rows of micro-batch ``number``, which ``write_stream`` has completed, are missing.
 
-        Called once a second while the job runs.
+        It is called once a second while the job runs.
         """
 
 
@@ -476,27 +502,30 @@ class RecoverableSink(Sink):
 
 
 class LookupTable(Connector):
-    """A connector that finds rows by key, for joins FOR SYSTEM_TIME AS OF.
+    """A connector that finds rows by key, for lookup joins (FOR SYSTEM_TIME AS OF).
 
-    ``scans``: a request without keys returns all rows, so that queries over finished data read the table.
+    ``scans``: it also answers a request without keys, with all rows, so that queries over finished data can read the
+    table.
     """
 
     scans: ClassVar[bool] = False
 
     @abstractmethod
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """The source that answers lookups, made once when a job starts.
+        """Returns the object that answers lookup requests. It is created once, when a job starts.
 
-        The keys, columns and filters of the request name physical columns of the table.
+        The keys, columns and filters in ``request`` are physical columns of the table.
         """
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
-        """Whether the source itself applies the comparison when it is among the filters of a request."""
+        """True where the source itself evaluates this comparison if it is among the filters of a request."""
         return False
 
     @final
     def answers(self, table: Table) -> bool:
-        """Whether lookups can use this table: a connector that is a source, too, has the option ``role`` for that."""
+        """True where this table can be used for lookups. Connectors that are also sources have the option ``role`` to
+        choose that.
+        """
         role = find(self.known_options, "role")
         if role is None:
             return True
@@ -508,56 +537,59 @@ class LookupTable(Connector):
 
 
 class TruncatableTable(Connector):
-    """A connector whose tables TRUNCATE TABLE and INSERT OVERWRITE can empty."""
+    """A connector whose tables can be emptied, by TRUNCATE TABLE and INSERT OVERWRITE."""
 
     @abstractmethod
     def truncate(self, directory: Path, table: Table) -> None:
-        """Remove all rows of the table. ``directory``: the session's scratch folder."""
+        """Removes all rows of the table. ``directory``: the session's scratch folder."""
 
 
 class SessionTable(TruncatableTable):
-    """A connector that stores the rows of tables in the session's scratch folder, ``directory``."""
+    """A connector that stores rows in the session's scratch folder, which its methods receive as ``directory``."""
 
     @abstractmethod
     def drop(self, directory: Path, table: Table) -> None:
-        """Remove the rows of a dropped table."""
+        """Removes the rows of a dropped table."""
 
     @abstractmethod
     def rename(self, directory: Path, before: Table, after: Table) -> None:
-        """Move the rows of a renamed table to its new name."""
+        """Moves the stored rows of a table that was renamed. ``before`` and ``after``: the table under its old and its
+        new name.
+        """
 
     def truncate(self, directory: Path, table: Table) -> None:
         self.drop(directory, table)
 
 
 class ViewTable(Connector):
-    """A connector whose tables can store the rows of materialized views: readers see complete micro-batches only."""
+    """A connector that can store materialized views: readers of the table see only complete micro-batches."""
 
     @abstractmethod
     def is_there(self, table: Table) -> bool:
-        """Whether rows or a table exist where the view would be stored."""
+        """True where a table, or files, already exist at the place where the view would be stored."""
 
     @abstractmethod
     def is_ours(self, table: Table) -> bool:
-        """Whether a job of this product wrote the rows that exist. Only then may a new view replace them."""
+        """True where the existing rows were written by a sqlstream job. Only then may a new view replace them."""
 
     @abstractmethod
     def remove(self, table: Table) -> None:
-        """Remove the table or its files."""
+        """Removes the stored table or its files."""
 
 
 # --- for several connectors -----------------------------------------------------------------------------------
 
 
 def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
-    """The columns of the table with the given names, in the order given."""
+    """Returns the columns with the given names, in the order of the names."""
     by_name = {c.name: c for c in table.columns}
     return tuple(by_name[name] for name in names)
 
 
 def folder_of_batch(folder: str, number: int) -> str:
-    """The folder for the files of a micro-batch, so that one that runs again overwrites its own files and no others.
+    """Returns the path of the subfolder for one micro-batch. A repeated micro-batch thus overwrites only its own
+    files.
 
-    Readers see an additional partition column, which no query selects.
+    Readers see the folder's name as an additional partition column, which no query selects.
     """
     return f"{folder.rstrip('/')}/sqlstream_batch={number}"

@@ -36,14 +36,14 @@ CONNECTIONS = integer(1, 1000)
 
 @dataclass(frozen=True)
 class StoredType:
-    """A type of a database without its sizes: ``numeric(10,2)[]`` is ``numeric[]`` with the scale 2."""
+    """A database type without its sizes: ``numeric(10,2)[]`` has the name ``numeric[]`` and the scale 2."""
 
     name: str
     scale: int | None = None
 
 
 def stored_type(text: str) -> StoredType:
-    """The type that a database spells as ``text``."""
+    """Parses a type as the database spells it."""
     sizes = re.search(r"\((\d+)(?:,\s*(-?\d+))?\)", text)
     name = re.sub(r"\([^)]*\)", "", text).lower()
     return StoredType(name, int(sizes[2] or 0) if sizes is not None else None)
@@ -54,10 +54,11 @@ Allowed = Mapping[str, Set[str]]
 
 
 def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowed: Allowed) -> dict[str, StoredColumn]:
-    """The stored columns for the named columns. ``there``: all columns of the stored table, with their types.
+    """Finds the database column for each named column of the table and returns them by name.
 
-    Names are equal, or differ in case only. ConnectorError SS564 for every column that is missing, or of a type that
-    the declared type cannot hold.
+    Names are equal, or differ only in case. ``there``: all columns of the database table with their types.
+    ``allowed``: which database types each declared type may have. Raises ConnectorError SS564 with every column that
+    is missing or has a type that does not fit.
     """
     columns = {c.name: c for c in table.physical_columns}
     stored_columns: dict[str, StoredColumn] = {}
@@ -107,14 +108,16 @@ def _wrong_type(table: Table, column: Column, stored: str) -> Diagnostic:
 
 
 def no_table(table: Table, named: tuple[str, ...], others: Iterable[str], hint: str = "") -> ConnectorError:
-    """The error SS563 for a table that the database lacks. ``others``: the tables that it has."""
+    """Returns the error SS563 for a table that does not exist in the database. ``others``: the tables that do, for the
+    hint.
+    """
     message = f'table "{".".join(named)}" of table "{table.name}" does not exist in the database'
     names = sorted(others)[:_MOST_TABLES]
     return ConnectorError(NO_TABLE, message, hint=hint or hint_of(named[-1], names, "Tables there"))
 
 
 def filters(table: Table, comparison: Comparison) -> bool:
-    """Whether the database compares values of the column as Spark does, so that it can apply the comparison."""
+    """True where the database compares values of the column as Spark does, so that it may evaluate the comparison."""
     declared = next((c.type for c in table.physical_columns if c.name == comparison.column), None)
     return declared is not None and comparable(declared, comparison)
 

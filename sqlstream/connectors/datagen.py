@@ -41,12 +41,12 @@ Given = Callable[[str], Mapping[str, Any]]
 
 
 def is_integer(type_: DataType) -> bool:
-    """Whether the type holds whole numbers only."""
+    """True where the type holds only whole numbers."""
     return type_.name in _INTEGERS
 
 
 def limits(type_: DataType) -> tuple[Decimal, Decimal]:
-    """Smallest and largest number of a numeric type."""
+    """Returns the smallest and the largest number of a numeric type."""
     if type_.name in _INTEGERS:
         half = 2 ** (_INTEGERS[type_.name] - 1)
         return Decimal(-half), Decimal(half - 1)
@@ -58,9 +58,11 @@ def limits(type_: DataType) -> tuple[Decimal, Decimal]:
 
 
 def expression(type_: DataType, path: str, given_of: Given, seed: int, salt: str) -> str:
-    """The expression for the generated values of a column or nested field.
+    """Returns Spark SQL that computes the random or sequential values of a column or nested field from the row number
+    ``id``.
 
-    ``salt``: arguments of the hash that differ for each of them.
+    ``path``: the name of the column or field. ``given_of``: returns the options of a path. ``salt``: arguments for the
+    hash function that are unique for each path, so that columns are independent.
     """
     given = given_of(path)
     if given.get("kind") == "sequence":
@@ -153,7 +155,9 @@ NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, path: str) -> dict[str, Any]:
-    """The options ``fields.<path>.…`` of a column or nested field: their last words with their values."""
+    """Returns the options ``fields.<path>.…`` of a column or nested field, by the last word of their keys (``min``,
+    ``length``).
+    """
     prefix = f"fields.{path}."
     given = ((key.removeprefix(prefix), v) for key, v in DataGen().values(table).items() if key.startswith(prefix))
     return {word: value for word, value in given if "." not in word}
@@ -268,7 +272,7 @@ def _numbers(environment: Environment, table: Table, columns: tuple[str, ...]) -
 
 
 class DataGen(Source):
-    """Generates rows: the values are computed from row numbers, which a source in Python counts."""
+    """Generates rows: the values are computed from row numbers, which a Python data source counts."""
 
     name = "datagen"
     doc = "Made-up rows, random or in sequence; the same ones on every run with the same seed."
@@ -318,7 +322,9 @@ class DataGen(Source):
         return self.row_count(table) is not None
 
     def row_count(self, table: Table) -> int | None:
-        """The ``number-of-rows``, or the length of the shortest sequence if that is less; None: no end."""
+        """How many rows are generated: ``number-of-rows``, or the length of the shortest sequence if that is less.
+        None: unlimited.
+        """
         fields = (field_options(table, c.name) for c in _with_inner(table.physical_columns))
         lengths = [int(f["end"] - f["start"]) + 1 for f in fields if f.get("kind") == "sequence"]
         stated = self.values(table)["number-of-rows"]

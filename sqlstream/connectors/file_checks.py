@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import orc
 
 from sqlstream.connectors.file_tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
@@ -28,6 +26,7 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.columnar_files import schema_of
 from sqlstream.udfs.listed_files import mismatches, require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
 
@@ -41,12 +40,12 @@ _LIKENESS = 0.75  # the least ratio of difflib for two names of which one is sur
 
 
 def newest_files(paths: Iterable[Path], most: int = MOST_FILES) -> list[Path]:
-    """The files below the paths that Spark would read, the newest first."""
+    """Returns at most ``most`` files below the paths that Spark would read, newest first."""
     return [path for _, path in heapq.nlargest(most, ((p.stat().st_mtime_ns, p) for p in _files(paths) if p.exists()))]
 
 
 def has_more_files(paths: Iterable[Path], most: int = MOST_FILES) -> bool:
-    """Whether there are more than ``most`` files below the paths."""
+    """True where there are more than ``most`` files below the paths."""
     return next(islice(_files(paths), most, None), None) is not None
 
 
@@ -63,15 +62,16 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 def wrong_columns(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], files: Sequence[Path]
 ) -> list[Diagnostic]:
-    """The mistakes SS467 and SS524 to SS526: columns that the newest wrong file lacks, or has under another name or
-    type.
+    """Compares the columns with those in the files, and returns diagnostics SS467 and SS524 to SS526 for the newest
+    file that differs: a column is missing, or has another name, position or type.
 
-    ``values``: the options of the table; ``files``: the newest ones, newest first.
+    ``values``: the parsed options of the table. ``files``: files to check, newest first.
     """
     match values["format"]:
-        case "parquet" | "orc":
-            schemas = ((str(file), schema) for file in files if (schema := _schema(file, values["format"])) is not None)
-            return wrong_schema(table, values["format"], columns, schemas)
+        case "parquet" | "orc" | "arrow":
+            kind = values["format"]
+            schemas = ((str(file), schema) for file in files if (schema := file_schema(file, kind)) is not None)
+            return wrong_schema(table, kind, columns, schemas)
         case "csv" if values["csv.header"]:
             read = ((str(file), _lines(file, MOST_RECORDS, values["encoding"])) for file in files)
             headers = ((file, line) for file, lines in read for line in header(lines, values))
@@ -82,26 +82,29 @@ def wrong_columns(
     return []
 
 
-# --- Parquet and ORC ------------------------------------------------------------------------------------------
+# --- Parquet, ORC and Arrow ------------------------------------------------------------------------------------------
 
 
-def _schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
+def file_schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
+    """The columns of a Parquet, ORC or Arrow file; None where it cannot be read."""
     with suppress(pa.ArrowException, OSError):
-        if format == "orc":
-            return orc.ORCFile(file).schema
-        return pq.read_schema(file)
+        return schema_of(str(file), format)
     return None
 
 
 def wrong_schema(
     table: Table, kind: str, columns: Sequence[Column], schemas: Iterable[tuple[str, pa.Schema]]
 ) -> list[Diagnostic]:
-    """The mistakes SS524 for columns that a file does not have, SS467 for columns of another type."""
+    """Compares the columns with the schemas of Parquet or ORC files.
+
+    Returns diagnostics SS524 for columns that a file lacks and SS467 for columns of another type. ``schemas``: pairs
+    of file name and schema.
+    """
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
         there = dict(zip(schema.names, schema.types, strict=True))
-        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table))]
+        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table), orc=kind == "orc")]
         if wrong:
             free = [name for name in schema.names if name.casefold() not in declared]
             return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]
@@ -126,7 +129,10 @@ def _suggestion(column: str, names: Sequence[str], free: Sequence[str]) -> str:
 def wrong_header(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], headers: Iterable[tuple[str, str]]
 ) -> list[Diagnostic]:
-    """The mistakes SS525 for columns whose position in the header has another name."""
+    """Returns diagnostics SS525 for columns that have another name at their position in the header of a CSV file.
+
+    ``headers``: pairs of file name and header line.
+    """
     partitions = {name.strip() for name in (table.option("partition-by") or "").split(",")}
     places = {c.name: i for i, c in enumerate(c for c in table.physical_columns if c.name not in partitions)}
     for file, line in headers:
@@ -139,7 +145,7 @@ def wrong_header(
 
 
 def header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    """The first line that is not a comment, as a list; empty if there is none."""
+    """Returns a list with the first line that is not a comment; an empty list if there is none."""
     return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
 
 
@@ -169,9 +175,11 @@ def _fields_of_header(line: str, values: Mapping[str, Any]) -> list[str]:
 def misspelt_fields(
     table: Table, columns: Sequence[Column], samples: Iterable[tuple[str, Sequence[str]]]
 ) -> list[Diagnostic]:
-    """The mistake SS526 for a column that no record has, where records have an unknown field with a similar name.
+    """Returns a diagnostic SS526 for a column that no JSON record has, if records have an unknown field with a similar
+    name.
 
-    A field of JSON may be missing, so a column that no record has is no mistake by itself.
+    ``samples``: pairs of file name and its first lines. A missing field alone is no error, because JSON fields are
+    optional.
     """
     fields: dict[str, str] = {}
     for file, lines in samples:
@@ -225,14 +233,16 @@ WRONG_NAME = "SS530"
 
 @dataclass
 class Walk:
-    """The files below some paths, each once. ``links`` are links to files that are listed already."""
+    """The files below some directories, each listed once. ``links``: further symbolic links to listed files."""
 
     files: list[Path] = field(default_factory=list)
     links: list[Path] = field(default_factory=list)
 
 
 def walk(roots: Iterable[Path]) -> Walk:
-    """The files below the roots. Links are followed last, so that a file counts under its own path."""
+    """Lists the files below the given directories. Links are followed last, so that a file is listed under its own
+    path.
+    """
     result, seen = Walk(), set[str]()
     waiting = [*roots]
     while waiting:
@@ -262,8 +272,8 @@ def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
 
 
 def wrong_files(table: Table, files: Iterable[Path], format: str) -> Iterator[Diagnostic]:  # noqa: A002
-    """The mistakes SS530 for a name that is not UTF-8, SS528 for a file of another format, SS529 for a link without
-    target.
+    """Yields diagnostics for files that cannot be read: SS530 for a name that is not UTF-8, SS528 for another format,
+    SS529 for a broken link.
     """
     for file in files:
         if not is_text(str(file)):
@@ -284,7 +294,7 @@ WRONG_DIRECTORY = "SS532"
 def wrong_directories(
     table: Table, partitions: Sequence[str], roots: Iterable[Path], files: Iterable[Path]
 ) -> Iterator[Diagnostic]:
-    """The mistake SS532 for files that are not in a directory for each of the partition columns."""
+    """Yields a diagnostic SS532 for each file that is not in one ``column=value`` directory per partition column."""
     folders = [root for root in roots if root.is_dir()]
     if not partitions or len(folders) != 1:
         return
@@ -297,7 +307,9 @@ def wrong_directories(
 
 
 def wrong_directory(table: Table, what: str) -> Diagnostic:
-    """The error SS532 for a table whose directories are not those of ``partition-by``."""
+    """Returns the diagnostic SS532 for a table whose directories do not match ``partition-by``. ``what``: the end of
+    the message, which says what is wrong.
+    """
     hint = (
         "Each file stands in directories column=value, one for each column of 'partition-by', with values of its type."
     )

@@ -32,7 +32,9 @@ OPTIONS = (
 
 
 def check_types(table: Table, spans: Mapping[str, Span], types: Iterable[str]) -> Iterable[Diagnostic]:
-    """The mistakes SS505 for columns of a type that is not among ``types``, written as DDL or by its name."""
+    """Yields a diagnostic SS505 for each column whose type is not in ``types``, which lists type names (``DECIMAL``)
+    or whole types (``DECIMAL(10, 2)``).
+    """
     readable = set(types)
     for column in table.physical_columns:
         if not {column.type.name, column.type.ddl()} & readable:
@@ -42,7 +44,9 @@ def check_types(table: Table, spans: Mapping[str, Span], types: Iterable[str]) -
 
 
 def require_keys(table: Table, request: Request, dialect: Dialect) -> None:
-    """SS568 where a key is of a type whose values have several spellings in the database."""
+    """Raises ConnectorError SS568 for a lookup key whose type has no unique representation in the database, so that
+    equality is undefined.
+    """
     for name, type_ in request.keys:
         if type_.name not in dialect.sent:
             message = f'column "{name}" of type {type_} cannot be a key of table "{table.name}"'
@@ -54,7 +58,10 @@ def require_keys(table: Table, request: Request, dialect: Dialect) -> None:
 def columns_there(
     table: Table, path: str, read: Callable[[], Mapping[str, str]], errors: type[Exception]
 ) -> Mapping[str, str]:
-    """The columns that ``read`` finds in the file; SS566 if the file is missing or cannot be read."""
+    """Calls ``read`` and returns its result, the columns of a database table with their types.
+
+    Raises ConnectorError SS566 if the file ``path`` does not exist, or if ``read`` raises one of ``errors``.
+    """
     try:
         there = Path(path).is_file()
     except (OSError, ValueError) as error:
@@ -72,9 +79,10 @@ def columns_there(
 
 
 def file_as_of(path: str, *, changing: bool = False) -> str:
-    """An identifier of the version of a file.
+    """Returns an identifier of a file's version, which changes when cached connections must be reopened.
 
-    ``changing``: open connections see the writes of others, so only another file under this path is another version.
+    ``changing``: open connections see the writes of other processes, so only a new file under the path is a new
+    version.
     """
     try:
         status = Path(path).stat()
@@ -125,7 +133,7 @@ def _columns_of_duckdb(table: Table, path: str, parts: tuple[str, ...]) -> dict[
 
 
 class DuckDb(LookupTable):
-    """Lookups in a DuckDB file, which the worker processes open."""
+    """Lookups in a DuckDB file, which each worker process opens."""
 
     name = "duckdb"
     doc = "Tables of a DuckDB file, looked up by any columns."
@@ -137,8 +145,8 @@ class DuckDb(LookupTable):
         return check_types(table, spans, _TYPES_OF_DUCKDB)
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """The source of lookups, after a check that the file has the table, and the columns with types that can be
-        read.
+        """Checks that the file has the table and its columns, with readable types, and returns the object that answers
+        lookups.
         """
         if find_spec("duckdb") is None:
             raise no_package("duckdb", "duckdb")
@@ -171,7 +179,7 @@ def _columns_of_sqlite(table: Table, path: str, parts: tuple[str, ...]) -> dict[
 
 
 class Sqlite(LookupTable):
-    """Lookups in an SQLite file, which the worker processes open."""
+    """Lookups in an SQLite file, which each worker process opens."""
 
     name = "sqlite"
     doc = "Tables of a SQLite file, looked up by any columns."
@@ -183,8 +191,8 @@ class Sqlite(LookupTable):
         return check_types(table, spans, _TYPES_OF_SQLITE)
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """The source of lookups, after a check that the file has the table and the columns, which have no types in
-        SQLite.
+        """Checks that the file has the table and its columns (SQLite's columns have no types), and returns the object
+        that answers lookups.
         """
         values = self.resolved_values(table)
         path, parts = values["path"], values["table-name"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def truncate_directory(table: Table) -> None:
-    """Remove the contents of a table's directory. ConnectorError SS508 where the path is no directory, or not on this
+    """Removes the contents of a table's directory. Raises ConnectorError SS508 if the path is not a directory on this
     machine.
     """
     path = table.option("path") or ""
@@ -36,7 +36,7 @@ def truncate_directory(table: Table) -> None:
 
 
 def require_directory_above(local: str, table: Table) -> None:
-    """SS508 where a parent of the table's path is a file instead of a directory."""
+    """Raises ConnectorError SS508 where a parent of the table's path is a file instead of a directory."""
     above = next(parent for parent in Path(local).absolute().parents if parent.exists())
     if not above.is_dir():
         message = f'path "{shown_path(local)}" of table "{table.name}" cannot be used: "{above}" is no directory'
@@ -54,9 +54,11 @@ _PAUSE_SECONDS = 0.1
 
 
 def require_log(table: Table, folder: Path, written: SinkWriteRange | None, after: int, streamed: bool) -> None:
-    """The checks of ``RecoverableSink.require_intact`` for a folder with a log: SS420, SS434, SS508.
+    """Checks a directory before a job continues writing, as ``RecoverableSink.require_intact`` says: raises SS420,
+    SS434 or SS508.
 
-    ``after``: the micro-batch that the job continues from.
+    ``after``: the last complete micro-batch of the checkpoint. The directory has Spark's log of valid files if it was
+    written by a stream, else a folder per micro-batch.
     """
     there = folder.is_dir() and any(not is_hidden(path.name) and _is_or_holds_file(path) for path in folder.iterdir())
     logged, batches = (newest_logged(folder), newest_folder(folder)) if folder.is_dir() else (None, None)
@@ -73,7 +75,9 @@ def require_log(table: Table, folder: Path, written: SinkWriteRange | None, afte
 
 
 def holds_files(folder: Path) -> bool:
-    """Whether the folder holds a file; ALTER TABLE … ADD PARTITION makes empty folders."""
+    """True where there is a file below the folder. Empty folders, such as ALTER TABLE … ADD PARTITION makes, do not
+    count.
+    """
     return any(path.is_symlink() or not path.is_dir() for path in folder.rglob("*"))
 
 
@@ -82,7 +86,9 @@ def _is_or_holds_file(path: Path) -> bool:
 
 
 def require_logged(table: Table, folder: Path, batch: int) -> None:
-    """ExecutionError SS420 where the log of a running job lacks a batch. Errors of the file system are ignored."""
+    """Raises ExecutionError SS420 where Spark's log in the directory lacks micro-batch ``batch``. I/O errors are
+    ignored.
+    """
     for _ in range(_LOOKS):
         try:
             logged = newest_logged(folder)
@@ -116,7 +122,7 @@ def _written_otherwise(table: Table, folder: Path, streamed: bool) -> ExecutionE
 
 
 def not_empty(table: Table, folder: Path) -> ConnectorError:
-    """The error SS508 for a directory with files of another job."""
+    """Returns the error SS508 for a directory that already has files of another job."""
     message = f'path "{folder}" of table "{table.name}" is not an empty directory'
     hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
     return ConnectorError(PATH_ERROR, message, hint=hint)
@@ -137,13 +143,15 @@ _INTERVAL = 10  # Spark's default of spark.sql.streaming.fileSink.log.compactInt
 
 
 def newest_batch(folder: Path) -> int | None:
-    """The last micro-batch that a job has written into a directory; None where none has."""
+    """Returns the number of the last micro-batch written into a directory; None where there is none."""
     newest = (newest_logged(folder), newest_folder(folder))
     return max((number for number in newest if number is not None), default=None)
 
 
 def newest_logged(folder: Path) -> int | None:
-    """The last micro-batch in the log; None without a log, or where entries since the last compact one are missing."""
+    """Returns the last micro-batch in Spark's log of a directory. None without a log, or if entries after the last
+    compact one are missing.
+    """
     entries = _entries(folder / LOG)
     newest = max(entries, default=-1)
     start = max((n for n, name in entries.items() if name.endswith(_COMPACT)), default=0)
@@ -151,12 +159,14 @@ def newest_logged(folder: Path) -> int | None:
 
 
 def newest_folder(folder: Path) -> int | None:
-    """The last micro-batch with a folder of its own; None where there is none."""
+    """Returns the number of the last micro-batch that has a folder of its own; None where there is none."""
     return max((int(match[1]) for path in folder.iterdir() if (match := _BATCH.fullmatch(path.name))), default=None)
 
 
 def begin_after(folder: Path, batch: int) -> None:
-    """Extend the log up to ``batch``, with empty entries for missing batches, so that a job continues from there."""
+    """Adds empty entries to Spark's log up to micro-batch ``batch``, so that Spark's file sink continues with the next
+    one.
+    """
     log = folder / LOG
     entries = _entries(log)
     newest = max(entries, default=-1)
@@ -177,7 +187,7 @@ def begin_after(folder: Path, batch: int) -> None:
 
 
 def logged_lines(folder: Path) -> list[str]:
-    """The JSON lines of the log, one per valid file; empty without a log."""
+    """Returns the JSON lines of Spark's log, one per valid file; empty without a log."""
     return [line for line in _known(folder / LOG) if line]
 
 

@@ -42,7 +42,7 @@ METADATA = {
 
 
 def local_path(path: str) -> str | None:
-    """The local path for ``path``; None where it is on another file system."""
+    """Converts a path or ``file:`` URL into a local path; returns None for other file systems."""
     parts = urlsplit(path)
     if parts.scheme == "file":
         return unquote(parts.path)
@@ -50,23 +50,25 @@ def local_path(path: str) -> str | None:
 
 
 def is_bounded(table: Table) -> bool:
-    """Whether the source reads only the files that exist at the start."""
+    """True where the source reads only the files that exist when the query starts."""
     return table.option("source.monitor-interval") is None
 
 
 def tells_kinds(table: Table) -> bool:
-    """Whether each row has its kind, from its format or from a column."""
+    """True where the files say the kind of each row (+I, -U, …), by their format or in a column."""
     return has_kinds(table) or kind_column(table) is not None
 
 
 def partition_columns(table: Table) -> list[str]:
-    """The columns of the option ``partition-by``."""
+    """Returns the names of the columns in the option ``partition-by``."""
     listed = (table.option("partition-by") or "").split(",")
     return [name.strip() for name in listed if name.strip()]
 
 
 def credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """The mistake SS584 for a path with credentials, which Spark would write into the checkpoint and its logs."""
+    """Yields a diagnostic SS584 if the path contains credentials, because Spark would write them into checkpoint and
+    logs.
+    """
     path = table.option("path") or ""
     if secret_texts("path", path):
         message = f'path "{shown_value("path", path)}" of table "{table.name}" holds credentials'
@@ -75,31 +77,33 @@ def credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]
 
 
 def unusable(table: Table, path: str, error: Exception, span: Span | None = None) -> Diagnostic:
-    """The error SS508 for a path that the file system refuses."""
+    """Returns the diagnostic SS508 for a path for which the file system raised ``error``."""
     message = f'path "{shown_path(path)}" of table "{table.name}" cannot be used: {reason_of(error)}'
     return Diagnostic(PATH_ERROR, message, span, hint='Correct the option "path".')
 
 
 def shown_path(path: str) -> str:
-    """The beginning of a path, for messages."""
+    """Returns the path, shortened for messages."""
     return path if len(path) <= _LONGEST_SHOWN else f"{path[:_LONGEST_SHOWN]}…"
 
 
 def columns_in_files(table: Table, columns: tuple[str, ...]) -> tuple[Column, ...]:
-    """The columns that are read from the content of files, not from their names or metadata."""
+    """Returns those of the named columns that are read from file contents, and not from directory names or file
+    metadata.
+    """
     partitions = partition_columns(table)
     in_records = (c for c in columns_of(table, columns) if c.physical or of_message(table, c) is not None)
     return tuple(c for c in in_records if c.name not in partitions)
 
 
 def matching_paths(path: str) -> Iterable[Path]:
-    """The local paths that match a path or a pattern."""
+    """Returns the local paths that match a path, which may be a glob pattern."""
     root = Path(path).anchor
     return Path(root).glob(path.removeprefix(root)) if glob.has_magic(path) else (Path(path),)
 
 
 def check_encoding(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS504 for the option ``encoding`` where it has no effect."""
+    """Yields a diagnostic SS504 if the option ``encoding`` is given where it has no effect."""
     chosen = (table.option("format") or "").strip().lower()
     if table.option(ENCODING.key) is None:
         return
@@ -122,12 +126,14 @@ KIND_COLUMN = Option(
 
 
 def kind_column(table: Table) -> str | None:
-    """The name of the column with the kinds of rows, if the table has one."""
+    """Returns the name of the column that holds the row kinds (option ``source.kind-column``), or None."""
     return table.option(KIND_COLUMN.key)
 
 
 def check_kind_column(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS505 for a column that does not exist or is no STRING, SS504 for a table whose rows are all inserts."""
+    """Yields a diagnostic SS505 if the column with the row kinds does not exist or is not STRING, SS504 if the table
+    has only inserts.
+    """
     name = kind_column(table)
     if name is None:
         return
@@ -144,18 +150,20 @@ def check_kind_column(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagn
 
 
 def read_columns(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns to read: ``columns``, and the one with the row kinds."""
+    """Returns the names of the columns to read: ``columns`` and the column with the row kinds, if there is one."""
     name = kind_column(table)
     return columns if name is None or name in columns else (*columns, name)
 
 
 def holds_rows_now(table: Table) -> bool:
-    """Whether the directory of the table holds its current rows by PRIMARY KEY, in one Parquet file."""
+    """True where the directory contains one Parquet file with the current rows by PRIMARY KEY, which each micro-batch
+    replaces.
+    """
     one_file = not (table.option("partition-by") or "").strip()
     parquet = (table.option("format") or "").strip().lower() == "parquet"
     return bool(table.primary_key) and parquet and one_file and table.changelog == APPEND_ONLY
 
 
 def is_hidden(name: str) -> bool:
-    """Whether readers of directories skip a file or folder of this name."""
+    """True where Spark ignores files and folders of this name."""
     return name.startswith(("_", "."))

@@ -178,11 +178,12 @@ def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
     return FileFormat(name, columns, zone, nulls=missing_are_null(table))
 
 
+_OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "text")
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
 class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, TruncatableTable, ViewTable):
-    """Tables in files, which Spark's file formats read and write."""
+    """Tables in files. Tasks or Spark's file formats read them, and Spark's file formats write them."""
 
     name = "filesystem"
     doc = (
@@ -193,9 +194,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of("csv", "json", "parquet", "orc", "text", *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
-            "How rows are written: csv, json (one object a line), parquet, orc, text (one STRING a line); changes of a "
-            "table, one message a line, by the others.",
+            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, arrow (IPC, Feather), text (one STRING "
+            "a line); changes of a table, one message a line, by the others.",
             required=True,
             sink=True,
         ),
@@ -270,7 +271,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return tells_kinds(table)
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        """Mistakes of a bounded source whose local path does not exist; a watched path may appear later."""
+        """Returns diagnostics for a bounded source whose local path does not exist. The path of a monitored source may
+        appear later.
+        """
         path = local_path(table.option("path") or "")
         yield from credentials(table, spans)
         try:
@@ -284,7 +287,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
-        """Mistakes of local files: those that cannot be read, and columns that the newest lack."""
+        """Returns diagnostics for local files that cannot be read, and for columns that the newest files lack."""
         path = local_path(table.option("path") or "")
         if path is None:
             return []
@@ -319,7 +322,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return _file_lookup(environment, table, request, values, path, partition_columns(table))
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
-        """All changes where the format has kinds, upserts where the directory holds the current rows, else inserts."""
+        """Returns the row kinds that can be written: all for change formats, upserts where the directory holds the
+        current rows by PRIMARY KEY, else inserts only.
+        """
         return UPSERT if holds_rows_now(table) else takes_changes(table)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
@@ -364,6 +369,6 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
-        """Whether lookups apply the comparison: always, so that rows that a filter excludes are not kept in memory."""
+        """Always true: lookups apply all filters while reading, so that excluded rows are not kept in memory."""
         kinds = {c.name: c.type.name for c in table.physical_columns}
         return kinds.get(comparison.column) in COMPARED

@@ -38,7 +38,7 @@ CSV_OPTIONS = (
 
 
 def json_options(format: str) -> tuple[Option, ...]:  # noqa: A002
-    """The options of a JSON format, whose keys begin with the format's name."""
+    """Returns the options of a JSON format. Their keys begin with the format's name."""
     return (
         Option(
             f"{format}.ignore-parse-errors",
@@ -105,7 +105,9 @@ _TIMESTAMPS = {"SQL": "yyyy-MM-dd HH:mm:ss", "ISO-8601": "yyyy-MM-dd'T'HH:mm:ss"
 
 
 def csv_settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's CSV options for reading and writing."""
+    """Returns the options of Spark's CSV format that reading and writing share. ``values``: the parsed options of the
+    table.
+    """
     quote = "" if values["csv.disable-quote-character"] else values["csv.quote-character"]
     # A quote that escapes itself is a doubled one (RFC 4180).
     escape = values["csv.escape-character"] or quote
@@ -122,7 +124,9 @@ _NO_FIELD = "\0no field\0"
 
 
 def reading(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to read the format of ``values``, without the mode for bad rows."""
+    """Returns Spark's options to read a table's format, except the mode for bad records. ``values``: the parsed
+    options of the table.
+    """
     if values["format"] == "csv":
         comments = {"comment": "#"} if values["csv.allow-comments"] else {}
         lines = {"multiLine": "true"} if values.get("csv.multi-line") else {}
@@ -134,13 +138,15 @@ def reading(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
-    """Spark's pattern of the timestamps without zone in a JSON table; None where all spellings are accepted."""
+    """Returns Spark's datetime pattern for timestamps without time zone in a JSON table; None where every form is
+    accepted.
+    """
     standard = values.get(f"{values['format']}.timestamp-format.standard")
     return None if standard is None else _TIMESTAMPS[standard] + "[.SSSSSS]"
 
 
 def writing(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write the format of ``values``."""
+    """Returns Spark's options to write a table's format. ``values``: the parsed options of the table."""
     pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
     if values["format"] == "csv":
         spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
@@ -158,7 +164,9 @@ def writing(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Mistakes: options of another format than the table's, and columns that the format cannot hold."""
+    """Yields diagnostics for options that belong to another format than the table's, and for columns that the format
+    cannot hold.
+    """
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
         if key.startswith(_OF_FORMATS) and not key.startswith(f"{chosen}."):
@@ -191,7 +199,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 
 
 _OF_FORMATS = (
-    "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
+    "arrow.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})
@@ -209,7 +217,7 @@ def _has_other_keys(kind: DataType) -> bool:
 
 
 def wrong_keys_of_json(table: Table) -> Iterable[Diagnostic]:
-    """The mistakes SS505 for MAP columns whose keys are not strings, which JSON cannot hold."""
+    """Returns diagnostics SS505 for MAP columns whose keys are not STRING, which JSON cannot hold."""
     hint = "Keys of JSON are texts: declare a MAP with keys of type STRING."
     return (_not_held(table, c, "json", hint) for c in table.physical_columns if _has_other_keys(c.type))
 
@@ -225,17 +233,17 @@ def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:
 
 
 def schema_ddl(columns: Iterable[Column]) -> str:
-    """The columns as Spark's DDL."""
+    """Returns the columns as a schema in Spark's DDL syntax."""
     return ", ".join(f"{quoted(c.name)} {c.type.ddl()}" for c in columns)
 
 
 def quoted(name: str) -> str:
-    """A name in backticks."""
+    """Returns the name as a quoted identifier of Spark SQL, in backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def records_columns(table: Table) -> list[Column]:
-    """The physical columns that records contain, without partition columns."""
+    """Returns the columns that are in the records of files or messages: all physical columns but partition columns."""
     partitions = [name.strip() for name in (table.option("partition-by") or "").split(",")]
     return [c for c in table.physical_columns if c.name not in partitions]
 

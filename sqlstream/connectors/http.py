@@ -63,13 +63,15 @@ STATUSES = OptionKind("list", "HTTP statuses with commas, such as '404,204', or 
 
 
 def require_address(template: Template, key: str) -> None:
-    """ConnectorError SS504 where a template, after secrets were inserted, is not a URL. The message shows no secret."""
+    """Raises ConnectorError SS504 where the template, with secrets filled in, is not a URL. ``key``: the option that
+    it was given in.
+    """
     if not is_address(template) or not is_clear("".join(p if isinstance(p, str) else "{x}" for p in template.parts)):
         raise ConnectorError(WRONG_VALUE, f'option "{key}" is no URL', hint=_URL_HINT)
 
 
 def is_address(template: Template) -> bool:
-    """Whether the template is a URL with a fixed host, so that no value of a row chooses the server."""
+    """True where the template is a URL with a fixed host, so that values of rows cannot choose the server."""
     fixed = "".join(text for text in template.parts if isinstance(text, str))
     alone = len(template.parts) <= 1
     match = _ADDRESS.fullmatch(template.start)
@@ -147,9 +149,11 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 
 @dataclass(frozen=True)
 class SendRetry:
-    """When a request is sent again: up to ``times`` times, after no answer or one with one of the ``statuses``.
+    """When a failed request is sent again: at most ``times`` times, if there was no response or its status is in
+    ``statuses``.
 
-    ``exponential``: each delay is twice the previous one, up to ``limit_ms``.
+    The delay before a retry is ``delay_ms``. With ``exponential`` it doubles with each further retry, up to
+    ``limit_ms``.
     """
 
     times: int
@@ -159,7 +163,7 @@ class SendRetry:
     statuses: tuple[int, ...]
 
     def delay(self, attempt: int) -> float:
-        """Seconds before the retry with this number, counted from 1."""
+        """How many seconds to wait before retry number ``attempt``, counted from 1."""
         if not self.exponential:
             return self.delay_ms / 1000
         return min(self.delay_ms << min(attempt - 1, 60), self.limit_ms) / 1000
@@ -167,8 +171,8 @@ class SendRetry:
 
 @dataclass(frozen=True)
 class Message:
-    """One HTTP request. ``key``, by which servers ignore repeated requests, is the same when the micro-batch runs
-    again.
+    """One HTTP request. ``what``: its description for errors. ``key``: the Idempotency-Key, the same when a
+    micro-batch is repeated, so that servers can ignore duplicates.
     """
 
     what: str
@@ -179,11 +183,11 @@ class Message:
 
 @dataclass(frozen=True)
 class HttpWriter:
-    """Sends rows from the tasks of Spark.
+    """Sends the rows of a sink as HTTP requests, from Spark's tasks.
 
-    * ``body``: ``object`` (a request per row), ``array`` or ``lines`` (a request per ``batch_rows`` rows).
+    * ``body``: ``object`` (one request per row), ``array`` or ``lines`` (one request per ``batch_rows`` rows).
     * ``batch``: the number of the micro-batch.
-    * ``at_once``: the number of concurrent requests of a task; with more than one, rows lose their order.
+    * ``at_once``: how many requests a task sends concurrently; with more than one, the order of rows is not kept.
     """
 
     table: str
@@ -199,7 +203,7 @@ class HttpWriter:
     batch: int = 0
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Send the rows of a partition: see ``PartitionWriter``."""
+        """Sends the rows of a partition, as ``PartitionWriter.write`` says."""
         asyncio.run(self._send_all(self._messages(partition, rows)))
 
     async def _send_all(self, messages: Iterator[Message]) -> None:
@@ -341,7 +345,7 @@ def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
 
 
 class Http(LookupTable, Sink):
-    """Lookups and inserts by HTTP requests, which the worker processes send with aiohttp."""
+    """Lookups and inserts by HTTP requests, which worker processes send with aiohttp."""
 
     name = "http"
     doc = "JSON of an HTTP server: looked up in joins, and rows sent to it."
@@ -419,8 +423,8 @@ class Http(LookupTable, Sink):
         return HttpSource(table.name, request, _server(table, values), call, reader, batch, values["status.miss"])
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """The writer of micro-batches. One that runs again is sent again, with the same Idempotency-Key for the same
-        rows.
+        """Returns the function that sends a micro-batch. A repeated micro-batch is sent again, with the same
+        Idempotency-Key for the same rows.
         """
         values = _values(table)
         url = _url(values, "url")

@@ -19,14 +19,18 @@ COLUMN_PATH = Option("columns.#.path", JSON_PATH, "Where column # stands in the 
 
 
 def column_paths(table: Table) -> tuple[tuple[str, JsonPath], ...]:
-    """The path of each physical column in a document: the declared one, or its name."""
+    """Returns pairs of column name and JSON path: where in a document each physical column is. The default path is the
+    column's name.
+    """
     given = {COLUMN_PATH.word(key): value for key, value in table.options}
     paths = ((c.name, given.get(c.name)) for c in table.physical_columns)
     return tuple((name, JsonPath((name,)) if text is None else parse_path(text)) for name, text in paths)
 
 
 def check_columns(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """The mistakes SS505 for columns of types that JSON lacks, SS504 for paths of columns that do not exist."""
+    """Yields diagnostics: SS505 for columns of types that JSON cannot hold, SS504 for path options that name an
+    unknown column.
+    """
     names = [c.name for c in table.physical_columns]
     for column in table.physical_columns:
         if not has_json(column.type):
@@ -42,7 +46,10 @@ def check_columns(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
 def check_names(
     table: Table, key: str, names: Iterable[str], spans: Mapping[str, Span], scalars: frozenset[str]
 ) -> Iterable[Diagnostic]:
-    """The mistakes SS504 for unknown columns in a template, SS505 for columns of a type that has no text."""
+    """Checks the columns ``names`` that the template in option ``key`` refers to.
+
+    Yields diagnostics SS504 for unknown columns and SS505 for columns whose type is not in ``scalars``.
+    """
     kinds = {c.name: c.type for c in table.physical_columns}
     for name in names:
         if name not in kinds:

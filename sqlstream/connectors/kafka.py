@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def source_options(table: Table) -> dict[str, str]:
-    """Spark's options to read the topics of a table, with resolved secrets."""
+    """Returns Spark's options to read the Kafka topics of a table, with secrets filled in."""
     return start_options(Kafka().resolved_values(table)) | header_options(table)
 
 
@@ -61,7 +61,9 @@ BOUNDED_MODE = Option(
 
 
 class Kafka(Source, StreamSink):
-    """Tables in Kafka topics, which Spark's Kafka connector reads and writes. ConnectorError SS509 without its jar."""
+    """Tables in Kafka topics, which Spark's Kafka connector reads and writes. Raises ConnectorError SS509 without its
+    jar.
+    """
 
     name = "kafka"
     doc = "Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path."
@@ -117,7 +119,9 @@ class Kafka(Source, StreamSink):
         return self.rows_of_messages(messages, table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """The columns of the table, decoded from Spark's columns of messages: value, key, topic and so on."""
+        """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
+        the table.
+        """
         return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
@@ -125,14 +129,16 @@ class Kafka(Source, StreamSink):
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """The writer of micro-batches. One that runs again sends its rows again, as with Spark's own sink."""
+        """Returns the function that writes a micro-batch. A repeated micro-batch writes its rows again, as Spark's own
+        sink does.
+        """
         on_spark.kafka.require_jar(environment.spark)
         return lambda batch, _: (
             self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
         )
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
-        """The messages for rows: the value, and the key where the table names key fields."""
+        """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``."""
         return on_spark.kafka.messages_of_rows(rows, table, self.values(table))
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -184,8 +190,8 @@ _OPTIONS_OF_KEYS = tuple(
 
 
 class UpsertKafka(Source, UpsertSink):
-    """Upsert tables in Kafka topics, which Spark's Kafka connector reads and writes. ConnectorError SS509 without its
-    jar.
+    """Upsert tables in Kafka topics, which Spark's Kafka connector reads and writes. Raises ConnectorError SS509
+    without its jar.
     """
 
     name = "upsert-kafka"
@@ -211,7 +217,7 @@ class UpsertKafka(Source, UpsertSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """Read the topic from its beginning, as Flink does: later messages alone are not the whole table."""
+        """Reads the topic from its beginning, as Flink does, because later messages alone do not make up the table."""
         values = self.resolved_values(table)
         options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
         options |= header_options(table)
@@ -219,8 +225,8 @@ class UpsertKafka(Source, UpsertSink):
         return on_spark.kafka.rows_of_upserts(messages, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """The writer of micro-batches. One that runs again sends its messages again; the last message of each key is
-        then the same.
+        """Returns the function that writes a micro-batch. A repeated micro-batch writes its messages again, after
+        which the last message of each key is the same.
         """
         on_spark.kafka.require_jar(environment.spark)
         options = target_options(self.resolved_values(table))

@@ -41,30 +41,36 @@ KEY_OPTIONS = (
 
 
 def key_fields(table: Table) -> list[str]:
-    """The columns of the key, as the table names them."""
+    """Returns the names of the table's columns that are in the message key (option ``key.fields``)."""
     return [name.strip() for name in (table.option(FIELDS) or "").split(";") if name.strip()]
 
 
 def key_values(table: Table) -> dict[str, Any]:
-    """The options of the key format, by the names of the corresponding options of values."""
+    """Returns the parsed options of the key format, without their prefix ``key.``, as functions for the value format
+    expect them.
+    """
     return parsed(_KNOWN, dict(_options(table)))
 
 
 def only_in_keys(table: Table) -> list[str]:
-    """The columns that are read from the key only, not from the value."""
+    """Returns the names of the columns that are in the message key but not in the value."""
     except_key = (table.option(INCLUDE) or "").strip().upper() == "EXCEPT_KEY"
     return key_fields(table) if except_key else []
 
 
 def table_of_values(table: Table) -> Table:
-    """The table as seen in the values of messages: their columns and options."""
+    """Returns the table reduced to what message values contain: columns of the value, and options without those of the
+    key.
+    """
     apart = only_in_keys(table)
     columns = tuple(c for c in table.columns if c.name not in apart)
     return replace(table, columns=columns, options=tuple(o for o in table.options if not o[0].startswith(KEY)))
 
 
 def table_of_keys(table: Table) -> Table:
-    """The table as seen in the keys of messages: key columns under their names in keys."""
+    """Returns a table that describes message keys: the key columns, under their names in the key, and the key format's
+    options.
+    """
     more = tuple(pair for pair in table.options if pair[0] == ON_ERROR)
     names = [(name, name_in_key(table, name)) for name in key_fields(table)]
     keys = keys_alone(table, names)
@@ -72,19 +78,21 @@ def table_of_keys(table: Table) -> Table:
 
 
 def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
-    """A table of some columns, in pairs of old and new names, with the options of the key format."""
+    """Returns a table with some columns and the key format's options. ``names``: pairs of a column's name and its new
+    name.
+    """
     named = {c.name: c for c in table.physical_columns}
     columns = tuple(replace(named[name], name=new) for name, new in names if name in named)
     return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
 
 
 def spans_of_keys(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """The places of options of the key format, by the names of the corresponding options of values."""
+    """Returns where the key format's options are in the SQL text, by their keys without the prefix ``key.``."""
     return {key.removeprefix(KEY): span for key, span in spans.items()}
 
 
 def name_in_key(table: Table, name: str) -> str:
-    """The name in the key of a column of the table, which may begin with ``key.fields-prefix``."""
+    """Returns the name that a column has in the message key: its own, without ``key.fields-prefix``."""
     return name.removeprefix(table.option(PREFIX) or "")
 
 
@@ -97,7 +105,9 @@ def _options(table: Table) -> tuple[tuple[str, str], ...]:
 
 
 def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Mistakes in the options of keys, as in Flink, and columns that the key format cannot hold."""
+    """Yields diagnostics for wrong options of the key, by Flink's rules, and for columns that the key format cannot
+    hold.
+    """
     given, fields = dict(table.options), key_fields(table)
     columns = [c.name for c in table.physical_columns]
     unknown = [name for name in fields if name not in columns]
@@ -164,17 +174,21 @@ _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
 def is_bounded(table: Table) -> bool:
-    """Whether the source ends at the offsets that exist at the start."""
+    """True where the source ends at the offsets that are the latest when the query starts."""
     return table.option("scan.bounded.mode") is not None
 
 
 def header_options(table: Table) -> dict[str, str]:
-    """The option by which Spark reads headers, if the table has a column for them; else empty."""
+    """Returns the option that makes Spark read message headers if the table has a column for them; else an empty
+    mapping.
+    """
     return {"includeHeaders": "true"} if any(c.metadata_key == HEADERS for c in table.columns) else {}
 
 
 def start_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options for the topics and the start of a table, given its option ``values``."""
+    """Returns Spark's options that choose the topics and the start offsets. ``values``: the parsed options of the
+    table.
+    """
     topics = {"subscribe": values["topic"].replace(";", ",")} if values["topic"] else {}
     if values["topic-pattern"]:
         topics = {"subscribePattern": values["topic-pattern"]}
@@ -195,11 +209,11 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to write to a table's topic, given its option ``values``."""
+    """Returns Spark's options to write to the table's topic. ``values``: the parsed options of the table."""
     chosen = _PARTITIONERS.get(values.get("sink.partitioner") or "default")
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
 
 def keys_of_upserts(table: Table) -> Table:
-    """A table of the PRIMARY KEY columns, in the format of keys."""
+    """Returns a table that describes the message keys of an upsert table: the PRIMARY KEY columns in the key format."""
     return keys_alone(table, [(name, name) for name in table.primary_key])

@@ -38,7 +38,9 @@ NOT_HERE = "SS347"
 
 
 class Memory(Source, UpsertSink, StreamSink, SessionTable):
-    """Tables in the session's scratch folder. UnsupportedError SS347 where Spark runs on another machine."""
+    """Tables whose rows are files in the session's scratch folder. Raises UnsupportedError SS347 where Spark runs on
+    another machine.
+    """
 
     name = "memory"
     doc = (
@@ -87,7 +89,7 @@ class Memory(Source, UpsertSink, StreamSink, SessionTable):
         shutil.rmtree(_folder(directory, table), ignore_errors=True)
 
     def rename(self, directory: Path, before: Table, after: Table) -> None:
-        """Move the folder of a renamed table, and rewrite the absolute paths in Spark's logs."""
+        """Moves the folder of a renamed table, and replaces its path in the logs that Spark keeps in it."""
         old, new = _folder(directory, before), _folder(directory, after)
         if not old.exists():
             return

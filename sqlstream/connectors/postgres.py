@@ -137,7 +137,7 @@ OPTIONS = (
 
 
 class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
-    """Tables in PostgreSQL, which the worker processes query and write with psycopg."""
+    """Tables in PostgreSQL, which worker processes query and write with psycopg."""
 
     name = "postgres"
     doc = "Tables of PostgreSQL, looked up by any columns; written exactly once, by PRIMARY KEY where there is one."
@@ -169,8 +169,8 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         yield from _check_types(table, spans)
 
     def keeps_columns(self, table: Table) -> bool:
-        """Whether a replacing row may leave columns unchanged: not if the job creates the table, which would lack these
-        columns.
+        """True where INSERT into some columns leaves the others unchanged. False if the job creates the table, which
+        would then lack the other columns.
         """
         return table.option("create-table") != "true"
 
@@ -193,8 +193,8 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
             yield server, values["table-name"]
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        """The source of lookups, after a check that the table in the database has the columns, with types that can be
-        read.
+        """Checks that the table in the database has the columns, with readable types, and returns the object that
+        answers lookups.
         """
         values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
@@ -212,7 +212,7 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         )
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """The writer of micro-batches. The table in the database is checked, or created, before the first row."""
+        """Returns the function that writes a micro-batch, after the table in the database was checked or created."""
         values, connection = self._opened(table)
         parts, timeout_ms = values["table-name"], values["statement-timeout"]
         names = [c.name for c in table.physical_columns]
@@ -229,14 +229,14 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
         return writer
 
     def location(self, table: Table) -> tuple[str | None, ...]:
-        """The table in the database, identified by the options that are not secrets."""
+        """Identifies the table in the database, by server, database and table name."""
         return tuple(table.option(key) for key in ("url", "host", "port", "database", "table-name"))
 
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        """Check, for a table without a key, that the database has recorded the stored batches, else repeated rows are
-        duplicates.
+        """For a table without PRIMARY KEY: checks that the database still records which micro-batches are stored,
+        because repeated rows would otherwise be duplicates.
         """
         if table.primary_key or written is None or written is UNKNOWN_RANGE or environment.begun is None:
             return
@@ -316,7 +316,9 @@ def _check_url(url: str, span: Span | None) -> Iterable[Diagnostic]:
 
 
 class Jdbc(Postgres):
-    """Tables in PostgreSQL with the options of Flink's JDBC connector; other options and checks than ``Postgres``."""
+    """Tables in PostgreSQL, declared with the options of Flink's JDBC connector. Only options and their checks differ
+    from ``Postgres``.
+    """
 
     name = "jdbc"
     doc = "The connector postgres with Flink's options; of all databases, PostgreSQL only."

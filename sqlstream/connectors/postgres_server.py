@@ -38,7 +38,9 @@ _NO_SERVER = 'Is the server running, and can it be reached from here? Its addres
 
 
 def parameters(values: Mapping[str, Any]) -> dict[str, str]:
-    """libpq's connection parameters for the options of a table; ValueError for a url without a server."""
+    """Returns libpq's connection parameters for a table's parsed options. Raises ValueError for a URL that is not
+    valid.
+    """
     fixed = {"connect_timeout": str(max(2, -(-values["connect-timeout"] // 1000)))}  # libpq takes 2 s at least
     if values["url"] is not None:
         fixed |= of_url(values["url"])
@@ -49,8 +51,10 @@ def parameters(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_url(url: str) -> dict[str, str]:
-    """The connection parameters of ``postgresql://…`` as libpq parses it, or of ``jdbc:postgresql://…`` with the
-    properties common to both.
+    """Returns libpq's connection parameters for a ``postgresql://`` or ``jdbc:postgresql://`` URL. Raises ValueError
+    for others.
+
+    Of JDBC properties those are accepted that libpq has too.
     """
     if not is_clear(url):
         raise ValueError("in its password / is written as %2F and @ as %40")
@@ -89,16 +93,16 @@ def _of_jdbc(url: str) -> dict[str, str]:
 
 
 def require_psycopg() -> None:
-    """ConnectorError SS577 where psycopg is not installed."""
+    """Raises ConnectorError SS577 if the package psycopg is not installed."""
     if find_spec("psycopg") is None:
         raise no_package("postgres", "psycopg")
 
 
 @contextmanager
 def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iterator[Connection]:
-    """A connection in autocommit mode, for the table called ``name``.
+    """A context manager that opens a connection in autocommit mode. ``name``: the table, for error messages.
 
-    ConnectorError SS562 if the server cannot be reached, SS567 for errors of later statements.
+    Raises ConnectorError SS562 if the server cannot be reached, and SS567 for errors of statements in the context.
     """
     import psycopg  # an optional package
 
@@ -115,7 +119,7 @@ def connected(name: str, connection: Mapping[str, str], timeout_ms: int) -> Iter
 
 
 def failed(name: str, error: psycopg.Error, timeout_ms: int) -> ConnectorError:
-    """The error SS567 for a failed statement."""
+    """Returns the error SS567 for a failed statement. ``name``: the table, for the message."""
     detail = error.diag.message_detail or error.diag.context  # of a COPY the column and the value
     return ConnectorError(FAILED, f'table "{name}": PostgreSQL says: {one_line(error, timeout_ms)}', detail=detail)
 
@@ -145,12 +149,12 @@ _UNIQUE = """
 
 
 def regclass(parts: tuple[str, ...]) -> str:
-    """The quoted name of a table."""
+    """Returns the quoted name of a table, from the parts of the name (schema and table)."""
     return ".".join('"' + identifier.replace('"', '""') + '"' for identifier in parts)
 
 
 def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint: str = "") -> dict[str, str]:
-    """All columns of the table with their types; SS563 where there is no such table."""
+    """Returns all columns of a database table with their types. Raises SS563 if the table does not exist."""
     types: dict[str, str] = dict(server.execute(_COLUMNS, [regclass(parts)]).fetchall())
     if not types:
         raise no_table(table, parts, (name for (name,) in server.execute(_TABLES).fetchall()), hint)
@@ -158,7 +162,7 @@ def columns_there(server: Connection, table: Table, parts: tuple[str, ...], hint
 
 
 def unique_keys(server: Connection, parts: tuple[str, ...]) -> list[set[str]]:
-    """The columns of each unique index over all rows."""
+    """Returns the columns of each unique index that covers all rows, as partial indexes do not."""
     return [set(names) for (names,) in server.execute(_UNIQUE, [regclass(parts)]).fetchall()]
 
 
@@ -185,7 +189,9 @@ INDEXES = OptionKind("indexes", "names of columns with commas, and a semicolon b
 
 
 def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
-    """The CREATE TABLE of PostgreSQL for the columns as declared."""
+    """Returns PostgreSQL's CREATE TABLE statement for the declared columns. ``parts``: schema and name of the new
+    table.
+    """
     columns = [
         f"{regclass((c.name,))} {_sql_type(c.type)}{' NOT NULL' * (not c.nullable)}" for c in table.physical_columns
     ]
@@ -197,9 +203,10 @@ def create_table_text(table: Table, parts: tuple[str, ...]) -> str:
 def create_table(
     server: Connection, table: Table, parts: tuple[str, ...], indexes: tuple[tuple[str, ...], ...]
 ) -> None:
-    """Create the table, its key and its indexes where they are missing.
+    """Creates the table in the database, with its primary key and indexes, unless they exist. ``parts``: its schema
+    and name. ``indexes``: the columns of each index.
 
-    ConnectorError SS697 before PostgreSQL 15 if a key may be NULL.
+    Raises ConnectorError SS697 if a key column may be NULL and the server is older than PostgreSQL 15.
     """
     if has_null_keys(table) and server.info.server_version < _NULLS_NOT_DISTINCT:
         message = f'the key ({", ".join(table.primary_key)}) of "{table.name}" may be NULL'
@@ -228,12 +235,12 @@ def _statements(table: Table, parts: tuple[str, ...], indexes: tuple[tuple[str, 
 
 
 def exists(server: Connection, parts: tuple[str, ...]) -> bool:
-    """Whether the database has the table."""
+    """True where the database has the table. ``parts``: its schema and name."""
     return server.execute("SELECT to_regclass(%s)", [regclass(parts)]).fetchone() != (None,)
 
 
 def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
-    """Whether the database records the batches of the table."""
+    """True where the database records stored micro-batches of the table, which means that a job has written it."""
     epochs = regclass((*parts[:-1], EPOCHS))
     if server.execute("SELECT to_regclass(%s)", [epochs]).fetchone() == (None,):
         return False
@@ -241,7 +248,7 @@ def has_epochs(server: Connection, parts: tuple[str, ...]) -> bool:
 
 
 def drop_table(server: Connection, parts: tuple[str, ...]) -> None:
-    """Drop the table and the record of its batches."""
+    """Drops the table and deletes the record of its stored micro-batches."""
     epochs = regclass((*parts[:-1], EPOCHS))
     with server.transaction():
         server.execute(f"DROP TABLE IF EXISTS {regclass(parts)}")
@@ -250,7 +257,7 @@ def drop_table(server: Connection, parts: tuple[str, ...]) -> None:
 
 
 def has_null_keys(table: Table) -> bool:
-    """Whether the table is a view that may have a row whose key is NULL, as GROUP BY has."""
+    """True where the table is a materialized view whose key may be NULL, as keys of GROUP BY may be."""
     return table.materialized and any(c.nullable for c in table.physical_columns if c.name in table.primary_key)
 
 
@@ -259,7 +266,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def innermost(type_: DataType) -> DataType:
-    """The element type of an array of any depth."""
+    """Returns the element type of an array with any number of dimensions; other types are returned unchanged."""
     if type_.name != "ARRAY":
         return type_
     element = type_.args[0]

@@ -41,11 +41,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RedisWriter:
-    """Writes rows from the tasks of Spark, in pipelines. Repeated rows write the same values again.
+    """Writes rows to Redis from Spark's tasks, in pipelines. Rows that are written again change nothing.
 
-    * ``columns``: all columns of the table; ``value_column``: the one that a string holds.
-    * ``ttl_ms``: how long a key exists after it was written; None: for ever.
-    * ``batch_rows``: the number of rows of a round trip.
+    * ``columns``: all columns of the table. ``value_column``: the column stored as a Redis string; None for other
+      structures.
+    * ``ttl_ms``: how long a key exists after it was written, in milliseconds; None: it does not expire.
+    * ``batch_rows``: how many rows are sent per round trip.
     """
 
     table: str
@@ -58,7 +59,7 @@ class RedisWriter:
     batch_rows: int = 500
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Write the rows of a partition: see ``PartitionWriter``."""
+        """Writes the rows of a partition, as ``PartitionWriter.write`` says."""
         import redis  # an optional package
 
         pool = redis.ConnectionPool.from_url(self.server.url, **self.server.settings)
@@ -136,13 +137,13 @@ _KEY_HINT = "Write the key of Redis with columns in braces, such as 'airline:{ca
 
 
 def key_template(table: Table) -> Template:
-    """The template of the Redis keys: the option, or the table's name and its primary key."""
+    """Returns the template of the Redis keys: that of the option, by default the table's name and its primary key."""
     given = table.option("key")
     return parse_template(given or ":".join([table.name, *(f"{{{name}}}" for name in table.primary_key)]))
 
 
 def value_column(table: Table) -> str | None:
-    """The column that is stored as a Redis string; None for hashes and documents."""
+    """Returns the column that is stored as a Redis string; None for tables of hashes and JSON documents."""
     if Redis().values(table)["data-type"] != "string":
         return None
     beside = [c.name for c in table.physical_columns if c.name not in key_template(table).names]
@@ -236,7 +237,7 @@ def _address(url: str) -> str | None:
 
 
 class Redis(LookupTable, UpsertSink):
-    """Tables in Redis, which the worker processes query and write with redis-py."""
+    """Tables in Redis, which worker processes query and write with redis-py."""
 
     name = "redis"
     doc = "Keys of a Redis server: looked up in joins, and written by key."

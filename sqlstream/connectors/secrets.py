@@ -27,7 +27,12 @@ NO_VARIABLE = "SS560"
 def resolved(
     values: Mapping[str, Any], environment: Mapping[str, str] | None = None, span: Span | None = None
 ) -> dict[str, Any]:
-    """The values with ``${NAME}`` replaced by environment variables; ConnectorError SS560 where one is not set."""
+    """Returns the options with each ``${NAME}`` replaced by an environment variable. Raises ConnectorError SS560 if
+    one is not set.
+
+    ``environment``: the variables; by default those of this process. ``span``: the place in the SQL text for the
+    error.
+    """
     variables = os.environ if environment is None else environment
     return {k: _replaced(k, v, variables, span) if isinstance(v, str) else v for k, v in values.items()}
 
@@ -49,12 +54,14 @@ def _known(text: str, variables: Mapping[str, str]) -> str:
 
 
 def masked(options: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Options for display: secret values are ``******``, references to variables remain."""
+    """Returns the options for display, with secret values shown as ``******``. References such as ``${NAME}`` are not
+    replaced.
+    """
     return tuple((key, shown_value(key, value)) for key, value in options)
 
 
 def without_secrets(plan: Node) -> Node:
-    """The plan with the secrets in the options of its tables masked."""
+    """Returns the plan with secret option values of its tables shown as ``******``."""
     shown = _shown(plan)
     assert isinstance(shown, Node)
     return shown
@@ -83,13 +90,17 @@ def _has_parts(value: Any) -> bool:
 
 
 def secrets_of(*tables: Table, environment: Mapping[str, str] | None = None) -> Secrets:
-    """The secrets of tables, with the values of the variables they refer to, where these are set."""
+    """Returns all texts that must not appear in messages: secret option values of the tables, and values of the
+    environment variables that options refer to.
+    """
     variables = os.environ if environment is None else environment
     return Secrets.of(text for table in tables for text in _secrets(dict(table.options), variables))
 
 
 def variables_of(texts: Iterable[str], environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The values of the variables that the texts refer to, where these are set."""
+    """Returns the values of the environment variables that the texts refer to as ``${NAME}``, as far as they are
+    set.
+    """
     variables = os.environ if environment is None else environment
     return (variables[name] for text in texts for name in REFERENCE.findall(text) if name in variables)
 
@@ -112,7 +123,7 @@ def _pairs(options: Mapping[str, str]) -> Iterator[str]:
 
 
 def secrets_of_plan(plan: Node) -> Secrets:
-    """The secrets of all tables of a plan."""
+    """Returns what ``secrets_of`` returns, for all tables of a plan."""
     return secrets_of(*_tables(plan))
 
 

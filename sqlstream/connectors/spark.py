@@ -26,7 +26,7 @@ _EPOCH = "sqlstream.epoch."
 
 
 def spark_name(database: str, name: str) -> str:
-    """The value of ``table-name`` for a table of Spark."""
+    """Returns the option value ``table-name`` that refers to a table in Spark's catalog."""
     return ".".join(
         part if re.fullmatch(r"\w+", part) else '"' + part.replace('"', '""') + '"' for part in (database, name)
     )
@@ -48,7 +48,7 @@ def _append(name: str, key: str, batch: DataFrame, number: int) -> None:
 
 
 class SparkTable(Source, Sink):
-    """Tables of Spark, read and appended to with Spark's table API."""
+    """Tables of Spark's catalog, which are read and appended to with Spark's table API."""
 
     name = "spark"
     doc = (

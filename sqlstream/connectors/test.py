@@ -85,7 +85,9 @@ def _parts(kind: DataType) -> Iterator[DataType]:
 
 
 class Fed(Source, Sink, LookupTable):
-    """The connector ``test``: reads and writes the folders of a test. ConnectorError SS515 outside of one."""
+    """The connector ``test``, whose rows are in the folders of a test. Raises ConnectorError SS515 outside of a
+    test.
+    """
 
     name = "test"
     doc = "Tables that a StreamTest feeds and watches."
@@ -98,9 +100,10 @@ class Fed(Source, Sink, LookupTable):
         return on_spark.test.writer(environment, table)
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
-        """The kinds that ``test.takes`` or ``changelog-mode`` name, else upserts by PRIMARY KEY or all changes.
+        """Returns the row kinds in the option ``test.takes`` or else ``changelog-mode``; without both upserts by
+        PRIMARY KEY, or all.
 
-        A table that replaces one of a script has ``test.takes``: the kinds that the original accepts.
+        A test that replaces a table of a script sets ``test.takes`` to the kinds that the original table accepts.
         """
         if (declared := table.option(TAKES)) is not None:
             return frozenset(kind for kind in RowKind if changelog_text(frozenset({kind})) in declared.split(","))

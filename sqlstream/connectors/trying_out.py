@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
-    """Discards rows: writes to Spark's sink ``noop``."""
+    """A sink that discards all rows: it writes to Spark's sink ``noop``."""
 
     name = "blackhole"
     doc = "A sink that computes every row and keeps none."
@@ -44,7 +44,7 @@ class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
         return lambda batch, _: batch.write.format("noop").mode("overwrite").save()
 
     def truncate(self, directory: Path, table: Table) -> None:
-        """Nothing to do, as the table stores no rows."""
+        """Does nothing, as the table stores no rows."""
 
 
 # --- print ----------------------------------------------------------------------------------------------------
@@ -54,7 +54,9 @@ PRINTS_ELSEWHERE = "SS346"
 
 
 class Print(ChangelogSink):
-    """Prints rows on the driver. UnsupportedError SS346 through Spark Connect, where the driver is elsewhere."""
+    """A sink that prints rows in the driver process. Raises UnsupportedError SS346 with Spark Connect, whose driver is
+    elsewhere.
+    """
 
     name = "print"
     doc = "Prints each row with its kind, such as +I[1, a], where the driver runs."
@@ -87,7 +89,7 @@ _COLUMNS = {"timestamp": DataType("TIMESTAMP"), "value": DataType("BIGINT")}
 
 
 class Rate(Source):
-    """Reads Spark's source ``rate``."""
+    """A source that reads Spark's source ``rate``, which generates rows."""
 
     name = "rate"
     doc = "Spark's generator: the columns timestamp TIMESTAMP (when the row is due) and value BIGINT (0, 1, 2, …)."
@@ -114,7 +116,7 @@ class Rate(Source):
 
 
 class Socket(Source):
-    """Reads Spark's source ``socket``."""
+    """A source that reads Spark's source ``socket``, lines of text from a TCP server."""
 
     name = "socket"
     doc = "Lines of text that a TCP server sends (try nc -lk 9999); without recovery, for trying things out."

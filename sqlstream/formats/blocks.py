@@ -35,7 +35,9 @@ codecs.register_error(_INVALID, lambda error: ("\udcff", getattr(error, "end")))
 
 
 def encoding_of(name: str) -> str:
-    """The encoding as Python names it; ValueError for one that is unknown or encodes no text."""
+    """Returns Python's name of the text encoding ``name``, such as ``utf-8``. Raises ValueError where Python has no
+    such text encoding.
+    """
     try:
         "".encode(name.strip())
         return codecs.lookup(name.strip()).name
@@ -45,8 +47,11 @@ def encoding_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records in UTF-8. ``start``: the position of the first byte in the text of the file, which is the file
-    itself unless it is compressed or in another encoding; a byte order mark counts."""
+    """Whole records of a file, in UTF-8.
+
+    ``start`` is the byte offset of ``data`` in the text of the file, that is after decompression and conversion to
+    UTF-8. A byte order mark is not in ``data``, but is counted in ``start``.
+    """
 
     start: int
     data: pa.Buffer
@@ -54,11 +59,11 @@ class Block:
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of records in text.
+    """A text file that is read as blocks of whole records.
 
-    ``encoding``: a name of Python's codecs. ``quote``: the byte between two of which line feeds are no ends of records,
-    and ``escape`` the one that takes the next literally; None where each line feed ends a record. ``size``: the bytes
-    of a block.
+    ``encoding``: the name of a Python codec. ``quote``: the byte that opens and closes quoted fields, in which line
+    feeds do not end the record; None where every line feed ends a record. ``escape``: the byte that makes the next
+    byte literal. ``size``: the size of a block in bytes.
     """
 
     path: str
@@ -69,12 +74,14 @@ class TextFile:
 
     @property
     def divides(self) -> bool:
-        """Whether ranges of the file can be read on their own."""
+        """True where the file can be split into byte ranges that are read independently: it is UTF-8, not compressed,
+        and no record has line feeds.
+        """
         return self.compression is None and self.quote is None and self._is_utf8
 
     @property
     def compression(self) -> str | None:
-        """The name of the compression for Arrow."""
+        """Arrow's name of the file's compression, taken from the extension; None where the file is not compressed."""
         return COMPRESSIONS.get(Path(self.path).suffix.lower())
 
     @property
@@ -82,10 +89,10 @@ class TextFile:
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig", "ascii")
 
     def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[Block]:
-        """The records that begin from the byte ``begin`` until before ``end``. A file that is not divided belongs to
-        the range from 0.
+        """Yields the records that begin at byte ``begin`` or later and before byte ``end``, in blocks.
 
-        OSError and pyarrow.ArrowException where the file cannot be read or unpacked.
+        A file that cannot be split is read whole by the range that begins at 0; other ranges are empty. Raises OSError
+        or pyarrow.ArrowException where the file cannot be read or decompressed.
         """
         if self.divides:
             yield from self._range(begin, _UNTIL_THE_END if end is None else end)
@@ -235,14 +242,16 @@ class _QuotedEnds(_Ends):
 
 @dataclass
 class LineNumbers:
-    """The numbers of lines in a file, which are counted from the first question on: most files are never asked."""
+    """Computes line numbers in a file, for error messages. It reads the file for that only when a number is first
+    requested.
+    """
 
     file: TextFile
     _position: int = field(default=-1, init=False)
     _feeds: int = field(default=0, init=False)
 
     def before(self, block: Block) -> int:
-        """The number of line feeds before a block, which is not before that of an earlier question."""
+        """Returns how many line feeds the file has before the block. Blocks must be passed in ascending order."""
         if self._position < 0:
             self._position = 0
             for earlier in self.file.blocks(0, block.start):
@@ -253,13 +262,17 @@ class LineNumbers:
         return self._feeds
 
     def passed(self, block: Block) -> None:
-        """A block that the next question is behind."""
+        """Counts the line feeds of a block that was read, so that numbers in later blocks need no second read of the
+        file.
+        """
         if self._position >= 0:
             self._feeds += _feeds(block.data)
             self._position = block.start + block.data.size
 
     def of(self, block: Block, starts: list[int]) -> list[int]:
-        """The lines, from 1, at which the bytes ``starts`` of the block are, which ascend."""
+        """Returns the line number, from 1, of each byte offset in ``starts``. The offsets are relative to the block
+        and ascend.
+        """
         line, position, lines = self.before(block) + 1, 0, []
         data = memoryview(block.data)
         for start in starts:

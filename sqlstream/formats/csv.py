@@ -43,9 +43,9 @@ _ANY_TEXT = frozenset({"STRING", "VOID"})
 
 @dataclass(frozen=True)
 class CsvDecoder(Decoder):
-    """Reads CSV. ``zone``: the session's time zone.
+    """Decodes CSV into Arrow columns. ``zone``: the session's time zone, used for TIMESTAMP values without an offset.
 
-    A column of type VOID that is not wanted is counted, and not looked at.
+    A field of type VOID that is not wanted counts as a column of the record, but its value is not parsed.
     """
 
     fields: Sequence[Field]
@@ -74,7 +74,9 @@ class CsvDecoder(Decoder):
         return (self._regular(data, lines.data, lines) if quick else None) or self._exact(data, lines)
 
     def split(self, line: bytes) -> list[str | None] | None:
-        """The fields of one line, such as a header; None where it cannot be cut."""
+        """Splits one line, such as a header, into its fields. Returns None where the line is not valid CSV; a field is
+        None where it is NULL.
+        """
         record = self.dialect.splitter.split(line, 0, len(line), ())
         fields = [None if f is None else f.decode(errors="replace") for f in record.fields]
         return None if record.fault else fields

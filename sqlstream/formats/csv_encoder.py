@@ -27,9 +27,10 @@ _NO_CONTENT = "makes a line without content, which readers skip"
 
 
 class NotRepresentable(ValueError):
-    """A value that CSV in this dialect would give back as another one, or the dialect itself.
+    """Raised for a value that would be read back as a different one if it were written as CSV.
 
-    ``column`` is None, and ``value`` the text that stands for NULL, where no row is at fault.
+    ``column`` is the column of the value. It is None where the table's text for NULL itself cannot be written;
+    ``value`` is then that text.
     """
 
     def __init__(self, column: str | None, value: str | None, reason: str) -> None:
@@ -41,10 +42,12 @@ class NotRepresentable(ValueError):
 
 @dataclass(frozen=True)
 class CsvEncoder:
-    """Writes rows of ``fields`` as CSV. ``zone``: the session's time zone, in which a TIMESTAMP is written.
+    """Encodes rows with the columns ``fields`` as CSV. ``zone``: the session's time zone, in which TIMESTAMP values
+    are written.
 
-    An instant that the zone's clock shows twice, or that is read as another one for any other reason, is written in UTC
-    with a Z. TypeError for types that CSV cannot hold, NotRepresentable for a dialect in which NULL cannot be written.
+    A TIMESTAMP that would be read back as another instant, such as an ambiguous one when clocks are set back, is
+    written in UTC with a ``Z``. The constructor raises TypeError for column types that CSV cannot hold, and
+    NotRepresentable where the text for NULL cannot be written.
     """
 
     fields: Sequence[Field]
@@ -59,13 +62,15 @@ class CsvEncoder:
             self._null_text()
 
     def block(self, rows: pa.RecordBatch) -> pa.Buffer:
-        """The rows as lines. NotRepresentable at the first value that would not come back."""
+        """Encodes each row as one line and returns all lines. Raises NotRepresentable at the first value that would be
+        read back differently.
+        """
         lines = pc.binary_join_element_wise(self.messages(rows), b"\n", b"")
         data, offsets = lines.buffers()[2], np.frombuffer(lines.buffers()[1], np.int32)
         return data.slice(0, int(offsets[len(lines)])) if data is not None else pa.py_buffer(b"")
 
     def messages(self, rows: pa.RecordBatch) -> pa.BinaryArray:
-        """Each row as a message."""
+        """Returns one CSV record per row, without a line end. Raises NotRepresentable as ``block`` does."""
         columns = [self._column(i, item, rows.column(i)) for i, item in enumerate(self.fields)]
         lines = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, self.dialect.delimiter)
         if len(columns) == 1:

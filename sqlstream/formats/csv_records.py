@@ -23,8 +23,10 @@ _CHECKED = 1 << 16
 
 @dataclass(frozen=True)
 class Dialect:
-    """How records are spelled. ``quote``, ``escape``, ``null``: None where there is none. ``multi_line``: quoted fields
-    may have line breaks.
+    """The syntax of a CSV table: delimiter, quote and escape characters, the text that means NULL, and so on.
+
+    ``quote``, ``escape`` and ``null`` are None where the table has none. ``multi_line``: quoted fields may contain
+    line breaks.
     """
 
     delimiter: str = ","
@@ -40,7 +42,7 @@ class Dialect:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Dialect:
-        """The dialect that the values of a table's options say."""
+        """Creates the dialect from the ``csv.*`` options of a table."""
         quote = None if options["csv.disable-quote-character"] else options["csv.quote-character"]
         return cls(
             options["csv.field-delimiter"],
@@ -53,21 +55,22 @@ class Dialect:
 
     @property
     def is_bytes(self) -> bool:
-        """True where each of the characters is a byte."""
+        """True where delimiter, quote and escape are ASCII characters, which are one byte each."""
         return all(c is None or c.isascii() for c in (self.delimiter, self.quote, self.escape))
 
     @cached_property
     def splitter(self) -> Splitter:
-        """What cuts single records."""
+        """The object that splits single records of this dialect into fields."""
         return Splitter(self)
 
 
 @dataclass
 class Lines:
-    """Lines of a block: where each begins, where its content ends, and which are records.
+    """The lines of a block as arrays: ``starts`` and ``ends`` are the byte offsets of their content in ``data``.
 
-    Of a record that has several lines the first is the record, and its content is that of all. ``are_messages``: each
-    is a message, with line breaks or not.
+    ``are_records`` is true for each line that begins a record. A record with several lines is represented by its first
+    line, whose end is then the end of the record. ``are_messages``: each line is one message, which may contain line
+    breaks.
     """
 
     data: np.ndarray
@@ -81,7 +84,7 @@ class Lines:
 
     @classmethod
     def of_block(cls, data: np.ndarray) -> Lines:
-        """The lines of a block, which end with a line feed, a carriage return or both."""
+        """Finds the lines of a block. A line ends with LF, CR or CR LF."""
         breaks = data == _LF
         is_return = data == _CR
         returns = np.flatnonzero(is_return) if is_return.any() else np.zeros(0, np.int64)
@@ -97,15 +100,15 @@ class Lines:
         return cls(data, starts[:last], ends[:last])
 
     def numbers(self) -> np.ndarray:
-        """The number of each line's record."""
+        """Returns, for each line, the number of the record that it belongs to, from 0."""
         return np.cumsum(self.are_records) - 1
 
     def of(self, positions: np.ndarray) -> np.ndarray:
-        """The number of the line that each position of the block is in."""
+        """Returns, for each byte offset, the index of the line that contains it."""
         return np.searchsorted(self.starts, positions, "right") - 1
 
     def skip(self, dialect: Dialect) -> None:
-        """Marks lines that are no records: comments, and lines of nothing but white space."""
+        """Sets ``are_records`` to false for comments and for lines that contain only white space."""
         firsts = self.data[np.minimum(self.starts, max(len(self.data) - 1, 0))]
         if dialect.comments:
             self.are_records &= firsts != ord("#")
@@ -117,7 +120,7 @@ class Lines:
 
 
 def bytes_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The bytes at positions of a block; before its start and behind its end there is a line feed."""
+    """Returns the bytes at the given offsets of a block. Offsets outside of the block give a line feed."""
     if not len(data):
         return np.full(len(positions), _LF, np.uint8)
     inside = (positions >= 0) & (positions < len(data))
@@ -126,13 +129,15 @@ def bytes_at(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def is_blank(content: bytes, dialect: Dialect) -> bool:
-    """True where a line has nothing but white space, and no delimiter."""
+    """True where a line consists of white space and contains no delimiter, which may be white space itself."""
     return not content.strip(bytes(range(0x21))) and dialect.delimiter.encode() not in content
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record cut into fields; ``fault`` says why it cannot be cut. ``end``: where its content ends."""
+    """A CSV record split into fields, of which NULL ones are None. ``end``: the byte offset at which the record ends.
+    ``fault``: why it is not valid CSV, else None.
+    """
 
     fields: Sequence[bytes | None]
     end: int
@@ -140,7 +145,9 @@ class Record:
 
 
 class Splitter:
-    """Cuts one record after the other into its fields, as the rules say."""
+    """Splits single records into fields, byte by byte. It is used for records that Arrow's CSV reader would read
+    wrongly.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self._delimiter = dialect.delimiter.encode()
@@ -151,7 +158,9 @@ class Splitter:
         self._in_quotes = re.compile(b"|".join(re.escape(c) for c in (self._quote, self._escape) if c) or b"(?!)")
 
     def split(self, data: bytes, start: int, limit: int, names: Sequence[str]) -> Record:
-        """The record that begins at ``start``; nothing from ``limit`` on is part of it."""
+        """Splits the record that begins at byte ``start`` of ``data`` and ends before byte ``limit`` at the latest.
+        ``names``: the names of the columns, for messages.
+        """
         fields: list[bytes | None] = []
         position = start
         while True:
@@ -216,7 +225,7 @@ _LINE_BREAK = re.compile(rb"[\r\n]")
 
 
 def escaped(data: np.ndarray, dialect: Dialect) -> np.ndarray:
-    """Positions of the bytes that an escape character before them makes literal."""
+    """Returns the offsets of the bytes that follow an escape character and are therefore literal."""
     if dialect.escape is None:
         return np.zeros(0, np.int64)
     positions = np.flatnonzero(data == ord(dialect.escape))
@@ -228,7 +237,9 @@ def escaped(data: np.ndarray, dialect: Dialect) -> np.ndarray:
 
 
 def quotes(data: np.ndarray, dialect: Dialect, literal: np.ndarray) -> np.ndarray:
-    """Positions of the quotes that are not escaped. ``literal``: positions of escaped bytes."""
+    """Returns the offsets of the quote characters that are not escaped. ``literal``: the offsets that ``escaped``
+    returned.
+    """
     if dialect.quote is None:
         return np.zeros(0, np.int64)
     is_quote = data == ord(dialect.quote)
@@ -237,14 +248,21 @@ def quotes(data: np.ndarray, dialect: Dialect, literal: np.ndarray) -> np.ndarra
 
 
 def are_regular(data: np.ndarray, dialect: Dialect, positions: np.ndarray, literal: np.ndarray) -> bool:
-    """True where the quotes of a block open and close fields by turns, line breaks in fields or not."""
+    """True where the quotes of a block alternately open and close fields, so that Arrow's reader splits the block
+    correctly.
+
+    ``positions``: the offsets of all quotes. ``literal``: the offsets of escaped bytes. Line breaks in quoted fields
+    are allowed.
+    """
     if len(positions) % 2:
         return False
     return not _misplaced(data, dialect, positions, literal, np.arange(len(positions)) % 2 == 0).any()
 
 
 def irregular_lines(lines: Lines, dialect: Dialect) -> np.ndarray:
-    """The lines whose fields cannot be told by their delimiters and by quotes that open and close in turn."""
+    """Returns a mask of the lines with misplaced or unclosed quotes, which must be split by ``Splitter`` instead of
+    Arrow's reader.
+    """
     data = lines.data
     literal = escaped(data, dialect)
     positions = quotes(data, dialect, literal)
@@ -277,7 +295,7 @@ def _misplaced(
 
 
 def lines_without_utf8(data: bytes, lines: Lines) -> list[int]:
-    """The numbers of the lines that are no UTF-8."""
+    """Returns the indices of the lines that are not valid UTF-8."""
     view, wrong, first = memoryview(data), [], 0
     while first < len(lines.starts):
         last = max(int(np.searchsorted(lines.starts, lines.starts[first] + _CHECKED)), first + 1)

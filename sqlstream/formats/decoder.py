@@ -17,7 +17,9 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class Field:
-    """A column of the records. ``wanted``: it is among the rows; else it is only checked."""
+    """A column of the decoded records. ``wanted``: the column is part of the rows; otherwise its values are only
+    validated.
+    """
 
     name: str
     type: DataType
@@ -26,11 +28,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Fault:
-    """A record that cannot be read.
+    """A record that could not be decoded.
 
-    ``record``: its position among all records of the block or the messages, good and bad, from 0. ``start``: its first
-    byte in the block; 0 for messages. ``text``: its bytes as they were, without the end of its line. ``reason``: each
-    value that does not fit, with column and type, or what is wrong with the record as a whole.
+    ``record``: its index among all records of the block or of the messages, from 0. ``start``: the offset of its first
+    byte in the block; 0 for messages. ``text``: its original bytes without the line end. ``reason``: why it is
+    invalid, such as the values that do not fit, with column and type.
     """
 
     record: int
@@ -41,9 +43,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The good records as rows, in their order, with the wanted columns; the others as faults, in their order.
+    """The result of decoding a block or an array of messages.
 
-    ``records``: how many there are of both.
+    ``rows``: the wanted columns of the valid records, in input order. ``faults``: the invalid records, in input order.
+    ``records``: how many records there were, valid and invalid together.
     """
 
     rows: pa.RecordBatch
@@ -52,15 +55,19 @@ class Decoded:
 
 
 class Decoder(ABC):
-    """Reads records of one format and table. It can be pickled: Spark's tasks get it."""
+    """Decodes the records of one table, of one format, into Arrow columns. Decoders are pickled, as Spark's tasks use
+    them.
+    """
 
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The schema of the rows: the wanted columns in their declared order, TIMESTAMP in UTC."""
+        """The schema of the rows: the wanted columns in declared order. TIMESTAMP columns are in UTC."""
 
     def starts(self, data: pa.Buffer) -> np.ndarray:
-        """The first byte of each record of a block, good and bad: of each line with more than white space."""
+        """Returns the byte offset of each record of a block, valid or not. By default each line that is not blank is a
+        record.
+        """
         bytes_ = np.frombuffer(data, np.uint8)
         feeds = np.flatnonzero(bytes_ == ord("\n"))
         starts: np.ndarray = np.concatenate(([0], feeds + 1))
@@ -72,8 +79,8 @@ class Decoder(ABC):
 
     @abstractmethod
     def block(self, data: pa.Buffer) -> Decoded:
-        """The records of a block. Empty lines are no records."""
+        """Decodes the records of a block. Empty lines are skipped."""
 
     @abstractmethod
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        """One record for each message; NULL and empty messages are faults."""
+        """Decodes messages, each of which is one record. NULL and empty messages are faults."""

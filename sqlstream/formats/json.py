@@ -32,10 +32,10 @@ _MESSAGE_END = 0xFF
 
 @dataclass(frozen=True)
 class JsonDecoder(Decoder):
-    """Reads one object in each line or message.
+    """Decodes one JSON object per line or message.
 
-    ``fails_on_missing``, ``ignores_errors`` and ``standard`` are the options json.fail-on-missing-field,
-    json.ignore-parse-errors (a value that does not fit is NULL; what is no object is still a fault) and
+    ``fails_on_missing``: json.fail-on-missing-field. ``ignores_errors``: json.ignore-parse-errors; a value that does
+    not fit its column is NULL, but a record that is not a JSON object is still a fault. ``standard``:
     json.timestamp-format.standard. ``zone``: the session's time zone.
     """
 
@@ -49,7 +49,9 @@ class JsonDecoder(Decoder):
 
     @staticmethod
     def holds(kind: DataType) -> bool:
-        """True where values of the type can be read: all but VARIANT, and types that hold one."""
+        """True where the decoder supports the type: all types but VARIANT, MAP with keys other than STRING, and types
+        that contain one of these.
+        """
         if kind.name == "MAP" and kind.args[0] != DataType("STRING"):
             return False
         nested = frozenset({"ARRAY", "MAP", "STRUCT"})

@@ -26,7 +26,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class Rules:
-    """The fields of records, and the options of ``JsonDecoder``."""
+    """What the values of JSON records must be: the declared columns and the options of ``JsonDecoder``."""
 
     fields: tuple[Field, ...]
     fails_on_missing: bool
@@ -36,12 +36,12 @@ class Rules:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
+        """The schema of the rows: the wanted columns in declared order."""
         return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
 
 
 def rows_of_nothing(count: int) -> pa.RecordBatch:
-    """Rows without columns, of which only the number is of interest."""
+    """Returns a batch of ``count`` rows without columns, for queries that only count rows."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
@@ -78,7 +78,10 @@ class _Misfit:
 
 
 class Rows:
-    """The columns of the fields, made from the structure of records, and the values that do not fit."""
+    """Converts the parsed structure of JSON records into Arrow columns, one row per record.
+
+    ``batch`` has a row for every record, including invalid ones; ``reasons`` lists the invalid ones.
+    """
 
     def __init__(self, rules: Rules, found: Structure) -> None:
         self.rules, self.found, self.text = rules, found, found.text
@@ -99,7 +102,7 @@ class Rows:
         self.batch = pa.record_batch(wanted, rules.schema) if wanted else rows_of_nothing(roots)
 
     def reasons(self) -> list[tuple[int, str]]:
-        """Why rows are none, by the row."""
+        """Returns pairs of a row index and the reason why that record is invalid, in ascending order."""
         by_root: dict[int, list[_Misfit]] = {}
         for misfit in self._misfits:
             by_root.setdefault(misfit.root, []).append(misfit)

@@ -24,12 +24,11 @@ _LONGEST = 76
 
 @dataclass(frozen=True)
 class JsonEncoder:
-    """Writes rows of the fields as Flink's format ``json`` does.
+    """Encodes rows as JSON in the way of Flink's format ``json``.
 
-    The options are json.timestamp-format.standard (``standard``, "SQL" unless given),
+    ``standard`` is json.timestamp-format.standard ("SQL" if None); the other options are
     json.encode.decimal-as-plain-number and json.encode.ignore-null-fields. A TIMESTAMP is written in UTC with a ``Z``
-    (Flink's ``TIMESTAMP_LTZ``), so that no hour is there twice; an INTERVAL as Spark spells it; NaN and infinite
-    numbers are strings.
+    (Flink's TIMESTAMP_LTZ). An INTERVAL is written as Spark spells it. NaN and infinite numbers are strings.
     """
 
     fields: tuple[Field, ...]
@@ -38,12 +37,12 @@ class JsonEncoder:
     ignores_nulls: bool = False
 
     def texts(self, rows: pa.RecordBatch) -> pa.StringArray:
-        """One object for each row, of the fields in their order."""
+        """Returns one JSON object per row, with the fields in declared order."""
         columns = [rows.column(f.name) for f in self.fields]
         return self._objects([f.name for f in self.fields], [f.type for f in self.fields], columns, rows.num_rows)
 
     def lines(self, rows: pa.RecordBatch) -> bytes:
-        """The rows, a line each."""
+        """Encodes each row as one line of JSON and returns all lines."""
         texts = pc.binary_join_element_wise(self.texts(rows), "\n", "")
         offsets = offsets_of(texts)
         return bytes_of(texts)[offsets[0] : offsets[-1]].tobytes()

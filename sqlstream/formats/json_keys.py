@@ -27,18 +27,22 @@ class _Table:
 
 @lru_cache(maxsize=256)
 def keys(names: tuple[str, ...]) -> Keys:
-    """The names of a table or STRUCT, prepared once."""
+    """Returns the lookup table for the field names of a table or STRUCT. It is cached."""
     return Keys(names)
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Names of fields, to be found among the keys of objects. They are compared byte by byte, as in Flink."""
+    """Finds fields by name among the keys of many JSON objects at once. Names are compared byte by byte, as Flink
+    does.
+    """
 
     names: tuple[str, ...]
 
     def columns(self, text: Text, level: Level) -> list[int]:
-        """By name: which of the keys that all objects of a level have in the same order has it, -1 for none."""
+        """For objects that all have the same keys in the same order: returns for each field name the index of its key,
+        -1 where it is missing.
+        """
         starts = level.key_starts[:: len(level.objects)]
         lengths = level.key_ends[:: len(level.objects)] - starts
         numbers = [-1] * len(self.names)
@@ -48,7 +52,11 @@ class Keys:
         return numbers
 
     def members(self, text: Text, level: Level, containers: np.ndarray) -> np.ndarray:
-        """By name and container: the member with that name, -1 where there is none, the last one of several."""
+        """Returns a matrix of member indices, one row per field name and one column per JSON object.
+
+        An entry is -1 where the object lacks the field. If an object has a key twice, the last one counts.
+        ``containers``: the indices of the objects in ``level``.
+        """
         table = np.full((len(self.names), len(containers)), -1, np.intp)
         whole = len(containers) == len(level.objects) and bool((np.diff(containers) == 1).all())
         if whole:

@@ -32,13 +32,15 @@ _INFINITE = {"+Infinity": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 
 
 class NoRecord(ValueError):
-    """The text is no record; the message says why."""
+    """Raised for a text that is not a valid record. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value of JSON. ``raw``: as it is spelled. ``content``: of strings the text, of objects a dictionary of values,
-    of arrays a list of them, else None.
+    """A parsed JSON value. ``raw``: its original text.
+
+    ``content``: for a string its text without escapes, for an object a dictionary of values, for an array a list of
+    values, else None. ``infinite``: the value is NaN or an infinite number.
     """
 
     raw: str
@@ -47,7 +49,7 @@ class Value:
 
 
 def parse(record: bytes) -> Value:
-    """The object that a record is. NoRecord if it is none."""
+    """Parses one record, which must be a JSON object. Raises NoRecord if it is not."""
     try:
         text = record.decode()
     except UnicodeDecodeError:
@@ -62,9 +64,10 @@ def parse(record: bytes) -> Value:
 
 
 def regular(value: Value, fields: list[tuple[str, DataType]]) -> str:
-    """The fields of an object spelled in the most ordinary way: what is read from that is what the object says.
+    """Rewrites an object as canonical JSON, with only the given fields, for the vectorized parser.
 
-    A nested value in place of a scalar one is written as a string of what it is spelled.
+    It is used for objects with unusual syntax, such as escaped keys or single quotes. An object or array where the
+    field has a scalar type is written as a string with its JSON text.
     """
     members = ((name, value.content[name], kind) for name, kind in fields if name in value.content)
     return "{" + ",".join(f"{quoted(name)}:{_regular(member, kind)}" for name, member, kind in members) + "}"
@@ -89,7 +92,7 @@ def _type(kind: object) -> DataType:
 
 
 def quoted(text: str) -> str:
-    """A string as JSON spells it, with no more escapes than it needs."""
+    """Returns the text as a JSON string literal, in double quotes, with the fewest possible escapes."""
     return json.dumps(text.encode(errors="replace").decode(), ensure_ascii=False)
 
 

@@ -64,9 +64,9 @@ def _reuse_memory() -> None:
 
 
 class Text:
-    """The bytes of all records, each between two bytes ``end``, and what is read from them eight bytes at a time.
+    """The bytes of many records, separated by the byte ``end``, in an array that is parsed as a whole.
 
-    ``data`` begins and ends with a margin. ``starts`` and ``ends`` are those of the records in it.
+    ``data`` has padding before and after the records. ``words[i]`` is the eight bytes from offset i as one number.
     """
 
     def __init__(self, records: bytes | pa.Buffer | memoryview, end: int) -> None:
@@ -84,15 +84,15 @@ class Text:
         self.words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
     def position(self, index: int) -> int:
-        """Where a byte of ``data`` is in the records as they were given."""
+        """Converts an offset in ``data``, which is padded, into the offset in the records as they were passed in."""
         return index - _MARGIN
 
     def is_utf8(self) -> bool:
-        """True where all records are UTF-8."""
+        """True where all records are valid UTF-8."""
         return _is_utf8(self.data if self.end < 0x80 else np.where(self.data == self.end, np.uint8(0), self.data))
 
     def slices(self, starts: np.ndarray, ends: np.ndarray, present: np.ndarray | None = None) -> pa.StringArray:
-        """The texts between the positions; NULL where ``present`` is false."""
+        """Returns an Arrow array of the texts from ``starts[i]`` to ``ends[i]``; NULL where ``present`` is false."""
         if not len(starts):
             return pa.array([], pa.string())
         offsets = np.full(2 * len(starts) + 1, len(self.data), np.int32)
@@ -119,12 +119,15 @@ def _is_utf8(data: np.ndarray) -> bool:
 
 @dataclass
 class Level:
-    """All containers of one depth, and their members: of objects a key and a value, of arrays a value.
+    """All JSON objects and arrays ("containers") of one nesting depth, with their members, as arrays.
 
-    By container: ``parents``, the member of the level above that it is (of the first level: its record), and
-    ``objects``. By member, in order of the text: ``owners`` (its container), ``key_starts`` and ``key_ends`` without
-    quotes, ``kinds``, ``starts`` and ``ends`` of the value (of strings without quotes), ``children`` (its container in
-    the next level, where it is one), ``plain`` (a whole number of int64, and not -0) and ``numbers`` (that number).
+    Per container: ``parents`` (the index of the member that it is in the level above; in the first level, of its
+    record) and ``objects`` (true for objects, false for arrays).
+
+    Per member, in text order: ``owners`` (its container), ``key_starts`` and ``key_ends`` (offsets of the key without
+    quotes), ``kinds`` (the first byte of the value), ``starts`` and ``ends`` (offsets of the value, of strings without
+    quotes), ``children`` (its container in the next level, if the value is nested), ``plain`` (true for integers that
+    fit int64, except -0) and ``numbers`` (that integer).
     """
 
     parents: np.ndarray
@@ -145,12 +148,12 @@ class Level:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """The number of members of each container."""
+        """How many members each container has."""
         return np.bincount(self.owners, minlength=len(self.objects))
 
     @cached_property
     def firsts(self) -> np.ndarray:
-        """The first member of each container."""
+        """The index of the first member of each container."""
         ends: np.ndarray = np.cumsum(self.counts)
         firsts: np.ndarray = ends - self.counts
         return firsts
@@ -158,10 +161,11 @@ class Level:
 
 @dataclass
 class Structure:
-    """What is known of the records: ``odd`` ones are marked, the first level has one object for each of ``roots``.
+    """The parsed structure of many JSON records.
 
-    ``starts`` and ``ends``: of each record in the data. ``blank``: there is nothing in it. ``escapes``: the positions
-    of all backslashes. Roots of records that were found to be odd late are among the roots.
+    ``starts`` and ``ends``: the offsets of each record. ``blank``: true where a record is only white space. ``odd``:
+    true where a record has unusual or invalid syntax and must be parsed on its own. ``escapes``: the offsets of all
+    backslashes. ``roots``: for each object of the first level, the index of its record; it may include odd records.
     """
 
     text: Text
@@ -174,23 +178,25 @@ class Structure:
     levels: list[Level]
 
     def has_escape(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Whether there is a backslash between the positions."""
+        """Returns a mask that is true where the text from ``starts[i]`` to ``ends[i]`` contains a backslash."""
         found: np.ndarray = np.searchsorted(self.escapes, starts) != np.searchsorted(self.escapes, ends)
         return found
 
 
 def structure(text: Text, *, ordinary: bool = False) -> Structure:
-    """Finds the structure of all records of a text.
+    """Parses the structure of all records of a text.
 
-    ``ordinary``: keys with escapes are not odd, because each is spelled in one way only.
+    Records with escapes in keys are marked as odd, unless ``ordinary`` says that the text is canonical JSON
+    (``json_records.regular``).
     """
     return _Scan(text, ordinary).result()
 
 
 class Tokens:
-    """Some characters of all records, without quotes that are escaped: ``p`` are their positions, ``c`` they.
+    """The occurrences of some characters in the records, without escaped quotes: ``p`` has their offsets and ``c`` the
+    characters.
 
-    Records with escapes that JSON does not have, and those that are no UTF-8, are ``odd``.
+    ``odd`` is true for records with invalid escapes or invalid UTF-8.
     """
 
     def __init__(self, text: Text, found: np.ndarray) -> None:
@@ -207,11 +213,11 @@ class Tokens:
             self._mark_no_utf8()
 
     def records_of(self, positions: np.ndarray) -> np.ndarray:
-        """The records in which the positions are."""
+        """Returns the index of the record that contains each offset."""
         return np.searchsorted(self.ends, positions)
 
     def mark(self, positions: np.ndarray) -> None:
-        """Marks the records of the positions as odd."""
+        """Marks the records that contain these offsets as odd."""
         self.odd[self.records_of(positions)] = True
 
     def _mark_no_utf8(self) -> None:
@@ -424,7 +430,11 @@ def check_scalars(
     plain: np.ndarray,
     numbers: np.ndarray,
 ) -> np.ndarray:
-    """Whether each value that is neither a string nor nested is one that JSON has; reads whole numbers."""
+    """Validates numbers, true, false and null, and parses integers.
+
+    ``scalars``: the indices of these values in the other arrays. Returns a mask that is true for each valid one.
+    Writes to ``plain`` whether a value is an integer that fits int64, and to ``numbers`` that integer.
+    """
     s, e, kind = starts[scalars], ends[scalars], kinds[scalars]
     good = np.zeros(len(scalars), bool)
     for word, first in ((b"true", TRUE), (b"null", NULL), (b"false", FALSE)):

@@ -52,8 +52,10 @@ class _Template:
 
 
 def split(text: Text) -> tuple[list[Structure], np.ndarray, np.ndarray, np.ndarray]:
-    """The structures of records that are alike, which are their roots; the numbers of all others; and where all records
-    start and end.
+    """Separates the records that have the same keys in the same order and the same spacing, which are parsed fastest.
+
+    Returns four things: a structure per such group of records (``roots`` are the indices of its records), the indices
+    of all remaining records, and the start and end offsets of all records.
     """
     found = text.data == QUOTE
     found |= text.data == BACKSLASH

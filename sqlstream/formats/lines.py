@@ -16,9 +16,9 @@ _FEED = 0x0A
 
 @dataclass(frozen=True)
 class LineDecoder(Decoder):
-    """Reads lines as values of one STRING column.
+    """Decodes each line or message into one value of a STRING column.
 
-    An empty line is a record, an empty text, as in Flink and Spark. A line that is no UTF-8 is a fault.
+    An empty line is a record with the empty text, as in Flink and Spark. A line that is not valid UTF-8 is a fault.
     """
 
     field: Field
@@ -35,7 +35,7 @@ class LineDecoder(Decoder):
         return self._decoded(_slices(data, starts), starts)
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        """An empty message is an empty text."""
+        """Decodes each message into one value. An empty message is the empty text; a NULL message is a fault."""
         return self._decoded(values.cast(pa.binary()), np.zeros(len(values), np.int64))
 
     def _decoded(self, records: pa.BinaryArray, starts: np.ndarray) -> Decoded:
@@ -56,7 +56,7 @@ class LineDecoder(Decoder):
 
 
 def line_starts(data: pa.Buffer) -> np.ndarray:
-    """The position of the first byte of each line."""
+    """Returns the byte offset of each line of a block."""
     feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == _FEED) if data.size else np.zeros(0, np.int64)
     starts = np.concatenate(([0], feeds + 1))
     return starts[:-1] if starts[-1] == data.size else starts

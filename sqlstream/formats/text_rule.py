@@ -21,9 +21,10 @@ BLANKS = "".join(map(chr, range(0x21)))
 
 @dataclass(frozen=True)
 class TextRule(ABC):
-    """Reads texts as values of a scalar type; it can be pickled.
+    """Converts texts into values of one scalar type. Instances are picklable.
 
-    ``zone``: the session's time zone. ``standard``: "SQL" or "ISO-8601" where timestamps must be spelled so.
+    ``zone``: the session's time zone. ``standard``: the required form of timestamps, "SQL" or "ISO-8601"; None accepts
+    both.
     """
 
     kind: DataType
@@ -31,7 +32,9 @@ class TextRule(ABC):
     standard: str | None = None
 
     def read(self, texts: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-        """The values in the type's Arrow type, and for each text whether it does not fit; its value is NULL then."""
+        """Returns a pair: the values in the type's Arrow type, and a mask that is true for each text that is not valid
+        for the type. Its value is NULL.
+        """
         column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         column = column.cast(pa.string())
         try:
@@ -41,32 +44,32 @@ class TextRule(ABC):
         return values, self.misfits(column, values)
 
     def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:
-        """True for each text whose value is NULL."""
+        """Returns a mask that is true where the text is not NULL but its value is."""
         if values.null_count == texts.null_count:
             return np.zeros(len(texts), bool)
         misfits: np.ndarray = pc.and_(pc.is_valid(texts), pc.is_null(values)).to_numpy(zero_copy_only=False)
         return misfits
 
     def whole(self, texts: pa.Array) -> pa.Array:
-        """The values of all texts. ArrowInvalid where one of them needs a closer look."""
+        """Converts all texts with one fast cast. Raises ArrowInvalid where the cast might be wrong for one of them."""
         return self.cast(texts)
 
     @abstractmethod
     def cast(self, texts: pa.Array) -> pa.Array:
-        """The values of all texts as Arrow casts them. ArrowInvalid where it does not cast one of them."""
+        """Converts all texts with Arrow's cast. Raises ArrowInvalid where it rejects one of them."""
 
     def each(self, texts: pa.Array) -> pa.Array:
-        """The values of all texts, NULL for those that do not fit: what the rule of the type says, without short
-        cuts.
-        """
+        """Converts the texts by the complete but slow rules of the type. Texts that are not valid become NULL."""
         return self.whole(texts)
 
     def plain(self) -> Sequence[str]:
-        """Patterns of texts of which ``cast`` converts any number, those of one pattern at a time."""
+        """Returns regular expressions of texts that ``cast`` converts correctly. Texts of different patterns are cast
+        separately.
+        """
         return ()
 
     def is_plain(self, texts: pa.Array, pattern: str) -> pa.Array:
-        """Which texts a pattern of ``plain`` matches."""
+        """Returns a mask of the texts that match one of the patterns of ``plain``."""
         return pc.match_substring_regex(texts, pattern).fill_null(False)
 
     def _mixed(self, texts: pa.Array, patterns: Sequence[str]) -> pa.Array:
@@ -79,17 +82,17 @@ class TextRule(ABC):
 
 
 def trimmed(texts: pa.Array) -> pa.Array:
-    """The texts without white space around them."""
+    """Returns the texts without leading and trailing white space."""
     return pc.ascii_trim(texts, BLANKS)
 
 
 def where(condition: pa.Array | np.ndarray, values: pa.Array) -> pa.Array:
-    """The values for which the condition is true, NULL for the others."""
+    """Returns ``values`` with NULL wherever ``condition`` is not true."""
     return pc.if_else(pa.array(condition) if isinstance(condition, np.ndarray) else condition, values, None)
 
 
 def offsets_of(texts: pa.Array) -> np.ndarray:
-    """Where each text of a ``pa.StringArray`` begins in its buffer, and where the last one ends."""
+    """Returns the n + 1 byte offsets of a ``pa.StringArray`` of n texts in its data buffer."""
     offsets = texts.buffers()[1]
     if offsets is None or not len(texts):
         return np.zeros(len(texts) + 1, np.int32)
@@ -97,7 +100,7 @@ def offsets_of(texts: pa.Array) -> np.ndarray:
 
 
 def bytes_of(texts: pa.Array) -> np.ndarray:
-    """The buffer of the texts of a ``pa.StringArray``."""
+    """Returns the data buffer of a ``pa.StringArray`` as an array of bytes."""
     data = texts.buffers()[2]
     return np.frombuffer(data or b"", np.uint8)
 

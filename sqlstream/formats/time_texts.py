@@ -47,7 +47,7 @@ _MOST_DAYS = (1 << 63) // _DAY - 1
 
 
 class DateRule(TextRule):
-    """DATE: year, month and day, ``2024-01-31``."""
+    """Parses DATE: year, month and day, such as ``2024-01-31``."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         return texts.cast(pa.date32())
@@ -61,7 +61,7 @@ class DateRule(TextRule):
 
 
 class TimeRule(TextRule):
-    """TIME: hour and minute, seconds or not, ``12:30:00.5``."""
+    """Parses TIME: hour, minute and optional seconds, such as ``12:30:00.5``."""
 
     def whole(self, texts: pa.Array) -> pa.Array:
         lengths = pc.binary_length(texts)
@@ -82,7 +82,9 @@ class TimeRule(TextRule):
 
 
 class TimestampRule(TextRule):
-    """TIMESTAMP_NTZ: a date, and a time that is left out at midnight. An offset is a misfit."""
+    """Parses TIMESTAMP_NTZ: a date and an optional time of day, midnight if absent. A text with a UTC offset is not
+    valid.
+    """
 
     _places = ""
     _plain_places: ClassVar[tuple[str, ...]] = ("",)
@@ -117,17 +119,20 @@ class TimestampRule(TextRule):
 
 
 class InstantRule(TimestampRule):
-    """TIMESTAMP: as TIMESTAMP_NTZ, in the session's time zone unless an offset or the name of a zone follows.
+    """Parses TIMESTAMP: as TIMESTAMP_NTZ, with an optional UTC offset or zone name; otherwise in the session's time
+    zone.
 
-    A time that the zone has twice is the earlier instant; one that it leaves out is as much later as the clock is set
-    forward (``LocalDateTime.atZone``, as Spark casts).
+    When clocks are set back, an ambiguous time is the earlier instant. A time that is skipped when clocks are set
+    forward is moved forward by the size of the gap (``LocalDateTime.atZone``, as Spark casts).
     """
 
     _places = _ZONE
     _plain_places: ClassVar[tuple[str, ...]] = ("", _PLAIN_OFFSET)
 
     def cast(self, texts: pa.Array) -> pa.Array:
-        """The first text says whether they have offsets: a cast that fails for each takes twenty times as long."""
+        """Casts all texts, either all with a UTC offset or all without: the first text decides, because a failed cast
+        is slow.
+        """
         first = pc.index(pc.is_valid(texts), True).as_py()
         if first >= 0 and _HAS_OFFSET.search(texts[first].as_py()):
             return texts.cast(self.kind.to_arrow())
@@ -156,8 +161,8 @@ class InstantRule(TimestampRule):
 
 
 class IntervalRule(TextRule):
-    """INTERVAL DAY TO SECOND: as Spark spells it, with ``INTERVAL '…' DAY TO SECOND`` around or without; Flink's
-    milliseconds.
+    """Parses INTERVAL DAY TO SECOND: Spark's spelling, with or without ``INTERVAL '…' DAY TO SECOND`` around it, or
+    Flink's number of milliseconds.
     """
 
     def cast(self, texts: pa.Array) -> pa.Array:
@@ -176,10 +181,11 @@ class IntervalRule(TextRule):
 
 
 def instants(local: pa.Array, zone: str) -> pa.Array:
-    """Local times of a zone as TIMESTAMP. ArrowInvalid where there is no such zone.
+    """Converts local times of the zone into TIMESTAMP values, which are in UTC. Raises ArrowInvalid for an unknown
+    zone.
 
-    Arrow knows the changes of the clock up to 2037 alone: a later year is looked up as an earlier one whose days fall
-    on the same weekdays.
+    Arrow knows the clock changes only up to 2037, so a later year is converted like an earlier year with the same
+    calendar.
     """
     if zone in _UTC:
         return _in_utc(local)

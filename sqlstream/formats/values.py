@@ -17,10 +17,11 @@ from sqlstream.types import DataType
 
 
 def text_rule(kind: DataType, zone: str = "UTC", standard: str | None = None) -> TextRule:
-    """How texts become values of a scalar type.
+    """Returns the rule that converts texts into values of the scalar type ``kind``.
 
-    ``zone``: the session's time zone, in which a TIMESTAMP without offset is. ``standard``: "SQL" or "ISO-8601" where
-    timestamps must be spelled so. TypeError for nested types, VARIANT and year-month intervals.
+    ``zone``: the session's time zone, for a TIMESTAMP without an offset. ``standard``: the required form of
+    timestamps, "SQL" or "ISO-8601"; None accepts both. Raises TypeError for nested types, VARIANT and year-month
+    intervals.
     """
     rule = _RULES.get(kind.name)
     if rule is None:
@@ -29,21 +30,21 @@ def text_rule(kind: DataType, zone: str = "UTC", standard: str | None = None) ->
 
 
 class StringRule(TextRule):
-    """STRING: the text as it is."""
+    """Reads STRING: the text unchanged."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         return texts
 
 
 class BooleanRule(TextRule):
-    """BOOLEAN: ``true`` in any case is TRUE and every other text FALSE (``Boolean.parseBoolean``)."""
+    """Parses BOOLEAN: ``true`` in any case is TRUE, every other text is FALSE (``Boolean.parseBoolean``)."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         return pc.equal(pc.ascii_lower(trimmed(texts)), "true")
 
 
 class BinaryRule(TextRule):
-    """BINARY: Base64 with its padding; white space within it means nothing."""
+    """Parses BINARY: Base64 with padding. White space is ignored."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         spelled = pc.replace_substring_regex(texts, r"[\x00-\x20]+", "")
@@ -65,7 +66,7 @@ class BinaryRule(TextRule):
 
 
 class NothingRule(TextRule):
-    """VOID: every text is NULL, and none a misfit."""
+    """Reads VOID: every text is valid and becomes NULL."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         return pa.nulls(len(texts))

@@ -50,7 +50,7 @@ _CHANGING = re.compile(
     r"|CURRENT_ROW_TIMESTAMP|CURRENT_WATERMARK|UNIX_TIMESTAMP\(\))\b",
     re.IGNORECASE,
 )
-_FIELDS_OF_STREAMS = re.compile(r"window_pane|STATEMENT SET|\bSTATE\b", re.IGNORECASE)
+_FIELDS_OF_STREAMS = re.compile(r"window_pane|STATEMENT SET|\bSTATE\b|BARRIER", re.IGNORECASE)
 
 Change = tuple[str, Sequence[Any]]
 Arrivals = Callable[[Session], Iterator[tuple[str, list[Change]]]]

@@ -75,7 +75,7 @@ def test_bad_rows_below_a_window_are_dead_letters_beside_its_result(session: Ses
     dead = written(tmp_path / "dead")
     assert [(row["record"], row["error"]) for row in dead] == [
         ("bad,y,2024-01-01 00:00:02", 'SS402: column "a" of type INT is "bad"'),
-        ("3,z", "SS402: the record is no CSV row of 3 columns"),
+        ("3,z", "SS402: the record is no CSV row of 3 columns: it has 2"),
         ('4,"q",nonsense', 'SS402: column "ts" of type TIMESTAMP is "nonsense"'),
         ("5,w,", 'SS401: event time "ts" of table "t" is NULL'),
     ]

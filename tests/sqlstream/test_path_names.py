@@ -63,3 +63,11 @@ def test_tables_of_such_names_have_their_control_rows_and_memory_in_place(tmp_pa
     assert not inside.exists()
     assert outside.exists() or name == "../../x"
     assert len([*tmp_path.rglob("theirs")]) == 3
+
+
+def test_the_same_work_has_the_same_name_and_other_work_a_number() -> None:
+    folders, name = Folders(), JobName("insert_into_t", "insert-into-t")
+    works = ("a", "b", "a", None, "b", None, "c", "a")
+    names = [folders.job_name(name, work).now.removeprefix(name.now) for work in works]
+    assert names == ["", "__2", "", "__3", "__2", "__4", "__5", ""]
+    assert folders.job_name(name, "b").before == "insert-into-t-2"

@@ -19,11 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
+from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
-from sqlstream.udfs.file_splits import FileRows
+from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles, path_of_url
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -355,3 +356,33 @@ def _look(listed: ListedFiles) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array([missing], pa.int64()), pa.array([json.dumps(sizes)])], [_MISSING, _SIZES]
     )
+
+
+# --- whole files ------------------------------------------------------------------------------------------------
+
+CONTENT = "__content"
+"""BINARY column of files that only Spark can open: what is in them."""
+
+
+def of_files(files: DataFrame, reader: ColumnarFiles) -> DataFrame:
+    """The rows of ``files``, each read whole by one task, with the other columns of the file in each row.
+
+    ``files`` has the URLs of the files in FILE, and their content in CONTENT where tasks cannot open them.
+    """
+    kept = [field for field in files.schema if field.name not in (FILE, CONTENT)]
+    names, own = [field.name for field in kept], reader.schema
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            contents = batch.column(CONTENT) if CONTENT in batch.schema.names else pa.nulls(batch.num_rows)
+            for number, (url, content) in enumerate(zip(batch.column(FILE), contents, strict=True)):
+                constants = [batch.column(name).slice(number, 1) for name in names]
+                for read in reader.batches(path_of_url(url.as_py()), content.as_py()):
+                    first = pa.array(np.zeros(read.num_rows, np.int64))
+                    columns = [read.column(name) for name in own.names]
+                    yield pa.RecordBatch.from_arrays(
+                        [*columns, *(value.take(first) for value in constants)], [*own.names, *names]
+                    )
+
+    of_file = ", ".join(f"`{name.replace('`', '``')}` {kind.ddl()}" for name, kind in reader.columns)
+    return files.mapInArrow(rows, ", ".join(filter(None, (of_file, _ddl(StructType(kept))))))

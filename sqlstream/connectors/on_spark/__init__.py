@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlstream.connectors.on_spark import (
         change_messages,
         datagen,
+        debezium_types,
         file_sink,
         file_source,
         kafka,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_messages",
     "datagen",
+    "debezium_types",
     "file_sink",
     "file_source",
     "kafka",

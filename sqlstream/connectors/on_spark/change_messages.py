@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors.change_formats import CHANGE_FORMATS, ChangeFormat, Operation, change_format, of_message
 from sqlstream.connectors.formats import CORRUPT, quoted, reading, records_columns, timestamp_pattern, writing
+from sqlstream.connectors.on_spark import debezium_types
 from sqlstream.connectors.on_spark.records import as_boolean, as_time, goes_on, json_columns, shown, without_bad
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
@@ -28,9 +29,12 @@ from sqlstream.udfs.bad_records import BAD, BAD_ROW
 from sqlstream.udfs.kernel import ROW_KIND
 
 _MESSAGE, _TEXT, _PLACE, _CHANGE, _ERROR = "__message", "__text", "__place", "__change", "__error"
+_LOGICAL = "__logical"
 
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})
+_LOGICALS = _TIMES | {"DATE", "TIME", "DECIMAL"}
+_LOGICAL_TYPE = "STRUCT<name: STRING, scale: STRING>"
 _AS_TEXT = _NUMBERS | _TIMES | {"DATE"}
 """Types that are read as text and converted then. Spark reads a DECIMAL from numbers and texts, each exactly."""
 
@@ -44,11 +48,12 @@ def decode_changes(
     keep: Mapping[str, SparkColumn],
     position: SparkColumn | None,
 ) -> DataFrame:
-    """The named columns, decoded from the text column ``value``, with ROW_KIND, and BAD where the table tolerates bad
+    """Decodes change messages, such as Debezium's, into rows with the named columns and ROW_KIND. An update gives two
     rows.
 
-    ``keep``: further expressions over the messages, by name. ``position``: where a message is in the source, for
-    errors.
+    ``value``: the column of ``messages`` with their text. ``values``: the parsed options of the table. ``keep``:
+    further columns of the result, by name, as expressions over ``messages``. ``position``: where a message is in the
+    source, for errors. If the table tolerates bad rows, the result has the column BAD.
     """
     form = change_format(table)
     assert form is not None, "a table of changes"
@@ -58,6 +63,9 @@ def decode_changes(
     texts = messages.select(*kept, F.col(value).alias(_TEXT), where).where(F.trim(F.col(_TEXT)) != "")
     # Spark moves no expression through the explosion of an array, and so computes it once.
     parsed = texts.select("*", F.explode(F.array(reader.message())).alias(_MESSAGE)).where(reader.included())
+    if reader.has_logical_types:
+        schema = F.col(f"{_MESSAGE}.schema")
+        parsed = parsed.select("*", F.explode(F.array(debezium_types.logical_types(schema))).alias(_LOGICAL))
     error = F.explode(F.array(reader.error())).alias(_ERROR)
     if tolerates_bad_rows(table):
         checked = parsed.select("*", error)
@@ -90,21 +98,38 @@ class _Reader:
     def _columns(self) -> list[Column]:
         return records_columns(self.table)
 
+    @property
+    def has_logical_types(self) -> bool:
+        """Whether each message says of which logical types its values are."""
+        typed = any(c.type.name in _LOGICALS for c in self._columns)
+        return self.format.name == "debezium-json" and self._nested and typed
+
+    @property
+    def _as_text(self) -> frozenset[str]:
+        """Types that are read as text and converted then."""
+        if self.format.name != "debezium-json":
+            return _AS_TEXT
+        return _AS_TEXT | {"TIME"} | ({"DECIMAL"} if self._nested else frozenset())
+
+    def _read_as(self, kind: DataType) -> str:
+        return "STRING" if kind.name in self._as_text else kind.ddl()
+
     def message(self) -> SparkColumn:
         """The envelope as a struct, whose rows have texts for values of ``_AS_TEXT``."""
         form = self.format
-        row = ", ".join(f"{quoted(c.name)}: {_read_as(c.type)}" for c in self._columns)
+        row = ", ".join(f"{quoted(c.name)}: {self._read_as(c.type)}" for c in self._columns)
         rows = f"ARRAY<STRUCT<{row}>>" if form.lists else f"STRUCT<{row}>"
         fields = {form.after: rows, form.before: rows, form.operation: "STRING"}
         fields |= dict.fromkeys(form.include.values(), "STRING") | ({form.ddl: "BOOLEAN"} if form.ddl else {})
         wanted = (of_message(self.table, column) for column in self.table.columns)
         metadata = {m.path: m.read for m in wanted if m is not None}
         schema = metadata.pop("schema", None) if form.name == "debezium-json" else None
+        has_schema = schema is not None or self.has_logical_types
         ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in (fields | metadata).items())
         if self._nested:
             inner = ", ".join(f"{quoted(name)}: {kind}" for name, kind in (fields | metadata).items())
             ddl = f"payload STRUCT<{inner}>"
-        ddl += ", schema STRING" if schema else ""
+        ddl += ", schema STRING" if has_schema else ""
         options = reading(self.values) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         return F.from_json(F.col(_TEXT), f"{ddl}, {CORRUPT} STRING", options)
 
@@ -167,7 +192,7 @@ class _Reader:
 
     @property
     def _raw_type(self) -> str:
-        return "STRUCT<" + ", ".join(f"{quoted(c.name)}: {_read_as(c.type)}" for c in self._columns) + ">"
+        return "STRUCT<" + ", ".join(f"{quoted(c.name)}: {self._read_as(c.type)}" for c in self._columns) + ">"
 
     def _changed_names(self) -> SparkColumn:
         """The fields that the old row of an update has, NULL or not; one list for each of a list of rows."""
@@ -214,15 +239,22 @@ class _Reader:
 
     def _value(self, image: SparkColumn, column: Column) -> SparkColumn:
         text, kind = image[column.name], column.type
-        if kind.name not in _AS_TEXT:
+        if kind.name not in self._as_text:
             return text
         if kind.name == "BOOLEAN":
             return as_boolean(F.trim(text))
-        return (
-            as_time(text, kind, timestamp_pattern(self.values))
-            if kind.name in _TIMES
-            else F.trim(text).try_cast(kind.ddl())
-        )
+        if kind.name not in _LOGICALS:
+            return F.trim(text).try_cast(kind.ddl())
+        given = self._given(text, kind)
+        if self.format.name == "debezium-json":
+            types = F.col(_LOGICAL)[column.name] if self.has_logical_types else F.lit(None).cast(_LOGICAL_TYPE)
+            return debezium_types.value(text, kind, types, given, debezium_types.option_unit(self.values))
+        return F.when(~text.rlike(debezium_types.DIGITS), given)  # a number is no date and no time
+
+    def _given(self, text: SparkColumn, kind: DataType) -> SparkColumn:
+        if kind.name in _TIMES:
+            return as_time(text, kind, timestamp_pattern(self.values))
+        return F.try_to_time(F.trim(text)) if kind.name == "TIME" else F.trim(text).try_cast(kind.ddl())
 
     # --- what is wrong ------------------------------------------------------------------------------------------
 
@@ -268,13 +300,18 @@ class _Reader:
 
     def _error_of_image(self, image: SparkColumn, name: str) -> SparkColumn:
         nulls = self.values[self.format.key("ignore-parse-errors")]
-        texts = () if nulls else (c for c in self._columns if c.type.name in _AS_TEXT)
+        texts = () if nulls else (c for c in self._columns if c.type.name in self._as_text)
         wrong = F.concat_ws(", ", *(self._misfit(image, c) for c in texts))
         return F.when(image.isNull(), _lacking(name)).when(wrong != "", wrong)
 
     def _misfit(self, image: SparkColumn, column: Column) -> SparkColumn:
         text = image[column.name]
         words = F.concat(F.lit(f'column "{column.name}" of type {column.type} is "'), shown(text), F.lit('"'))
+        if self.format.name == "debezium-json" and column.type.name in _LOGICALS - {"DECIMAL"}:
+            counts = F.when(
+                text.rlike(debezium_types.DIGITS), f", and neither a schema nor {debezium_types.UNIT} fits it"
+            )
+            words = F.concat(words, F.coalesce(counts, F.lit("")))
         return F.when(text.isNotNull() & self._value(image, column).isNull(), words)
 
     def bad(self) -> Sequence[SparkColumn]:
@@ -307,10 +344,6 @@ class _Images:
     names: SparkColumn
 
 
-def _read_as(kind: DataType) -> str:
-    return "STRING" if kind.name in _AS_TEXT else kind.ddl()
-
-
 def _lacking(name: str) -> str:
     return f'the message has no "{name}"'
 
@@ -319,7 +352,8 @@ def _lacking(name: str) -> str:
 
 
 def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as one message. The rows may have kinds in ROW_KIND.
+    """Encodes each row as one change message. Without the column ROW_KIND all rows are inserts. ``values``: the parsed
+    options of the table.
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """

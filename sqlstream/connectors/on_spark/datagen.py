@@ -32,10 +32,10 @@ _CHUNK = 100_000  # rows of an Arrow batch
 
 
 class RowNumbers(DataSource):
-    """Spark's data source of row numbers.
+    """A Spark data source of consecutive row numbers, from which DataGen computes rows.
 
-    Options: ``rate`` (rows per second), ``rows`` (the number of all rows, absent: no end), ``partitions`` and ``due``
-    (present: with the column ``due``).
+    Options: ``rate`` (rows per second), ``rows`` (the total number; unlimited if absent), ``partitions``, and ``due``
+    (if present, rows have the column ``due``: when the row should be produced, in microseconds since 1970).
     """
 
     @classmethod
@@ -52,8 +52,8 @@ class RowNumbers(DataSource):
 
 
 class Range(InputPartition):
-    """A split: the row numbers from ``start`` until ``end``; ``origin``: when row 0 was due, in microseconds since
-    1970.
+    """An input partition: the row numbers from ``start`` to before ``end``. ``origin``: when row 0 was due, in
+    microseconds since 1970.
     """
 
     def __init__(self, start: int, end: int, origin: int) -> None:
@@ -61,18 +61,18 @@ class Range(InputPartition):
 
 
 class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads row numbers: each micro-batch the rows that have become due since the last, the first one those of a
+    """Reads row numbers: each micro-batch has the rows that became due since the previous one, the first those of one
     second.
 
-    A bounded run (AvailableNow) of a table with an end waits for all its rows; without an end it reads the first
-    micro-batch only, so that drained and paused jobs terminate.
+    A bounded run (AvailableNow) of a table with an end waits for all its rows. Without an end it reads only the first
+    micro-batch, so that drained and paused jobs terminate.
 
-    Offsets hold the ``row`` and the ``origin``, the time at which row 0 would have been due: the ``due`` time of a row
-    is then the same wherever micro-batches end, and when one of them runs again. Each start of a job sets a new origin,
-    so that rows after a pause are due after it.
+    Offsets consist of ``row``, the next row number, and ``origin``, the time at which row 0 would have been due. With
+    both, the due time of a row does not depend on where micro-batches end, also when one is repeated. Each start of a
+    job sets a new origin, so that rows after a pause are due after the pause.
 
-    PySpark 4.1 does not pass the start of a micro-batch: the reader uses the end of the last one that was requested.
-    Bounded runs cannot wait there, so a table with an end gives all its rows in one micro-batch.
+    PySpark 4.1 does not pass the start of a micro-batch, so the reader uses the end of the last one that was
+    requested. Bounded runs cannot wait there, so a table with an end gives all its rows in one micro-batch.
     """
 
     def __init__(self, rate: int, end: int | None, partitions: int, with_due: bool = False) -> None:
@@ -136,7 +136,9 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def row_numbers(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
-    """The stream of row numbers with the options of ``RowNumbers``; the session determines the number of partitions."""
+    """Returns a streaming DataFrame of ``RowNumbers`` with the given options. The number of partitions is chosen from
+    Spark's settings.
+    """
     # The workers of a remote cluster need not have this package installed.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     make_active(spark)

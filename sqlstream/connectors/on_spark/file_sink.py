@@ -50,9 +50,9 @@ Fault = tuple["SparkColumn", str]
 
 
 def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> DataFrame:
-    """The rows; evaluating them fails with SS527 at a value that a file of the format cannot hold.
+    """Returns the rows with a check: the query fails with SS527 at a value that files of the format cannot represent.
 
-    ``values``: the options of the table; ``partitions``: the columns that are names of directories.
+    ``values``: the parsed options of the table. ``partitions``: the columns whose values become directory names.
     """
     wrong, named = faults(table, values, partitions), {c.name: c for c in table.physical_columns}
     return rows.select(
@@ -64,7 +64,7 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
-    """The possible faults in the values of each column, as conditions with messages."""
+    """Returns for each column the reasons why a value cannot be written, as pairs of a condition and a message."""
     of_files = _FORMATS.get(values["format"], _nothing)
     faults_by_column = {
         c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)
@@ -247,7 +247,9 @@ class _Target:
 def stream_writer(
     environment: Environment, table: Table, rows: DataFrame, values: Mapping[str, Any]
 ) -> DataStreamWriter:
-    """Spark's file sink, whose log in the directory lists the valid files. ``values``: the options of the table."""
+    """Returns Spark's file sink for a stream. Its log in the directory lists the valid files. ``values``: the parsed
+    options of the table.
+    """
     if holds_rows_now(table):
         return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
     target = _target(environment, table, values)
@@ -260,7 +262,11 @@ def stream_writer(
 
 
 def batch_writer(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
-    """The writer of micro-batches into a folder of each, or into the file of current rows."""
+    """Returns the function that writes a micro-batch: into a folder of its own, or, for a table with PRIMARY KEY that
+    stores current rows, by replacing its one Parquet file.
+
+    ``values``: the parsed options of the table.
+    """
     if holds_rows_now(table):
         return _replace_batches(environment, table, values)
     target = _target(environment, table, values)
@@ -307,6 +313,9 @@ def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target
 def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
     if wrong := tuple(credentials(table, {})):
         raise SqlStreamError.of(wrong)
+    if values["format"] == "arrow":
+        message = f'table "{table.name}" of format "arrow" is read only'
+        raise ConnectorError(PATH_ERROR, message, hint="Write parquet, which other tools read as columns, too.")
     try:
         _refuse_foreign_files(environment, table, values["path"])
     except (OSError, ValueError) as error:
@@ -340,7 +349,9 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
 
 
 def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
-    """Check a directory on this machine: see ``RecoverableSink.require_intact``."""
+    """Makes the checks of ``RecoverableSink.require_intact`` for a directory on this machine. Other directories are
+    not checked.
+    """
     local = local_path(table.option("path") or "")
     if not environment.resumed or environment.anew or environment.after is None or local is None:
         return
@@ -354,7 +365,9 @@ def require_intact(environment: Environment, table: Table, written: SinkWriteRan
 
 
 def require_rows(table: Table, folder: Path, written: SinkWriteRange | None) -> None:
-    """Make the checks of ``require_log`` for a directory with the current rows of its table."""
+    """Checks a directory that holds a table's current rows in one file. Raises SS420 if the file is missing although
+    ``written`` says that there are rows, and SS508 if other files are there.
+    """
     has_written = written is not None and written.until is not None and written.since < written.until
     if has_written and not (folder / ROWS).exists():
         message = f'"{folder / ROWS}" of table "{table.name}" is gone, with the rows that were written'

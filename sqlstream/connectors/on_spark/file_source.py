@@ -24,9 +24,11 @@ from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_checks import (
     MOST_FILES,
     MOST_RECORDS,
+    file_schema,
     has_more_files,
     header,
     misspelt_fields,
+    newest_files,
     walk,
     wrong_directory,
     wrong_header,
@@ -57,16 +59,18 @@ from sqlstream.planner.lowering.bad_rows import has_required, path_of
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM
+from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.listed_files import ListedFiles
-from sqlstream.udfs.spark.batches import checked, checked_places, numbers_of, rows_of
+from sqlstream.udfs.listed_files import ListedFiles, need_python
+from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.text_files import BAD_TYPE, TextFormat, TextRows
 
 _LINE = "__line"
 _TASK = "__task"
+_URL = "_metadata.file_path"
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 """The schema of Spark's format for files of any kind, whose content it reads only where it is selected."""
 
@@ -74,7 +78,7 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """The rows of all files, as ``Source.read`` requires. ``values``: the options of the table."""
+    """Returns the rows of all files, as ``Source.read`` requires. ``values``: the parsed options of the table."""
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
@@ -89,6 +93,9 @@ def read_files(
     parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
     if values["format"] == "json" or has_kinds(table):
         return _checked(environment, table, values, _json_rows(environment, table, columns, values, metadata, parts))
+    if _reads_whole(table, columns, values):
+        rows = _whole_files(environment, table, columns, values, {**metadata, **parts})
+        return _checked(environment, table, values, rows)
     parses = values["format"] == "csv"
     schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
     files = _files(environment, table, values, schema)
@@ -101,11 +108,49 @@ def read_files(
     return _checked(environment, table, values, rows, _columns_to_check(table, columns, values))
 
 
+def _reads_whole(table: Table, columns: tuple[str, ...], values: Mapping[str, Any]) -> bool:
+    """Whether Python reads each file as a whole: Spark has no reader of Arrow, and some types of Parquet it reads
+    otherwise than the exchange, or not at all, which the newest files show."""
+    path, kind = local_path(table.option("path") or ""), values["format"]
+    if kind != "parquet" or path is None:
+        return bool(kind == "arrow")
+    with suppress(TypeError):  # a type that Arrow does not have
+        wanted = {c.name: c.type.to_arrow() for c in columns_in_files(table, columns)}
+        newest = newest_files(matching_paths(path))
+        return any(need_python(schema, wanted) for file in newest if (schema := file_schema(file, kind)) is not None)
+    return False
+
+
+def _whole_files(
+    environment: Environment,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    keep: Mapping[str, SparkColumn],
+) -> DataFrame:
+    """The columns, and ``keep`` by name, of files that Python reads whole (``udfs.columnar_files``)."""
+    in_files = columns_in_files(table, columns)
+    directories, of_directories = _directories(environment, table)
+    schema = ", ".join(filter(None, (_BINARY_FILE, schema_ddl(directories))))
+    read_from = _read_from(environment, table, columns)
+    elsewhere = local_path(table.option("path") or "") is None
+    files = _files(environment, table, values, schema, "binaryFile").select(
+        F.col(_URL).alias(FILE),
+        *([F.col("content").alias(CONTENT)] if elsewhere else []),
+        *(column.alias(name) for name, column in of_directories.items() if name in columns),
+        *(column.alias(name) for name, column in {**keep, **read_from}.items()),
+    )
+    reader = ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+    rows = of_files(files, reader)
+    extra = [name for name in (*keep, *read_from) if name not in columns]
+    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
 def has_file_splits(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> bool:
-    """Whether the files are Parquet or text on this machine, and the query reads no column from the names of
-    directories.
+    """True where tasks can read the files: they are Parquet or text on this machine, and the query reads no column
+    from directory names.
     """
     partitions = partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
@@ -119,14 +164,15 @@ def has_file_splits(
 def file_splits(
     environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column] = ()
 ) -> DataFrame:
-    """The file splits of a table for which ``has_file_splits`` is true, with the columns ``directories`` that are names
-    of directories.
+    """Returns a streaming DataFrame of file splits, for a table for which ``has_file_splits`` is true.
+
+    ``directories``: columns whose values are directory names; they are added to the result.
     """
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
     # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
-    name = F.col("_metadata.file_path") if environment.finished else F.input_file_name()
+    name = F.col(_URL) if environment.finished else F.input_file_name()
     schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
     files = _files(environment, table, values, schema, "binaryFile").select(
         name.alias(FILE),
@@ -211,11 +257,11 @@ def _json_rows(
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     in_files = {c.name for c in columns_in_files(table, columns)}
-    directories = [c for c in table.physical_columns if c.name in partition_columns(table)]
+    directories, of_directories = _directories(environment, table)
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
-    keep = {name: metadata.get(name, F.col(quoted(name))) for name in columns if name not in in_files}
+    keep = {name: {**metadata, **of_directories}[name] for name in columns if name not in in_files}
     read_from = _read_from(environment, table, columns)
-    keep |= {READ_FROM: _metadata("file.path")} if environment.finished else {}
+    keep |= {READ_FROM: F.col(_URL)} if environment.finished else {}
     position = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, values, schema, "text")
@@ -225,14 +271,28 @@ def _json_rows(
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
 
 
+def _directories(environment: Environment, table: Table) -> tuple[list[Column], dict[str, SparkColumn]]:
+    """The columns that Spark reads from the names of directories, and the expressions of all such columns by name.
+
+    Spark finds none where no files are, and then takes them for columns of the file, which text cannot have.
+    """
+    columns = [c for c in table.physical_columns if c.name in partition_columns(table)]
+    path = local_path(table.option("path") or "")
+    if environment.finished and columns and path is not None and not walk(matching_paths(path)).files:
+        return [], {c.name: F.lit(None).cast(c.type.ddl()).alias(c.name) for c in columns}
+    return columns, {c.name: F.col(quoted(c.name)) for c in columns}
+
+
 def _read_from(environment: Environment, table: Table, columns: tuple[str, ...]) -> dict[str, SparkColumn]:
     """READ_FROM of finished rows of which columns are NOT NULL, for what is said of a row that lacks a value."""
     checks = environment.finished and any(has_required(table, name) for name in columns)
-    return {READ_FROM: _metadata("file.path")} if checks else {}
+    return {READ_FROM: F.col(_URL)} if checks else {}
 
 
 def _metadata(key: str) -> SparkColumn:
-    return F.col(f"_metadata.{METADATA[key][0]}")
+    """A METADATA column. Names and paths are those of the file system, which Spark spells as URLs."""
+    column = F.col(f"_metadata.{METADATA[key][0]}")
+    return path_of(column) if key in ("file.path", "file.name") else column
 
 
 def _require_columns(
@@ -279,7 +339,7 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
     links = walk(matching_paths(local)).links if local is not None else []
     if not links:
         return files
-    name, paths = path_of(F.col("_metadata.file_path")), [str(p.absolute()) for p in links]
+    name, paths = path_of(F.col(_URL)), [str(p.absolute()) for p in links]
     return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
 
 
@@ -294,7 +354,7 @@ def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats:
 
 
 def _bad(table: Table, values: Mapping[str, Any]) -> SparkColumn:
-    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col("_metadata.file_path"))
+    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col(_URL))
 
 
 def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColumn]:
@@ -311,7 +371,7 @@ def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColu
     unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
     if not named and _least_split(spark) >= 1 << unit:
         return {time: F.expr(f"{modified} + shiftright({split_start}, {unit})")}
-    names = {name: F.col("_metadata.file_path")} if named else {}
+    names = {name: F.col(_URL)} if named else {}
     return {time: F.expr(modified), **names, start: F.col(split_start)}
 
 
@@ -391,9 +451,10 @@ _WORDS = {
 
 
 def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with ROW_KIND. The job fails with SS402 at a kind that the table does not declare.
+    """Adds ROW_KIND, taken from the table's column with the kinds of rows. The query fails with SS402 at an undeclared
+    kind.
 
-    If the column with the kinds is among ``columns``, it is NULL: a retraction must equal the row that it retracts.
+    That column is then NULL if it is among ``columns``, because a retraction must equal the row that it retracts.
     """
     name = kind_column(table)
     assert name is not None
@@ -415,7 +476,7 @@ def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """The mistakes of ``wrong_columns``, for files that only Spark can read."""
+    """Returns the diagnostics of ``file_checks.wrong_columns`` for files that only Spark can read."""
     path, kind = values["path"], values["format"]
     with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
         if kind in ("parquet", "orc"):
@@ -441,7 +502,7 @@ _CONDITIONS = frozenset({
 
 @contextmanager
 def directory_errors(table: Table) -> Iterator[None]:
-    """A context that replaces Spark's error about the directories it lists by ConnectorError SS532."""
+    """A context manager that converts Spark's errors about partition directories into ConnectorError SS532."""
     try:
         yield
     except PySparkException as error:

@@ -41,7 +41,7 @@ _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'Log
 
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """The expressions for the named columns that are metadata of Kafka, by name."""
+    """Returns expressions, by name, for those of the named columns that are metadata of Kafka messages."""
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
     return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
@@ -55,12 +55,12 @@ def _metadata_sql(key: str, type_: str) -> str:
 
 
 def place_of_message() -> Column:
-    """The position of a message as text: ``topic[partition]@offset``."""
+    """Returns an expression for the position of a message as text: ``topic[partition]@offset``."""
     return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
 def require_jar(spark: SparkSession) -> None:
-    """ConnectorError SS509 where Spark has no Kafka data source."""
+    """Raises ConnectorError SS509 where Spark lacks the Kafka connector."""
     reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
     try:
         _ = reader.load().schema  # Spark Connect looks for it no earlier
@@ -76,7 +76,9 @@ def require_jar(spark: SparkSession) -> None:
 
 
 def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """The messages that Spark's connector reads with its ``options``. ConnectorError SS509 without its jar."""
+    """Returns a streaming DataFrame of Kafka messages, read with Spark's ``options``. Raises ConnectorError SS509
+    without the jar.
+    """
     require_jar(spark)
     return spark.readStream.format("kafka").options(**options).load()
 
@@ -87,9 +89,10 @@ def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 def rows_of_messages(
     messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """The columns of the table, decoded from Spark's columns of messages: value, key, topic and so on.
+    """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of the
+    table.
 
-    ``values``: the options of the table.
+    ``values``: the parsed options of the table.
     """
     keep, in_key = metadata_columns(table, columns), only_in_keys(table)
     payload = tuple(name for name in columns if name not in keep and name not in in_key)
@@ -107,8 +110,9 @@ def rows_of_messages(
 
 
 def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
-    """The messages for rows: the value, and the key where the table names key fields. ``values``: the options of the
-    table.
+    """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``.
+
+    ``values``: the parsed options of the table.
     """
     changes = has_kinds(table)
     apart = only_in_keys(table)
@@ -129,7 +133,9 @@ _KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "_
 
 
 def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
-    """Messages with the value and, in its format, the key of each row."""
+    """Returns messages with the column ``value``, as given, and the column ``key``: the key fields of each row in the
+    key format.
+    """
     # Two steps: columns of the key may have the names of others.
     keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
     made = rows.select(value.alias(_VALUE), *keys)
@@ -138,14 +144,17 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """The argument ``keep`` of ``decode`` with the columns that ``with_keys`` reads."""
+    """Adds to ``keep``, an argument of ``decode``, the message key and its position, which ``with_keys`` decodes
+    afterwards.
+    """
     return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
 
 
 def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The rows with the named columns of the key, which are NULL for a message without a key.
+    """Decodes the message keys and adds their columns to rows whose values are decoded. For a message without key they
+    are NULL.
 
-    A message whose key cannot be read is a bad row; BAD then holds the key.
+    If the key cannot be decoded, the row is a bad row, and BAD holds the key.
     """
     keys, values = table_of_keys(table), key_values(table)
     names = tuple(c.name for c in keys.columns)
@@ -185,7 +194,9 @@ _GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
 def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The columns of the table and ROW_KIND from Spark's columns of messages. A row of kind -D has only the key."""
+    """Decodes messages of an upsert topic into the named columns and ROW_KIND. A -D row has values only in its key
+    columns.
+    """
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
     keep = {**metadata_columns(table, columns), ROW_KIND: kind}
     texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
@@ -205,8 +216,8 @@ def _key_text(table: Table) -> SparkColumn:
 
 
 def messages_of_upserts(rows: DataFrame, table: Table) -> DataFrame:
-    """One message per change, in order by key: the row, or NULL where the row is deleted or the next message replaces
-    it.
+    """Encodes each change as a message, those of a key in order. The value of -D and -U is NULL; after -U another
+    message of the key may follow.
     """
     keys = [F.col(quoted(name)) for name in table.primary_key]
     together = rows.repartition(*keys)

@@ -44,14 +44,16 @@ _writing = Lock()
 
 
 def newest(folder: Path) -> Path | None:
-    """The folder of the newest version; None before the first version."""
+    """Returns the folder of the newest version of a memory table; None if there is no version."""
     return max(_versions(folder), default=None, key=_number_of)
 
 
 def add_version(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
-    """Write the next version of a memory table from the newest one and the changes of micro-batch ``number``.
+    """Applies the changes of micro-batch ``number`` to the newest version of a memory table, and writes the result as
+    a new version.
 
-    ``run``: the checkpoint that the number belongs to (``Environment.run``).
+    A micro-batch that is already applied is ignored. ``run``: the checkpoint that counts the micro-batches
+    (``Environment.run``).
     """
     changes = batch.toArrow()  # computed always, because operators with state have to see a batch again, too
     with _writing:
@@ -63,7 +65,9 @@ def add_version(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame,
 
 
 def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """The rows after the changes, one per key. ``changes`` have the column ROW_KIND unless all are inserts."""
+    """Applies changes to rows and returns the resulting rows, one per key. Without the column ROW_KIND all changes are
+    inserts.
+    """
     if ROW_KIND not in changes.column_names:
         changes = changes.append_column(ROW_KIND, pa.array([RowKind.INSERT.value] * changes.num_rows, pa.string()))
     if rows is not None:
@@ -120,7 +124,12 @@ _FOOTER_KEY = b"sqlstream.epochs"
 
 
 def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame, number: int) -> None:
-    """Apply the changes of micro-batch ``number`` to the table in ``folder``. ``run``: as in ``Environment``."""
+    """Applies the changes of micro-batch ``number`` to the Parquet file in ``folder`` that holds a table's current
+    rows.
+
+    A micro-batch that is already applied is ignored. ``run``: the checkpoint that counts the micro-batches
+    (``Environment.run``).
+    """
     changes = batch.toArrow()  # computed always, because operators with state have to see a batch again, too
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -130,7 +139,9 @@ def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
 
 
 def epochs_of(folder: Path) -> dict[str, int]:
-    """The newest micro-batch of each run that is in the table; empty before the first write."""
+    """Returns the newest applied micro-batch of each checkpoint that wrote into the folder; an empty dictionary before
+    the first write.
+    """
     if not (folder / ROWS).exists():
         return {}
     epochs = (pq.read_schema(folder / ROWS).metadata or {}).get(_FOOTER_KEY)
@@ -138,7 +149,7 @@ def epochs_of(folder: Path) -> dict[str, int]:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether the folder has files that were not written by ``replace_file``."""
+    """True where the folder has files that ``replace_file`` did not write."""
     files = [path for path in folder.iterdir() if not path.name.startswith(("_", "."))]
     return bool(files) and ([path.name for path in files] != [ROWS] or not epochs_of(folder))
 

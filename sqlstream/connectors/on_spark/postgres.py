@@ -40,11 +40,15 @@ _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"
 
 @dataclass(frozen=True)
 class PostgresWriter:
-    """Writes micro-batches into one table.
+    """Writes micro-batches into a PostgreSQL table, each exactly once.
 
-    * ``columns``: for each its name in the rows, its name in the database and the declared type.
-    * ``keys``: names in the database; without keys, rows are only inserted. ``null_keys``: a key may be NULL.
-    * ``run``: an identifier of the checkpoint, because other checkpoints have batches of the same numbers.
+    Tasks copy rows into a staging table. One transaction then moves them into the table and records the micro-batch's
+    number in a table of epochs.
+
+    * ``columns``: for each column its name in the rows, its name in the database and its declared type.
+    * ``keys``: the key's column names in the database; without keys, rows are only inserted. ``null_keys``: a key may
+      be NULL.
+    * ``run``: identifies the checkpoint, because each checkpoint numbers micro-batches from 0.
     """
 
     name: str
@@ -76,16 +80,17 @@ class PostgresWriter:
                     server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
 
     def require_remembered(self, server: Connection, committed: int | None) -> None:
-        """SS569 where the database has no record of stored batches, so that a repeated one would be stored twice.
+        """Raises SS569 where the database lost the record of stored micro-batches, because a repeated one would be
+        stored twice.
 
-        ``committed``: a batch that must be recorded; None if none may be yet.
+        ``committed``: a micro-batch that must be recorded; None if none needs to be.
         """
         newest = self.newest(server)
         if newest is None or (committed is not None and newest < committed):
             raise self.forgotten()
 
     def forgotten(self) -> ConnectorError:
-        """The error SS569 that the numbers of the stored batches are lost."""
+        """Returns the error SS569, which says that the record of stored micro-batches is lost."""
         message = f'table {self.epochs} does not tell which micro-batches of the job are in table "{self.name}"'
         return ConnectorError(EPOCHS_GONE, message, hint=_GIVE_BACK)
 
@@ -93,16 +98,20 @@ class PostgresWriter:
 
     @property
     def target(self) -> str:
-        """The quoted name of the table."""
+        """The quoted name of the table that is written."""
         return regclass(self.table)
 
     @property
     def epochs(self) -> str:
-        """The quoted name of the table of epochs, in the schema of the table."""
+        """The quoted name of the table of epochs, which records the last stored micro-batch. It is in the schema of
+        the written table.
+        """
         return regclass((*self.table[:-1], EPOCHS))
 
     def staging(self, number: int) -> str:
-        """The name of the staging table of a batch: one per job, table and batch, in the schema of the table."""
+        """Returns the quoted name of a micro-batch's staging table, which is unique per checkpoint, table and
+        micro-batch.
+        """
         digest = hashlib.sha256(f"{self.run}\0{self.target}".encode()).hexdigest()[:16]
         return regclass((*self.table[:-1], f"sqlstream_staging_{digest}_{number}"))
 
@@ -113,7 +122,7 @@ class PostgresWriter:
     # --- the driver's side ------------------------------------------------------------------------------------
 
     def prepare(self, server: Connection) -> None:
-        """Create the table of epochs if there is none."""
+        """Creates the table of epochs if it does not exist."""
         with server.transaction():
             server.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [EPOCHS])  # several jobs start at once
             if server.execute("SELECT to_regclass(%s)", [self.epochs]).fetchone() == (None,):
@@ -123,7 +132,9 @@ class PostgresWriter:
                 )
 
     def newest(self, server: Connection) -> int | None:
-        """The newest batch of this run that is in the table; -1 where there is none, None without a table of epochs."""
+        """Returns the newest micro-batch of this checkpoint that is stored; -1 if none is, None if there is no table
+        of epochs.
+        """
         if server.execute("SELECT to_regclass(%s)", [self.epochs]).fetchone() == (None,):
             return None
         row = server.execute(
@@ -132,7 +143,7 @@ class PostgresWriter:
         return -1 if row is None else int(row[0])
 
     def make_staging(self, server: Connection, number: int) -> None:
-        """Create the staging table, or empty the one of a failed attempt."""
+        """Creates the staging table of a micro-batch. One that a failed attempt has left is dropped first."""
         server.execute(f"DROP TABLE IF EXISTS {self.staging(number)}")
         server.execute(
             f"CREATE UNLOGGED TABLE {self.staging(number)} AS SELECT {self._names}, ''::text AS {_PART}, "
@@ -140,7 +151,12 @@ class PostgresWriter:
         )
 
     def commit(self, server: Connection, number: int, parts: Sequence[str]) -> bool:
-        """Move the staged rows of these parts into the table; False where the batch is stored already."""
+        """Moves the staged rows into the table, in one transaction. Returns False and does nothing if the micro-batch
+        is already stored.
+
+        ``parts``: the names of the task outputs to move, because a task that Spark ran twice has staged its rows
+        twice.
+        """
         with server.transaction():
             if not self._claims(server, number):
                 return False
@@ -195,9 +211,10 @@ class PostgresWriter:
 
 @dataclass(frozen=True)
 class Staging:
-    """Stages rows in the workers: copies a partition and returns the name of the part unless it is empty.
+    """Copies partitions into the staging table, in Spark's tasks.
 
-    Spark may run a task twice. The driver moves only the parts whose names it gets.
+    It returns the name of the rows copied by each task ("part"). Spark may run a task twice; the driver moves only the
+    parts whose names it receives.
     """
 
     writer: PostgresWriter
@@ -211,7 +228,9 @@ class Staging:
             yield pa.record_batch({"part": [staged]})
 
     def stage(self, batches: Iterator[pa.RecordBatch], partition: int) -> str | None:
-        """Copy rows into a new part and return its name; None without rows. One COPY is one transaction."""
+        """Copies the rows of a partition as a new part and returns its name; None if there are no rows. One COPY is
+        one transaction.
+        """
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:

@@ -45,11 +45,11 @@ _ONLY_TYPED = frozenset({"INTERVAL", "TIME"})
 def read_again(
     columns: Sequence[Column], text: SparkColumn, typed: SparkColumn, corrupt: str, pattern: str | None, nulls: bool
 ) -> SparkColumn:
-    """The struct ``typed``, or where Spark could not parse the record ``text``, a struct of its type parsed as Flink
-    does.
+    """Returns the struct ``typed``, or, if Spark could not parse the record ``text``, a struct of the same type parsed
+    by Flink's rules.
 
-    Its field ``corrupt`` is the text if a value is wrong or the record is no object. ``nulls``: a wrong value is NULL
-    and no error.
+    The field ``corrupt`` of the struct is the record's text if it is not an object or a value does not fit. ``nulls``:
+    a value that does not fit is NULL instead. ``pattern``: the datetime pattern of timestamps.
     """
     ddl = ", ".join(f"{quoted(c.name)} VARIANT" for c in columns)
     raw = F.from_json(text, f"{ddl}{', ' if ddl else ''}{corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
@@ -84,7 +84,9 @@ def _is_given(value: SparkColumn) -> SparkColumn:
 
 
 def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """A VARIANT cast to the type ``kind``; values in it that do not fit are NULL."""
+    """Casts a VARIANT to the type ``kind``. Values in it that do not fit become NULL. ``pattern``: the datetime
+    pattern of timestamps.
+    """
     match kind.name:
         case "ARRAY":
             return F.transform(_elements(value), lambda v: converted(v, _type(kind.args[0]), pattern))
@@ -115,19 +117,19 @@ def _scalar(value: SparkColumn, text: SparkColumn, kind: DataType, pattern: str 
 
 
 def as_boolean(text: SparkColumn) -> SparkColumn:
-    """The text as BOOLEAN, as Flink's ``Boolean.parseBoolean``: all texts but "true", in any case, are false."""
+    """Converts a text into BOOLEAN like Java's ``Boolean.parseBoolean``: only "true", in any case, is true."""
     return F.lower(text) == F.lit("true")
 
 
 def as_time(text: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """The time in ``text``, in the format ``pattern`` if given; NULL where it cannot be parsed."""
+    """Parses a text as date or time, with the datetime pattern if given. NULL where it does not match."""
     if pattern is None:
         return text.try_cast(kind.ddl())
     return F.try_to_timestamp(text, F.lit(pattern + ("[XXX]" if kind.name == "TIMESTAMP" else ""))).cast(kind.ddl())
 
 
 def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkColumn:
-    """True where a VARIANT, or a value in it, does not fit the type ``kind``; never NULL."""
+    """True where a VARIANT, or a value nested in it, does not fit the type ``kind``; otherwise false, never NULL."""
     given = _is_given(value)
     match kind.name:
         case "ARRAY":
@@ -144,8 +146,8 @@ def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkCo
 
 
 def missing_field(columns: Iterable[Column], text: SparkColumn) -> SparkColumn:
-    """The names of all fields that an object lacks, in one text; an empty text for other values and where none is
-    missing.
+    """Returns the names of all fields that a JSON object lacks, as one text. The text is empty if none is missing or
+    it is not an object.
     """
     fields = F.from_json(text, "MAP<STRING, VARIANT>")
 
@@ -179,7 +181,9 @@ def _type(kind: object) -> DataType:
 
 
 def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
-    """The column ``name`` in the form that ``to_json`` writes; with ``plain`` DECIMALs have no exponent."""
+    """Returns the column ``name`` converted to what ``to_json`` must get. ``plain``: DECIMALs are written without
+    exponent.
+    """
     column = F.col(quoted(name))
     return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
 
@@ -220,12 +224,14 @@ def decode(
     *,
     of_files: bool = False,
 ) -> DataFrame:
-    """The named columns, decoded from the text column ``value``, and further expressions ``keep`` over the messages by
-    name.
+    """Decodes the text column ``value`` of the messages into the named columns of the table.
 
-    All physical columns are parsed, so that a message is bad whichever columns a query reads; of lines of files
-    (``of_files``) only the named ones, unless the table tolerates bad rows. BAD follows in that case; ``position`` says
-    where a message is in the source.
+    ``values``: the parsed options of the table. ``keep``: further columns of the result, by name, as expressions over
+    the messages. ``position``: where a message is in the source, for errors.
+
+    All physical columns are parsed, so that a message is bad whichever columns a query reads. Of lines of files
+    (``of_files``) only the named ones are, unless the table tolerates bad rows. If it does, the result has the column
+    BAD.
     """
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
@@ -294,15 +300,14 @@ _BEHIND = "behind the record"
 
 
 def shown(text: SparkColumn) -> SparkColumn:
-    """The beginning of a text that cannot be parsed, for messages."""
+    """Returns the beginning of a text, for error messages."""
     return F.left(text, F.lit(_SHOWN))
 
 
 def goes_on(text: SparkColumn) -> SparkColumn:
-    """True where a text continues after its JSON value, or is not UTF-8.
+    """True where a text continues after its JSON value, which Spark's parser ignores, or is not valid UTF-8.
 
-    Spark's parser ignores what follows the value. An object without nested objects ends at the first brace, which then
-    must end the text; only for other texts the end is searched.
+    An object without nested objects is checked fast: it must end at its first closing brace.
     """
     plain = F.endswith(text, F.lit("}")) & (F.instr(text, "}") == F.char_length(text))
     listed = F.concat(F.lit("["), text, F.lit(f',"{_BEHIND}"]'))
@@ -313,10 +318,11 @@ def goes_on(text: SparkColumn) -> SparkColumn:
 def without_bad(
     rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
 ) -> DataFrame:
-    """The rows except those for which ``none`` is true; the job fails with SS402 at a ``bad`` one.
+    """Removes the rows for which ``none`` is true, and makes the query fail with SS402 at a row for which ``bad`` is
+    true.
 
-    The message has the text ``wrong``, the position and the beginning of the record. No optimizer moves the check
-    (``without_rows``).
+    The error message contains the reason ``wrong``, the ``position`` and the beginning of the ``record``. Spark's
+    optimizer cannot move the check (``without_rows``).
     """
 
     def readable(of_file: SparkColumn) -> SparkColumn:
@@ -332,10 +338,11 @@ def without_bad(
 def bad_column(
     table: Table, values: Mapping[str, Any], bad: SparkColumn, text: str, prefix: str, position: SparkColumn
 ) -> SparkColumn:
-    """The column BAD: the record ``text``, the mistake where ``bad`` is true, and the position in the source.
+    """Returns the column BAD, a struct of the record ``text``, the error message (NULL unless ``bad`` is true) and the
+    position in the source.
 
-    The names of the columns parsed from the record begin with ``prefix``. All of them are checked, so that a record is
-    bad whichever columns a query reads.
+    ``prefix``: how the names of the parsed columns begin. All of them are checked, so that a record is bad whichever
+    columns a query reads.
     """
     record = F.col(text).cast("BINARY").alias("record")
     wrong = F.concat(F.lit(f"{BAD_ROW}: "), what_is_wrong(records_columns(table), values, text, prefix))
@@ -344,7 +351,9 @@ def bad_column(
 
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
-    """The mistake of a record as text: the columns that could not be parsed, else that it has the wrong form."""
+    """Returns the reason why a record is bad, as text: the columns that could not be parsed, or else that the record
+    has the wrong form.
+    """
     csv = values["format"] == "csv"
     parse = F.from_csv if csv else F.from_json
     ddl = ", ".join(f"{quoted(c.name)} STRING" for c in columns) or f"{CORRUPT} STRING"
@@ -368,7 +377,7 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as a text in the format of the table's options."""
+    """Encodes each row as a text in the table's format. ``values``: the parsed options of the table."""
     columns = [F.col(quoted(c)) for c in rows.columns]
     if values["format"] == "raw":
         return columns[0]
@@ -376,22 +385,26 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Each row of ``rows`` as a JSON object, written with the options of a JSON format."""
+    """Encodes each row as a JSON object. ``values``: the parsed options of the table, among them those of a JSON
+    format.
+    """
     return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
 
 
 def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
-    """The columns of ``rows`` in the form that ``to_json`` writes as the options require."""
+    """Returns the columns of ``rows`` converted to what ``to_json`` must get for the table's options."""
     plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
     return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]
 
 
 def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
-    """Spark's options to read CSV files: bad records fail, or go to CORRUPT where the table tolerates them."""
+    """Returns Spark's options to read CSV: bad records fail, or are put into the column CORRUPT if the table tolerates
+    them.
+    """
     return reading(values) | (_TO_CORRUPT if tolerates_bad_rows(table) else {"mode": "FAILFAST"})
 
 
 def parsed_schema(table: Table) -> str:
-    """The physical columns as Spark's DDL, with CORRUPT where the table tolerates bad rows."""
+    """Returns the physical columns in Spark's DDL syntax, with the column CORRUPT if the table tolerates bad rows."""
     ddl = schema_ddl(table.physical_columns)
     return f"{ddl}, {CORRUPT} STRING" if tolerates_bad_rows(table) else ddl

@@ -22,21 +22,21 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 
 class PartitionWriter(Protocol):
-    """Writes partitions of a micro-batch in workers. Frozen and picklable.
+    """Writes the partitions of a micro-batch, in Spark's tasks. It must be immutable and picklable.
 
-    Spark repeats tasks and micro-batches that fail, so the writer may get the same rows again.
+    Spark repeats failed tasks and micro-batches, so it may be given the same rows again.
     """
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Writes the rows of a partition in their order. A repeated partition has the same number."""
+        """Writes the rows of a partition in order. If a partition is repeated, its number is the same."""
         ...
 
 
 def write_in_workers(batch: DataFrame, writer: PartitionWriter, secrets: Secrets, together: Sequence[str] = ()) -> None:
-    """Write all rows in the workers. Rows that are equal in the columns ``together`` are in one partition, in their
-    order.
+    """Writes all rows of a micro-batch with ``writer``, in Spark's tasks.
 
-    Errors show none of the ``secrets``.
+    ``together``: columns; rows with equal values in them are written by one task, in their order. ``secrets``: texts
+    that are removed from error messages.
     """
     rows = batch.repartition(*(F.col(quoted(name)) for name in together)) if together else batch
     rows.mapInArrow(_Task(writer, secrets).run, "written BIGINT").write.format("noop").mode("overwrite").save()
@@ -55,7 +55,7 @@ class _Task:
 
 
 def line_of(rows: DataFrame) -> Column:
-    """A row with its kind as text, as ``print`` shows it."""
+    """Returns an expression that formats a row and its kind as one text, as connector ``print`` shows it."""
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
     names = [name for name in rows.columns if name != ROW_KIND]
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("null")) for name in names]
@@ -66,7 +66,9 @@ def line_of(rows: DataFrame) -> Column:
 
 
 def read_spark_table(environment: Environment, table: Table, name: str) -> DataFrame:
-    """The rows of the Spark table with that quoted name. ConnectorError SS506 where Spark cannot stream it."""
+    """Returns the rows of a table in Spark's catalog. ``name``: its quoted name. Raises ConnectorError SS506 where
+    Spark cannot stream it.
+    """
     spark = environment.spark
     try:
         spark.catalog.refreshTable(name)  # jobs append to it in sessions of their own, which this one does not see

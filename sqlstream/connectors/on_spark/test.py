@@ -60,17 +60,17 @@ def _require_test(folder: Path, table: Table) -> None:
 
 
 def open_tables(directory: Path, tables: Iterable[Table]) -> None:
-    """Make ``directory`` that of a test, in which ``tables`` can be read and written."""
+    """Creates the folders below ``directory`` in which a test's tables are read and written."""
     for table in tables:
         for folder in (_inputs(directory, table), _outputs(directory, table)):
             folder.mkdir(parents=True, exist_ok=True)
 
 
 def feed(directory: Path, table: Table, number: int, rows: Sequence[Arrival], suffix: str = "") -> None:
-    """Write a file of input rows: (values of the physical columns as Arrow takes them, clock in ms, kind) in arrival
-    order.
+    """Writes one file of input rows for a table. ``number`` orders the files.
 
-    ``suffix`` WITHDRAWN: the rows are removed from a lookup table.
+    A row consists of the physical column values as Arrow accepts them, its processing time in milliseconds since 1970,
+    and its kind. ``suffix``: WITHDRAWN if the rows are to be removed from a lookup table.
     """
     columns = (*table.physical_columns, _CLOCK, _KIND)
     records = (
@@ -89,7 +89,9 @@ def feed(directory: Path, table: Table, number: int, rows: Sequence[Arrival], su
 
 
 def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[int, pa.Table]]:
-    """The micro-batches with rows in a sink, oldest first, that are newer than batch ``after``."""
+    """Yields the micro-batches that a sink has written: pairs of number and rows, ascending, with numbers greater than
+    ``after``.
+    """
     for path in sorted(_outputs(directory, table).glob("*.arrow")):
         if int(path.stem) > after:
             with pa.ipc.open_file(path) as file:
@@ -97,12 +99,12 @@ def written(directory: Path, table: Table, after: int = -1) -> Iterator[tuple[in
 
 
 def asked_keys(directory: Path, table: Table) -> tuple[Asked, ...]:
-    """The keys that were requested from a lookup table, as texts, once per request."""
+    """Returns the keys that were requested from a lookup table, as texts, one entry per request."""
     return tuple(asked(_inputs(directory, table)))
 
 
 def tick(directory: Path, number: int, clock_ms: int) -> None:
-    """Write the tick of step ``number``, which sets the clock to ``clock_ms``."""
+    """Sets the processing-time clock to ``clock_ms`` (milliseconds since 1970) at step ``number`` of the test."""
     folder = directory / _TICKS
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.table({"processing_time_ms": [clock_ms]}), folder / f"{number:09d}.parquet")
@@ -112,34 +114,38 @@ def tick(directory: Path, number: int, clock_ms: int) -> None:
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """The stream of a test's input rows. ConnectorError SS515 outside of a test."""
+    """Returns a test's input rows as a streaming DataFrame. Raises ConnectorError SS515 outside of a test."""
     folder = inputs_of_test(environment.directory, table)
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
     return environment.spark.readStream.schema(schema).parquet(str(folder)).select(*_names(table, columns))
 
 
 def writer(environment: Environment, table: Table) -> BatchWriter:
-    """The writer of micro-batches that the test reads. ConnectorError SS515 outside of a test."""
+    """Returns the function that stores a micro-batch where the test reads it. Raises ConnectorError SS515 outside of a
+    test.
+    """
     folder = _outputs(environment.directory, table)
     _require_test(folder, table)
     return partial(_keep, folder)
 
 
 def inputs_of_test(directory: Path, table: Table) -> Path:
-    """The folder of a table's input rows. ConnectorError SS515 outside of a test."""
+    """Returns the folder of a table's input rows. Raises ConnectorError SS515 outside of a test."""
     folder = _inputs(directory, table)
     _require_test(folder, table)
     return folder
 
 
 def read_step(spark: SparkSession, table: Table, columns: tuple[str, ...], steps: StepFolder) -> DataFrame:
-    """The rows of one step as a DataFrame, which reads the current step each time it is computed."""
+    """Returns a batch DataFrame of the current step's input rows. It reads the current step anew at each execution."""
     schema = schema_ddl((*table.physical_columns, _CLOCK, _KIND))
     return _of_step(spark, _inputs(Path(steps.path), table), schema, steps).select(*_names(table, columns))
 
 
 def ticks_of_step(spark: SparkSession, steps: StepFolder) -> DataFrame:
-    """The tick of the current step, with the schema of ``ControlRows.clock``."""
+    """Returns a batch DataFrame with the current step's tick (processing time), with the schema of
+    ``ControlRows.clock``.
+    """
     return _of_step(spark, Path(steps.path) / _TICKS, _TICK_DDL, steps)
 
 

@@ -25,7 +25,7 @@ _ANY = DataType("VOID")
 
 
 def is_local(environment: Environment, table: Table) -> bool:
-    """Whether the files of the table are on this machine, where tasks can open them by their paths."""
+    """True where the files of the table are on this machine, so that tasks can open them by path."""
     path = table.option("path") or ""
     elsewhere = environment.spark.conf.get("spark.hadoop.fs.defaultFS", "file:")
     return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
@@ -34,8 +34,10 @@ def is_local(environment: Environment, table: Table) -> bool:
 def text_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> TextFormat | None:
-    """How tasks read the files; None where Spark does: remote ones, changes, values that no decoder holds, through
-    Spark Connect, and where the settings say so.
+    """How tasks decode the files as text; None where Spark must read them.
+
+    Spark reads remote files, change formats, types that no decoder supports, everything through Spark Connect, and all
+    files if the settings say so.
     """
     if environment.spark_reads or is_connect(environment.spark) or tells_kinds(table):
         return None

@@ -180,6 +180,7 @@ _OF_A_ROW = frozenset({"SS401", "SS430"})
 _NO_ROOM_BYTES = 1 << 20
 _MALFORMED = ("[MALFORMED_RECORD_IN_PARSING", "[MALFORMED_CSV_RECORD")
 _READING = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*? reading file (?P<file>\S+?)\.(?:\s|$)", re.MULTILINE)
+_COLON = "its name has a colon, with which Hadoop, which opens it for Spark, opens no file; rename it"
 _OTHER_TYPE = re.compile(  # "actual" is what Parquet calls it: INT64, BINARY
     r"reading file (?P<file>\S+?)\. Data type mismatches when reading Parquet column \[(?P<column>[^\]]+)\]\. "
     r"Expected Spark type (?P<wanted>.+?), actual Parquet type (?P<actual>\w+)\."
@@ -319,6 +320,8 @@ def _of_source(text: str) -> Diagnostic | None:
     if ("FileNotFoundException" in text or "FILE_NOT_EXIST" in text) and "(Permission denied)" not in text:
         return vanished(file).diagnostic
     kind, message = causes[-1] if causes else ("", "Spark does not say why")
+    if kind.endswith("URISyntaxException") and ":" in file:
+        return unreadable(file, _COLON).diagnostic
     why = _SQLSTATE.sub("", f"{kind.rpartition('.')[2]}: {message.strip()}".removeprefix(": "))
     return unreadable(file, why).diagnostic
 

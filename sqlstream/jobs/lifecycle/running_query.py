@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput, EpochDeadline, EpochPace, after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
-from sqlstream.jobs.reports.progress import Progress, Waiting, advanced, cut_in
+from sqlstream.jobs.reports.progress import FilesRead, Progress, Waiting, advanced, cut_in
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.udfs.spark.call import AFTER_THE_END
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+_LOG = logging.getLogger("sqlstream.jobs")
 
 # --- Epochs ----------------------------------------------------------------------------------------------------
 
@@ -95,6 +98,7 @@ class RunningQuery:
         self._on_reports = on_reports
         self._error_of_other_thread: Exception | None = None
         self._cut: ExecutionError | None = None
+        self._files = FilesRead()
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
 
@@ -172,6 +176,8 @@ class RunningQuery:
             self.launch.watermarks.keep(reports)
         if self.launch.idle is not None:
             self.launch.idle.take_in(new)
+        if (changed := self._files.notice(new)) is not None:
+            _LOG.warning("%s", changed)
         self._cut = self._cut or next(filter(None, map(cut_in, new)), None)
         self._on_reports(reports, self.progress.last_batch)
 

@@ -33,7 +33,8 @@ from sqlstream.results import exact_text
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.kernel import Pending
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file, size_of
+from sqlstream.udfs.texts import json_of
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------
 
@@ -273,6 +274,34 @@ def cut_in(report: Mapping[str, Any]) -> ExecutionError | None:
     """
     sizes = (values_of(metrics, (FILES, SIZES))[1] for _, metrics in observed_sets(report, MISSING_METRIC))
     return next((error for error in map(cut_file, sizes) if error is not None), None)
+
+
+class FilesRead:
+    """The files that a job has read last, at most 1,000, to notice that one has changed since: a file is read once."""
+
+    _MOST = 1_000
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._noticed = False
+
+    def notice(self, reports: Iterable[Mapping[str, Any]]) -> str | None:
+        """Take in the files of new micro-batches. What the log of the job says of the first file that has grown or was
+        replaced by one of another size after it was read; None where none has, and after the first time.
+        """
+        if self._noticed:
+            return None
+        changed = next((path for path, size in self._sizes.items() if size_of(path) not in (None, size)), None)
+        for report in reports:
+            for _, metrics in observed_sets(report, MISSING_METRIC):
+                self._sizes.update(json_of(values_of(metrics, (FILES, SIZES))[1] or "{}"))
+        self._sizes = dict([*self._sizes.items()][-self._MOST :])
+        if changed is None:
+            return None
+        self._noticed = True
+        return (
+            f'file "{changed}" has changed after it was read; what is new in it is not read. Add files under new names.'
+        )
 
 
 def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, int]:

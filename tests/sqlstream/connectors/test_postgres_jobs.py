@@ -192,26 +192,3 @@ def test_a_table_is_read_whole_by_a_query_over_finished_data(spark, server) -> N
         server.execute("DROP TABLE people")
         with pytest.raises(SqlStreamError, match="SS563"):
             session.sql("SELECT COUNT(*) FROM people")
-
-
-def test_a_partial_insert_that_keeps_changes_the_columns_that_it_names_alone(run, server, tmp_path) -> None:
-    """Those that it does not name keep their values in rows that are there, and are NULL, or DEFAULT, in new ones."""
-    server.execute(
-        "CREATE TABLE kept (k TEXT PRIMARY KEY, v INT, note TEXT, made INT DEFAULT 7)",
-        "INSERT INTO kept VALUES ('a', 1, 'old', 1), ('b', 2, NULL, 2), ('z', 9, 'other', 9)",
-    )
-    columns = "k STRING, v INT, note STRING, made INT, PRIMARY KEY (k) NOT ENFORCED"
-    insert = "SET 'sqlstream.partial-insert' = 'keep'; INSERT INTO kept (k, v) SELECT k, v FROM events"
-    write(tmp_path, 1, "a,10,2024-01-01 00:00:01", "c,30,2024-01-01 00:00:02")
-    run(columns, insert, "kept")
-    write(tmp_path, 2, "b,,2024-01-01 00:00:03", "c,31,2024-01-01 00:00:04")
-    run(columns, insert, "kept")
-    last = forget_last_commit(tmp_path / "checkpoints" / "insert_into_kept")
-    run(columns, insert, "kept")
-    assert last >= 0
-    assert server.rows("SELECT k, v, note, made FROM kept ORDER BY k") == [
-        ("a", 10, "old", 1),
-        ("b", None, None, 2),
-        ("c", 31, None, 7),
-        ("z", 9, "other", 9),
-    ]

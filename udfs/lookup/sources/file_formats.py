@@ -1,9 +1,9 @@
-"""Files as Arrow tables of declared types: CSV, JSON (one object per line), Parquet, ORC and lines of text.
+"""Files as Arrow tables of declared types: CSV, JSON (one object per line), Parquet, ORC, Arrow and lines of text.
 
 They are interpreted as in a stream: an unreadable row fails the file unless bad rows are dropped, an empty field of CSV
-is NULL, a column that a Parquet or ORC file lacks fails the file unless the table defines it as NULL, and a timestamp
-without an offset is in the session's time zone. Values that Arrow cannot convert, such as decimals that must be
-rounded, are converted one by one.
+is NULL, a column that a Parquet, ORC or Arrow file lacks fails the file unless the table defines it as NULL, and a text
+of a timestamp without an offset is in the session's time zone. Values that Arrow cannot convert, such as decimals that
+must be rounded, are converted one by one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _TEXTS = frozenset({"DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ"})
 _IN_JSON = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "ARRAY", "STRUCT"}
 )
+_COLUMNAR = frozenset({"arrow", "orc", "parquet"})
 _STANDARDS = {"SQL": re.compile(r"\d+-\d+-\d+ "), "ISO-8601": re.compile(r"\d+-\d+-\d+T")}
 
 
@@ -55,7 +56,7 @@ class FileFormat:
 
     def reads(self, kind: DataType) -> bool:
         """Whether columns of the type can be read from files of this format."""
-        if self.name in ("parquet", "orc"):
+        if self.name in _COLUMNAR:
             return all(member.name not in ("VARIANT", "INTERVAL") for member in kind.parts())
         if self.name != "json":
             return kind.name not in ("ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL", "VARIANT")
@@ -66,7 +67,7 @@ class FileFormat:
         cannot be read.
         """
         kinds = {name: kind for name, kind in self.columns if name in wanted}
-        if self.name in ("parquet", "orc"):
+        if self.name in _COLUMNAR:
             return _columnar(path, self, kinds)
         with pa.input_stream(path, compression="detect") as stream:
             data = stream.read().removeprefix(b"\xef\xbb\xbf")
@@ -164,37 +165,15 @@ def _readable(lines: list[bytes], parsed: object) -> list[pa.Table]:
 
 
 def _columnar(path: str, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
-    """Columns are found by name, without regard to case."""
-    from pyarrow import dataset, parquet  # which take longer to load than a table of text to be read
+    """Columns are found by name, without regard to case, and read as in streams."""
+    from sqlstream.udfs.columnar_files import ColumnarFiles  # takes longer to load than a table of text to be read
 
-    files = dataset.dataset(path, format=form.name, partitioning=None)
-    present = {name.casefold(): name for name in reversed(files.schema.names)}
-    missing = [name for name in kinds if name.casefold() not in present and not form.nulls]
-    if missing:
-        raise ValueError(f'it has no column "{missing[0]}", its columns are {", ".join(files.schema.names)}')
-    rows = files.to_table(columns=[present[n.casefold()] for n in kinds if n.casefold() in present])
-    instants: set[str] = set()
-    if form.name == "parquet":  # INT96, in which Spark writes instants, has no zone in Arrow
-        leaves = parquet.read_metadata(path).schema
-        instants = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
-    columns = {}
-    for name, kind in kinds.items():
-        if name.casefold() not in present:
-            columns[name] = pa.nulls(rows.num_rows, kind.to_arrow())
-        else:
-            of_file = present[name.casefold()]
-            columns[name] = _cast(rows.column(of_file), kind, "UTC" if of_file in instants else form.zone)
-    return pa.table(columns) if columns else rows
-
-
-def _cast(column: pa.ChunkedArray, kind: DataType, zone: str) -> pa.ChunkedArray:
-    """A column cast to the declared type. Numbers never lose digits; times are truncated to microseconds."""
-    if kind.is_timestamp and pa.types.is_timestamp(column.type):
-        if kind.name == "TIMESTAMP" and column.type.tz is None:
-            column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
-        elif kind.name == "TIMESTAMP_NTZ" and column.type.tz is not None:
-            column = pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
-    return pc.cast(column, options=pc.CastOptions(kind.to_arrow(), allow_time_truncate=True))
+    files = ColumnarFiles(form.name, tuple(kinds.items()), form.nulls)
+    return (
+        pa.Table.from_batches(files.batches(path))
+        if not kinds
+        else pa.Table.from_batches(files.batches(path), files.schema)
+    )
 
 
 # --- texts ----------------------------------------------------------------------------------------------------

@@ -148,24 +148,24 @@ def test_a_standard_of_timestamps_is_kept(tmp_path):
 def test_columns_of_parquet_and_orc_are_found_by_name(tmp_path, form, write):
     table = pa.table({"V": pa.array([1, 2], pa.int64()), "k": ["a", "b"], "tags": [["x"], None]})
     write(table, tmp_path / "t")
-    columns = "k STRING; v INT; tags ARRAY<STRING>; later DATE"
+    columns = "k STRING; v BIGINT; tags ARRAY<STRING>; later DATE"
     source = source_of(tmp_path / "t", columns, form, nulls=True)
     assert ask(source, "a", "b") == [[(1, ["x"], None)], [(2, None, None)]]
-    with pytest.raises(ConnectorError, match=r'SS583: .* has no column "later", its columns are V, k, tags'):
+    with pytest.raises(ConnectorError, match=r'SS524: file ".*/t" has no column "later"\nHINT: Columns: V, k, tags'):
         ask(source_of(tmp_path / "t", columns, form), "a")
 
 
-def test_instants_of_parquet_are_kept_and_local_times_are_of_the_zone(tmp_path):
+def test_times_of_parquet_are_in_utc_as_in_streams_whatever_the_zone(tmp_path):
     noon = datetime(2024, 1, 31, 12)
     naive = pa.array([noon], pa.timestamp("us"))
     aware = pa.array([noon], pa.timestamp("us", "UTC"))
     parquet.write_table(pa.table({"k": [1], "naive": naive, "aware": aware}), tmp_path / "t")
     parquet.write_table(pa.table({"k": [2], "naive": naive}), tmp_path / "old", use_deprecated_int96_timestamps=True)
     zone = "Europe/Amsterdam"
-    read = source_of(tmp_path / "t", "k INT; naive TIMESTAMP; aware TIMESTAMP_NTZ", "parquet", zone=zone)
-    assert ask(read, 1) == [[(datetime(2024, 1, 31, 11, tzinfo=UTC), datetime(2024, 1, 31, 13))]]
-    old = source_of(tmp_path / "old", "k INT; naive TIMESTAMP", "parquet", zone=zone)
-    assert ask(old, 2) == [[(datetime(2024, 1, 31, 12, tzinfo=UTC),)]]
+    read = source_of(tmp_path / "t", "k BIGINT; naive TIMESTAMP; aware TIMESTAMP_NTZ", "parquet", zone=zone)
+    assert ask(read, 1) == [[(noon.replace(tzinfo=UTC), noon)]]
+    old = source_of(tmp_path / "old", "k BIGINT; naive TIMESTAMP", "parquet", zone=zone)
+    assert ask(old, 2) == [[(noon.replace(tzinfo=UTC),)]]
 
 
 def test_lines_of_text_are_values(tmp_path):

@@ -1,0 +1,136 @@
+"""Reads whole files of columns: Parquet, ORC and Arrow (IPC files and streams, also called Feather).
+
+One task reads a file from its beginning, in batches, so that memory is bounded by a batch or a row group. Streams and
+finished data read so what Spark cannot (``udfs.spark.batches.of_files``), lookups all of their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc, orc
+
+from sqlstream.formats.columnar import converted
+from sqlstream.types import DataType
+from sqlstream.udfs.file_splits import naming
+from sqlstream.udfs.listed_files import Mismatch
+
+_ROWS_PER_BATCH = 1 << 16
+_IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"
+
+
+@dataclass(frozen=True)
+class ColumnarFiles:
+    """Files of a table. ``format``: parquet, orc or arrow; ``columns``: the columns to read, with their declared types.
+
+    ``nulls``: columns that a file lacks are NULL instead of errors.
+    """
+
+    format: str
+    columns: tuple[tuple[str, DataType], ...]
+    nulls: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow's, TIMESTAMP in UTC."""
+        return pa.schema([(name, kind.to_arrow()) for name, kind in self.columns])
+
+    def batches(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a file on this machine, in their order, with the columns of ``schema``.
+
+        ``content``: that of a file elsewhere, else None.
+        SS524 where it lacks a column, SS467 where a column or a value is of another type, SS528 where it cannot be
+        read, SS529 where it is gone.
+        """
+        with naming(path):
+            names = [name for name, _ in self.columns]
+            for batch in _BATCHES[self.format](_opened(path, content), names):
+                yield self._declared(batch, path)
+
+    def _declared(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+        own = {name.casefold(): i for i, name in reversed([*enumerate(batch.schema.names)])}
+        columns: list[pa.Array] = []
+        for field in self.schema:
+            number = own.get(field.name.casefold())
+            if number is None and not self.nulls:
+                raise Mismatch(field.name, field.type, None, tuple(batch.schema.names)).error(path, self.format)
+            values = pa.nulls(batch.num_rows) if number is None else batch.column(number)
+            try:
+                columns.append(converted(values, field.type, orc=self.format == "orc"))
+            except pa.ArrowInvalid:  # another type, or a value that the type does not have
+                raise Mismatch(field.name, field.type, values.type).error(path, self.format) from None
+        if not columns:  # rows are counted all the same
+            return batch
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
+    """The columns of a file. pa.ArrowException or OSError where it cannot be read."""
+    if format == "orc":
+        return orc.ORCFile(path).schema
+    if format == "parquet":
+        return pq.read_schema(path)
+    return _reader(_opened(path, None)).schema
+
+
+def _opened(path: str, content: bytes | None) -> pa.NativeFile:
+    if content is not None:
+        return pa.BufferReader(content)
+    return pa.memory_map(path) if Path(path).stat().st_size else pa.BufferReader(b"")  # nothing cannot be mapped
+
+
+def _of_parquet(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+        yield from _or_empty(
+            file.iter_batches(_ROWS_PER_BATCH, columns=_own(file.schema_arrow, names), use_threads=False),
+            file.schema_arrow,
+            bool(file.metadata.num_rows),
+        )
+
+
+def _of_orc(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    file = orc.ORCFile(source)
+    own = _own(file.schema, names)
+    stripes = (file.read_stripe(number, columns=own) for number in range(file.nstripes))
+    yield from _or_empty(stripes, file.schema, bool(file.nstripes))
+
+
+def _of_arrow(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    reader = _reader(source)
+    own = _own(reader.schema, names)
+    if isinstance(reader, ipc.RecordBatchFileReader):
+        batches: Iterator[pa.RecordBatch] = (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        batches = iter(reader)
+    yield from _or_empty((batch.select(own) for batch in batches), reader.schema, some=False)
+
+
+def _reader(file: pa.NativeFile) -> ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader:
+    beginning = file.read(len(_IPC_FILE))
+    file.seek(0)
+    if beginning.startswith(_FEATHER_V1):
+        raise pa.ArrowInvalid("it is a Feather file of version 1; write it again with a version 2, which is Arrow's")
+    return ipc.open_file(file) if beginning == _IPC_FILE else ipc.open_stream(file)
+
+
+def _or_empty(batches: Iterable[pa.RecordBatch], schema: pa.Schema, some: bool) -> Iterator[pa.RecordBatch]:
+    """The batches; an empty one of a file without rows, of which the columns are checked, too."""
+    for batch in batches:
+        some = True
+        yield batch
+    if not some:
+        yield from schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+
+
+def _own(there: pa.Schema, names: list[str]) -> list[str]:
+    """The columns of the file that are wanted; all names of a file that lacks some, for the message."""
+    wanted = {name.casefold() for name in names}
+    return [name for name in there.names if name.casefold() in wanted]
+
+
+_BATCHES: Mapping[str, Any] = {"parquet": _of_parquet, "orc": _of_orc, "arrow": _of_arrow}

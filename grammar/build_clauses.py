@@ -20,12 +20,16 @@ _MOST_DIGITS = 15
 
 
 def span_of_meta(meta: Meta) -> Span:
-    """The span of a rule in the text; empty for a rule without words."""
+    """The span in the text of what a grammar rule has matched; empty for a rule that matched no words. ``meta`` is
+    lark's.
+    """
     return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
 
 
 def whole(token: Token, least: int = 0) -> int:
-    """The number that the token spells; an error where it has a fraction, is below ``least`` or far too large."""
+    """The number that a token spells. Raises a syntax error if it has a fraction, is less than ``least``, or is far too
+    large.
+    """
     text = str(token.value)
     at = Span(token.start_pos or 0, token.end_pos or 0)
     if not (text.isascii() and text.isdigit()):
@@ -40,7 +44,9 @@ def whole(token: Token, least: int = 0) -> int:
 
 
 def interval_of(token: Token | None) -> Any:
-    """The expression of a time interval, None for None; an error where it is a bare number."""
+    """The expression of a time interval; None if ``token`` is None. Raises a syntax error for a number without a
+    unit.
+    """
     if token is None:
         return None
     expression = token.value
@@ -66,7 +72,9 @@ def words_of(tokens: tuple[Token, ...]) -> str:
 
 @v_args(meta=True, inline=True)
 class ClauseBuilder(Transformer[Token, Any]):
-    """Methods are named like rules; the children of a rule come as arguments, absent optional ones as None."""
+    """Makes syntax nodes from lark's parse tree of a clause. Each method has the name of a grammar rule, and gets the
+    results for the rule's parts as arguments; None for absent optional ones.
+    """
 
     def __init__(self) -> None:
         super().__init__(visit_tokens=False)
@@ -99,7 +107,9 @@ class ClauseBuilder(Transformer[Token, Any]):
         return n.Descriptor(tuple(c.value for c in columns), span=span_of_meta(meta))
 
     def table_argument(self, meta: Meta, source: Token | exp.Table, partition: Any, order: Any) -> n.TableArgument:
-        """A table argument. A query in parentheses may lack TABLE, as in Flink; it is printed with it."""
+        """Makes a table argument of a function. For a query in parentheses the word TABLE is optional, as in Flink; it
+        is added when the query is printed.
+        """
         table = source if isinstance(source, exp.Table) else exp.Subquery(this=source.value)
         return n.TableArgument(table, partition or (), order or (), span=span_of_meta(meta))
 
@@ -256,7 +266,9 @@ def _fields(settings: Iterable[Setting], what: str) -> dict[str, Any]:
 
 @v_args(meta=True, inline=True)
 class TableClauseBuilder(ClauseBuilder):
-    """Options become (field, value, span); the clause refuses one that is given twice."""
+    """Builds the clauses after a table. Each option becomes a triple of field name, value and span; the clause refuses
+    an option that is given twice.
+    """
 
     def watermark_delay(self, meta: Meta, column: Token, delay: Token) -> n.WatermarkDelay:
         return n.WatermarkDelay(column.value, interval_of(delay), span=span_of_meta(meta))
@@ -352,7 +364,7 @@ _Bounds = tuple[int, int | None]
 
 @v_args(meta=True, inline=True)
 class MatchBuilder(TableClauseBuilder):
-    """Rules of MATCH_RECOGNIZE."""
+    """Builds the parts of MATCH_RECOGNIZE."""
 
     def match_recognize(
         self, meta: Meta, partition: Any, order: Any, measures: Any, rows: Any, skip: Any, pattern: n.Pattern,

@@ -31,7 +31,7 @@ class _Words:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A physical column with PRIMARY KEY after its type."""
+    """A column of CREATE TABLE with ``PRIMARY KEY`` after its type, before the key is moved to the table."""
 
     column: n.PhysicalColumn
 
@@ -42,7 +42,7 @@ class KeyColumn:
 
 @v_args(meta=True, inline=True)
 class CreateTableBuilder(MatchBuilder):
-    """Rules of CREATE TABLE and of its columns, keys and options."""
+    """Builds CREATE TABLE with its columns, keys and options."""
 
     def create_table(
         self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, buckets: Any,
@@ -147,7 +147,7 @@ class CreateTableBuilder(MatchBuilder):
 
 @v_args(meta=True, inline=True)
 class AlterBuilder(CreateTableBuilder):
-    """Rules of ALTER."""
+    """Builds the ALTER statements."""
 
     def alter_table(self, meta: Meta, exists: Any, name: n.Name, change: n.TableChange) -> n.AlterTable:
         return n.AlterTable(name, change, bool(exists), span=span_of_meta(meta))

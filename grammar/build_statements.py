@@ -20,7 +20,7 @@ _SYNONYMS = {"PLAN_ADVICE": "ADVICE"}
 
 @v_args(meta=True, inline=True)
 class PlanBuilder(AlterBuilder):
-    """Rules of EXPLAIN, of plans in files and of statement sets."""
+    """Builds EXPLAIN, COMPILE PLAN, EXECUTE PLAN and statement sets."""
 
     def execute_query(self, meta: Meta, query: Token) -> n.Query:
         return n.Query(query.value, span=span_of_meta(meta))
@@ -61,7 +61,7 @@ class PlanBuilder(AlterBuilder):
 
 @v_args(meta=True, inline=True)
 class StatementBuilder(PlanBuilder):
-    """Builds every node of the grammar."""
+    """Builds every statement and clause of the grammar from lark's parse trees; it combines the other builders."""
 
     def query(self, meta: Meta, query: Token) -> n.Query:
         return n.Query(query.value, span=span_of_meta(meta))

@@ -116,8 +116,12 @@ _COLON = "A path stands right behind its value, as in payload:item.sku."
 
 
 class JsonCall(exp.Expression, exp.Func):
-    """``this`` is the name in upper case, ``expressions`` are the operands, of pairs key and value in turn. ``wrapper``
-    and the behaviours are words; DEFAULT has an expression in place of them."""
+    """A call of a JSON function, such as JSON_VALUE or JSON_OBJECT.
+
+    ``this`` is the name in upper case. ``expressions`` are the operands; those of JSON_OBJECT are key, value, key,
+    value and so on. ``wrapper`` and the behaviours (``on_empty``, ``on_error``, ``on_null``) are words as written;
+    DEFAULT has its expression instead.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -131,13 +135,15 @@ class JsonCall(exp.Expression, exp.Func):
 
 
 class PathInto(exp.Expression, exp.Condition):
-    """``this:expression``; ``expression`` is the path as a text, ``$.item.sku``."""
+    """``this:expression``, Spark's access to a field inside JSON text. ``expression`` is a string with the path,
+    ``$.item.sku``.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
 class JsonParser(StrictParser):
-    """Parses the arguments of a JSON function, which are inside its parentheses."""
+    """Parses the arguments of JSON functions, which have clauses such as ON EMPTY inside the parentheses."""
 
     def json_call(self, name: str) -> Any:
         """Parse the call from after its opening parenthesis."""
@@ -306,7 +312,9 @@ class JsonParser(StrictParser):
 
 
 def member(name: str) -> str:
-    """The step of a JSON path to a member, in brackets where its name is not a word."""
+    """The part of a JSON path that leads to the member ``name``: ``.name``, in brackets if the name is not a plain
+    word.
+    """
     if name.isidentifier():
         return f".{name}"
     return f'["{name}"]' if "'" in name else f"['{name}']"
@@ -323,7 +331,7 @@ def steps_behind_colon(path: str) -> str:
 
 
 def json_call_text(call: JsonCall, sql: Any) -> str:
-    """The text of a JSON call's arguments; ``sql`` prints an expression."""
+    """The SQL text of a JSON call's arguments. ``sql`` is a function that prints an expression."""
     operands = [sql(e) for e in call.expressions]
     if call.name in OF_PAIRS:
         pairs = zip(operands[::2], operands[1::2], strict=True)

@@ -29,7 +29,9 @@ Word = tuple[str, Token]
 
 
 class Source(Protocol):
-    """The parser as the grammar's driver uses it: its tokens, and SQL at the current position."""
+    """The parser's tokens and methods that parsing by the lark grammar uses; SQL inside a clause is parsed by sqlglot
+    from the current token on.
+    """
 
     ID_VAR_TOKENS: ClassVar[set[TokenType]]
     expected: tuple[int, list[str]]
@@ -56,7 +58,7 @@ _SQL = ("QUERY", "CONDITION", "EXPR", "TYPE", "TABLE_NAME", "KEYS", "SORT_KEYS")
 
 
 def words_from(source: Source, index: int) -> Iterator[Word]:
-    """The words from a token of the parser on."""
+    """Yields the words of the parser's tokens, from the token at ``index`` on."""
     for token in source._tokens[index:]:
         yield from words(token)
 
@@ -71,7 +73,9 @@ def words(token: Token) -> list[Word]:
 
 
 def parse(source: Source, start: str) -> Tree[Any]:
-    """Parse the longest text at the current position that ``start`` derives; the source then is after it."""
+    """Parses the longest text at the current position that the grammar rule ``start`` matches, and returns lark's tree.
+    The parser then is after that text.
+    """
     automaton = language.tables(start)
     cursor = language.lark_parser().parse_interactive(start=start)
     stack: States = (automaton.start,)
@@ -97,13 +101,15 @@ def parse(source: Source, start: str) -> Tree[Any]:
 
 
 def next_words(source: Source) -> list[Word]:
-    """The words of the current token; empty at the end."""
+    """The words of the current token; empty at the end of the text."""
     token = _current(source)
     return words(token) if token is not None else []
 
 
 def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]) -> str | None:
-    """The terminal as which the next word is read; None where none fits."""
+    """Decides as which terminal of the grammar the next word is read; None if none fits, so that the clause ends before
+    it. ``stack`` is the state of the LALR automaton, ``pending`` the words not read yet.
+    """
     if not pending:
         return None
     word, whole = pending[0], len(pending) == len(words(pending[0][1]))
@@ -119,7 +125,9 @@ def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]
 
 
 def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
-    """The terminals that the word can be, the most specific first."""
+    """The terminals of the grammar that a word can be, the most specific first. ``whole``: the word is its whole
+    token.
+    """
     text, token = word
     terminals = [language.keywords()[text]] if text in language.keywords() else []
     if token.token_type in _LITERALS:
@@ -179,7 +187,7 @@ _AFTER_KEYS = frozenset({TokenType.COMMA, TokenType.R_PAREN, TokenType.ORDER_BY}
 
 
 class ClauseParser(ExpressionParser):
-    """The ``Source`` that the driver reads from."""
+    """Lets the parser parse clauses by the lark grammar at its current position (see ``Source``)."""
 
     expected: tuple[int, list[str]] = (-1, [])
     """Where a rule of the grammar ended last, and the terminals that would have continued it."""
@@ -191,7 +199,7 @@ class ClauseParser(ExpressionParser):
             self.completions |= frozenset(words)
 
     def syntax(self, start: str) -> Any:
-        """The node of the grammar's rule ``start`` at this place."""
+        """Parses the grammar rule ``start`` at the current position and returns its syntax node."""
         tree = parse(self, start)
         try:
             return _BUILDER.transform(tree)
@@ -199,7 +207,7 @@ class ClauseParser(ExpressionParser):
             raise error.orig_exc from None
 
     def opens(self, start: str) -> bool:
-        """Whether the next two words open the rule; one alone could also be a name or an alias."""
+        """True if the next two words begin the rule ``start``. One word alone could also be a name or an alias."""
         first = words(self._curr) if self._curr else []
         terminal = language.keywords().get(first[0][0]) if len(first) == 1 else None
         following = language.openings(start).get(terminal or "")
@@ -208,7 +216,7 @@ class ClauseParser(ExpressionParser):
         return any(t in following for t in possible(self, words(self._next)[0]))
 
     def begins(self, start: str) -> bool:
-        """Whether the next word alone is the first of the rule, where no name may stand."""
+        """True if the next word begins the rule ``start``. For positions at which no name is allowed."""
         first = words(self._curr) if self._curr else []
         return bool(first) and language.keywords().get(first[0][0], "") in language.openings(start)
 
@@ -238,7 +246,7 @@ class ClauseParser(ExpressionParser):
         return TableHint(self._parse_hint(), span=token_span(token))
 
     def query(self) -> Any:
-        """A whole query: set operations and modifiers after a parenthesis included."""
+        """Parses a whole query, with set operations and with ORDER BY or LIMIT after a closing parenthesis."""
         parsed = self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
         return parsed if isinstance(parsed, exp.Select) else self._parse_query_modifiers(parsed)
 

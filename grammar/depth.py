@@ -32,7 +32,7 @@ _BYTES_OF_A_FRAME = 2048  # a call through C takes a quarter of that in a releas
 
 
 class TooDeep(RecursionError):
-    """Raised where even a large stack is too small."""
+    """Raised if an expression is nested so deeply that even the largest stack of a thread is too small."""
 
 
 class _Here(threading.local):
@@ -46,9 +46,10 @@ _here = _Here()
 
 
 def on_deep_stack(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, run with the largest possible stack; it must have no effects before it ends.
+    """Decorates a function so that it runs with the largest possible stack. The function may be called twice, so it
+    must have no effects before it ends.
 
-    :raises ParseError: SS107 where that is too small.
+    :raises ParseError: SS107 where that stack is too small.
     """
 
     @wraps(function)
@@ -62,9 +63,9 @@ def on_deep_stack(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def run_on_deep_stack(run: Callable[[], T]) -> T:
-    """The result of ``run``, which may be called twice.
+    """Calls ``run``, with a larger stack if necessary, and returns its result. It may be called twice.
 
-    :raises TooDeep: where a large stack is too small.
+    :raises TooDeep: where the largest stack is too small.
     """
     if _here.roomy:
         try:

@@ -72,7 +72,9 @@ def _each(values: list[exp.Expr], result: exp.Expr, when: Token) -> Iterator[tup
 
 
 def name_arguments(outermost: exp.Lambda) -> None:
-    """Turn columns with the names of a lambda's arguments into these, visiting each node once."""
+    """Replaces, in the body of a lambda and of lambdas inside it, columns that have the name of an argument by
+    references to the argument. Each node is visited once.
+    """
     arguments: Counter[str] = Counter()
     waiting: list[tuple[exp.Expr, bool]] = [(outermost, True)]
     while waiting:
@@ -169,7 +171,9 @@ def _of_database(node: Any) -> Any:
 
 
 class ExpressionParser(CaseParser, JsonParser):
-    """Preserves calls as written, refuses what sqlglot would ignore, and raises only ``SyntaxFailure``."""
+    """Parses expressions. It keeps calls as they are written, refuses what sqlglot would ignore, and raises only
+    ``SyntaxFailure``.
+    """
 
     _in_lambda = False
     ADD_JOIN_ON_TRUE = False
@@ -335,7 +339,9 @@ class ExpressionParser(CaseParser, JsonParser):
     # --- calls with words between the arguments ---
 
     def special_form(self, name: str) -> Any:
-        """CAST(a AS t), EXTRACT(f FROM a) and the like; an ordinary call where the word is missing."""
+        """Parses calls with words between their arguments, such as CAST(a AS t) and EXTRACT(f FROM a). Without the word
+        it is an ordinary call.
+        """
         word: TokenType | str | None = KEYWORDS.get(name)
         if word is not None and not self._inside_call(word):
             return exp.Anonymous(this=name, expressions=self._parse_function_args())

@@ -41,7 +41,7 @@ def interval_text(number: str, unit: str) -> str:
 
 
 def interval_meant(text: str) -> str | None:
-    """The interval for a text such as ``5 minutes``; None for others."""
+    """The interval text that a user probably meant by a text such as ``5 minutes``; None for other texts."""
     match = _LENGTH.fullmatch(text)
     unit = unit_of(match[2]) if match else None
     return interval_text(match[1], unit) if match and unit else None
@@ -53,7 +53,9 @@ _SHOWN = 8
 
 
 class SyntaxFailure(SqlglotParseError):
-    """Carries a ``Diagnostic`` through sqlglot, whose backtracking catches only its own errors."""
+    """An exception that carries a ``Diagnostic`` through sqlglot. It is not one of sqlglot's own errors, which
+    backtracking catches.
+    """
 
     def __init__(self, diagnostic: Diagnostic, terminals: Iterable[str] = ()) -> None:
         super().__init__(diagnostic.message, [{}])  # sqlglot adds to the first of its errors
@@ -62,17 +64,19 @@ class SyntaxFailure(SqlglotParseError):
 
 
 def failure(message: str, span: Span, code: str = UNEXPECTED, hint: str | None = None) -> SyntaxFailure:
-    """An error of syntax to raise inside sqlglot's parser."""
+    """Returns a syntax error, for code inside sqlglot's parser to raise."""
     return SyntaxFailure(Diagnostic(code, message, span, hint=hint))
 
 
 def token_span(token: Token) -> Span:
-    """The place of a token in the text."""
+    """The span of a token in the text."""
     return Span(token.start, token.end + 1)
 
 
 def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[str]) -> SyntaxFailure:
-    """The error that ``token`` (None: the end of the statement) is none of ``terminals``."""
+    """Returns the syntax error for ``token`` (None: the end of the statement), which is none of the allowed
+    ``terminals``. ``previous`` is the token before it.
+    """
     wanted = tuple(terminals)
     hint = expectation(wanted)
     if meant := bare_interval(previous, token):
@@ -86,7 +90,7 @@ def unexpected(token: Token | None, previous: Token | None, terminals: Iterable[
 
 
 def too_deep(tokens: list[Token]) -> SyntaxFailure:
-    """The error SS107 of a statement with more levels of parentheses than the stack allows."""
+    """Returns the error SS107 for a statement with more levels of parentheses than the stack allows."""
     return failure(TOO_DEEP, token_span(tokens[0]), NESTING, USE_VIEWS)
 
 
@@ -95,9 +99,10 @@ _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "
 
 
 def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> SyntaxFailure:
-    """The error that the token at ``index`` continues no clause; ``terminals`` would have been valid.
+    """Returns the syntax error for the token at ``index``, at which no clause continues; ``terminals`` would have been
+    valid there.
 
-    The previous word may be a misspelt keyword, or have opened a clause.
+    The cause may be the word before it: a misspelt keyword, or one that began a clause.
     """
     token = tokens[index]
     if meant := bare_interval(tokens[index - 1] if index else None, token):
@@ -109,7 +114,9 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
 
 
 def bare_interval(number: Token | None, unit: Token | None) -> SyntaxFailure | None:
-    """The error for ``5 minutes``, which lacks INTERVAL and quotes; None where the tokens are something else."""
+    """Returns the error for ``5 minutes``, an interval without INTERVAL and quotes; None if the tokens are something
+    else.
+    """
     if number is None or unit is None or number.token_type != TokenType.NUMBER:
         return None
     meant = unit_of(unit.text)
@@ -132,7 +139,9 @@ def _begun(word: str) -> str | None:
 
 
 def misspelt(word: str) -> str | None:
-    """The clause whose keyword the upper-case word misspells; None without a similar one."""
+    """The hint ``Did you mean …`` for an upper-case word that is similar to the keyword of a clause; None for other
+    words.
+    """
     close = difflib.get_close_matches(word, _CLAUSE_WORDS, 1, 0.7)
     return f"Did you mean {close[0]} instead of {word}?" if close and close[0] != word else None
 
@@ -157,8 +166,8 @@ _EXPECTING = re.compile(r"Expect(?:ing|ed):? (.+)")
 
 
 def missing(message: str, token: Token | None, previous: Token | None) -> SyntaxFailure:
-    """The syntax error for sqlglot's message ``message`` about something that it expected and did not find. ``token``
-    is where it stopped, None at the end of the text; ``previous`` is the token before it.
+    """Translates an error of sqlglot, which expected something and did not find it; ``message`` is its text. Returns
+    the syntax error at ``token``, where it stopped (None: the end of the text), or at ``previous``, the token before.
     """
     if _REQUIRED.match(message):
         return unexpected(token, previous, ["CONDITION"])
@@ -214,7 +223,7 @@ _OPENED = {"'": "string", '"': "string", "`": "quoted name", "/*": "comment"}
 
 
 def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
-    """The mistake in a statement that did not parse."""
+    """Finds the mistake in a statement that did not parse. Returns the error to report."""
     assert isinstance(error, SyntaxFailure), error
     reported = error.diagnostic
     known = unbalanced(tokens) or _foreign(tokens)
@@ -223,7 +232,7 @@ def diagnose(tokens: list[Token], error: SqlglotParseError) -> SqlStreamError:
 
 
 def unbalanced(tokens: list[Token]) -> Diagnostic | None:
-    """The parenthesis or bracket without its partner, where there is one."""
+    """The error for a parenthesis or bracket without its partner; None if all are balanced."""
     stack: list[Token] = []
     for token in tokens:
         if token.token_type in _PAIRS.values():
@@ -276,7 +285,7 @@ def _in_a_call(tokens: list[Token], diagnostic: Diagnostic) -> Diagnostic | None
 
 
 def token_error(text: str, error: TokenError) -> SqlStreamError:
-    """The error of the tokenizer for a quote or comment that is not closed."""
+    """Returns the error for a quote or comment that is not closed, from sqlglot's tokenizer error."""
     start, opening = _unfinished(text)
     if opening is None:
         message = re.split(r"[\n.]", str(error))[0]

@@ -41,7 +41,9 @@ StandIns = Mapping[str, str]
 
 
 def with_stand_ins(text: str, mistakes: Callable[[str], list[Diagnostic]], run: Callable[[str], str]) -> str:
-    """The result of ``run`` on the text, with ``${name}`` placeholders replaced before and restored after."""
+    """Calls ``run`` on a script with ``${name}`` placeholders: they are replaced by names, numbers or strings before,
+    so that the script parses, and restored in the result. ``mistakes`` returns the syntax errors of a text.
+    """
     names = list(dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(text)))
     if not names:
         return run(text)
@@ -112,10 +114,9 @@ _WINDOW = 200
 
 
 def aligned(one: Sequence[str], two: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of indices of equal words, both ascending.
+    """Finds the words that two texts share, in order. Returns pairs of indices of equal words; both indices ascend.
 
-    ``difflib`` finds the longest common runs, in quadratic time; so it compares a window at a time, which moves on
-    after equal words. Texts of up to a window are aligned as a whole.
+    ``difflib`` takes quadratic time, so it compares only a window of words at a time, which moves on after equal words.
     """
     if max(len(one), len(two)) <= _WINDOW:
         return _matched(one, two)
@@ -154,8 +155,9 @@ _NO_SPACE_BEHIND, _NO_SPACE_BEFORE = "([.", ",;)].("
 class Comment:
     """A comment of a script. ``text`` is as written.
 
-    ``gap`` is the index of the word after it, or the number of words at the end. ``below``: a line break separates
-    it from the previous word; ``beside``: none separates it from the next word; ``spaced``: an empty line follows.
+    ``gap`` is the index of the word after it, or the number of words at the end. ``below``: a line break separates it
+    from the previous word. ``beside``: no line break separates it from the next word. ``spaced``: an empty line
+    follows.
     """
 
     text: str
@@ -171,7 +173,9 @@ class Comment:
 
 
 def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]:
-    """The comments between two words; anything else there is white space or a superfluous semicolon."""
+    """The comments in ``text`` from the end of one word (``start``) to the beginning of the next (``end``). Between
+    words there are otherwise only white space and superfluous semicolons. ``gap`` is the index of the next word.
+    """
     spans: list[tuple[str, bool, int, int]] = []
     position, below = start, False
     while position < end:
@@ -213,7 +217,9 @@ def _no_hint(comment: str) -> str:
 
 
 def woven(printed: str, words: Sequence[Token], written: Sequence[Token], comments: Sequence[Comment]) -> str:
-    """The ``printed`` text, which consists of ``words``, with the comments of the ``written`` text inserted."""
+    """Inserts comments into formatted text. ``printed`` is that text and ``words`` its tokens; ``written`` are the
+    tokens of the original text, next to which the ``comments`` stood.
+    """
     if not comments:
         return printed
     slots = _Slots(printed, words)

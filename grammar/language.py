@@ -59,7 +59,9 @@ def lark_parser() -> Lark:
 
 @cache
 def keywords() -> dict[str, str]:
-    """The terminals by their text, for keywords and punctuation: ``{"TRIGGER": "TRIGGER", "(": "LPAR", …}``."""
+    """The terminals of the grammar for keywords and punctuation, by their text: ``{"TRIGGER": "TRIGGER", "(": "LPAR",
+    …}``.
+    """
     return {t.pattern.value: t.name for t in lark_parser().terminals}
 
 
@@ -69,13 +71,15 @@ def _spellings() -> dict[str, str]:
 
 
 def readable(terminal: str) -> str:
-    """The name of the terminal in error messages."""
+    """The name of a terminal as error messages show it."""
     return READABLE.get(terminal) or f'"{_spellings()[terminal]}"'
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The LALR automaton of one start rule, without values and callbacks."""
+    """The LALR automaton of one start rule of the grammar. It only tests which terminals are accepted, and builds no
+    tree.
+    """
 
     states: dict[int, dict[str, tuple[Any, Any]]]
     start: int
@@ -84,7 +88,7 @@ class Tables:
     """Whether other text may follow: true of clauses, false of statements."""
 
     def after(self, stack: States, terminal: str) -> States | None:
-        """The stack of states after ``terminal``, None where it is not accepted."""
+        """The stack of states after ``terminal`` was read, None if it is not accepted."""
         reduced = list(stack)
         while True:
             action, argument = self.states[reduced[-1]].get(terminal, (None, None))
@@ -112,8 +116,8 @@ def tables(start: str) -> Tables:
 
 @cache
 def openings(start: str) -> dict[str, frozenset[str]]:
-    """The first keywords of the rule, each with the terminals that may follow it: two tokens distinguish a clause
-    from an alias.
+    """The keywords with which the grammar rule ``start`` may begin, each with the terminals that may follow it. Two
+    words distinguish a clause from an alias.
     """
     automaton = tables(start)
     first = automaton.accepted((automaton.start,))

@@ -30,7 +30,9 @@ _BEHIND_GROUP = frozenset({"having", "qualify", "windows"})
 
 
 def rank_of(key: str, last: int) -> int:
-    """The position of the modifier or clause; ``last`` is the rank of the previous one, which must not be higher."""
+    """The position of a clause in the order that SELECT prescribes, to detect clauses in the wrong order. ``key`` is
+    sqlglot's name of the clause, ``last`` the rank of the clause before it, which must not be higher.
+    """
     if key in _BEHIND_GROUP:
         return max(last, _RANKS["group"]) if last < _RANKS["order"] else _RANKS["group"]
     return _RANKS.get(key, last)
@@ -42,7 +44,9 @@ _OF_SELECT = {"TRIGGER": 4, "EVICT": 5, "LATE DATA": 6}
 
 
 def modifiers_after(last: int, select: bool) -> frozenset[str]:
-    """The words that may follow a modifier of rank ``last``; ``select``: of a SELECT, not of a set operation."""
+    """The keywords of clauses that may follow a clause of rank ``last``. ``select``: they belong to a SELECT, not to a
+    set operation.
+    """
     words = {**_BEHIND, "EMIT": 10, **({**_BEFORE_GROUP, **_OF_SELECT} if select else {})}
     allowed = {word for word, rank in words.items() if rank > last or rank == last == 0}
     windows = {"COUNT WINDOW", "GLOBAL WINDOW", "WINDOW USING"} if last == _RANKS["group"] else set()
@@ -66,7 +70,7 @@ _FIELDS: dict[type[n.Node], str] = {
 
 
 def clause_field(clause: n.Node) -> str:
-    """The field of ``StreamClauses`` or ``TableClauses`` that holds the clause."""
+    """The name of the field of ``StreamClauses`` or ``TableClauses`` that holds this clause."""
     return _FIELDS[type(clause)]
 
 
@@ -104,7 +108,7 @@ def _miswritten(pivot: exp.Pivot) -> str | None:
 
 
 class TableParser(ClauseParser):
-    """Table factors: table functions, clauses after a table, hints, time travel."""
+    """Parses the sources in FROM: table functions, clauses after a table, hints, time travel."""
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("schema"):

@@ -29,7 +29,7 @@ _KEY = re.compile(r"[\w.#-]+")
 
 
 def quoted_settings(text: str, tokens: list[Token]) -> list[Token]:
-    """The tokens of a statement, with unquoted keys and values of SET and RESET as strings."""
+    """Returns the tokens of a statement; in SET and RESET, keys and values without quotes are replaced by strings."""
     if len(tokens) < 2 or tokens[0].text.upper() not in _STATEMENTS:
         return tokens
     signs = [index for index, token in enumerate(tokens) if token.token_type == TokenType.EQ]
@@ -84,7 +84,7 @@ def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[Sql
 
 @dataclass(frozen=True)
 class Written:
-    """The part of a script up to a semicolon: a statement, or the error of one that does not parse."""
+    """One part of a script, up to a semicolon: its span with the statement, or with the error if it does not parse."""
 
     span: Span
     statement: Statement | None = None
@@ -92,7 +92,9 @@ class Written:
 
 
 def parse_each(text: str) -> Iterator[Written]:
-    """The statements of a script one by one; a script that cannot be tokenized is one error."""
+    """Parses a script part by part, and yields each part with its statement or error. A script that cannot be tokenized
+    is a single part with an error.
+    """
     try:
         pieces = list(split(tokenize(text)))
     except SqlStreamError as error:
@@ -152,7 +154,7 @@ def _inside_statement_set(tokens: list[Token]) -> bool:
 
 
 def parse_tokens(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) -> T:
-    """The result of ``read`` for exactly these tokens of ``text``.
+    """Makes a parser of these tokens of ``text``, and returns what ``read`` reads from it. All tokens must be read.
 
     :raises SqlStreamError: the mistake, with the text attached.
     """
@@ -178,7 +180,7 @@ def _read(text: str, tokens: list[Token], read: Callable[[SqlStreamParser], T]) 
 
 
 def parser_at(text: str, tokens: list[Token]) -> SqlStreamParser:
-    """A parser at the first of the tokens, whose positions point into ``text``."""
+    """Returns a parser of these tokens, before the first one. Their positions point into ``text``."""
     parser = SqlStreamParser(dialect=_dialect())
     parser.stand_at(text, tokens)
     return parser
@@ -235,7 +237,9 @@ _QUOTES = ("'", '"', "`")
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a text: a word, white space or a comment; ``text`` begins at ``start`` of the whole."""
+    """A piece of a text: a word, white space or a comment. ``start`` is the position of its first character in the
+    whole text.
+    """
 
     text: str
     start: int

@@ -16,12 +16,12 @@ _DOUBLE_QUOTED = "double_quoted"
 
 
 def mark(expression: exp.Expr, start: int, end: int) -> None:
-    """Record the range ``[start, end)`` of the expression with everything in it."""
+    """Records the characters ``start`` to ``end`` (exclusive) as the span of an expression and of everything in it."""
     expression.meta[_WHOLE] = (start, end)
 
 
 def mark_as(expression: exp.Expr, written: exp.Expr) -> None:
-    """Record for an expression the span of ``written``, which it replaces."""
+    """Gives an expression the span of ``written``, which it replaces."""
     span = span_of(written)
     if span is not None:
         mark(expression, span.start, span.end)

@@ -163,7 +163,7 @@ class StrictParser(ForgivenParser):
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(_MODIFIERS)
 
     def stand_at(self, text: str, tokens: list[Token]) -> None:
-        """Begin at the first of the tokens, whose positions point into ``text``."""
+        """Sets the parser to the first of these tokens, whose positions point into ``text``."""
         self.reset()
         self.sql = text
         self._tokens = _without_suffixes(tokens)

@@ -19,7 +19,9 @@ ARG = "stream"
 
 
 class Carrier(exp.Expression):
-    """Holds a node of this dialect, ``this``, in a tree of sqlglot; ``alias`` is that of MATCH_RECOGNIZE."""
+    """An expression of sqlglot that holds a syntax node of this dialect (``this``), so that it can be part of sqlglot's
+    trees. ``alias`` is that of MATCH_RECOGNIZE.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False}
 
@@ -43,13 +45,15 @@ def table_function_of(table: exp.Expr) -> TableFunction | None:
 
 
 def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
-    """MATCH_RECOGNIZE of a SELECT."""
+    """The MATCH_RECOGNIZE clause of a SELECT; None without one."""
     clause = _carried(select.args.get("match"))
     return clause if isinstance(clause, MatchRecognize) else None
 
 
 def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
-    """Add a clause to a tree under construction."""
+    """Adds a clause to a tree that is being parsed: ``node`` becomes the ``field`` of the owner's StreamClauses or
+    TableClauses (``kind``).
+    """
     present = _carried(owner.args.get(ARG))
     clauses = present if isinstance(present, kind) else kind(span=node.span)
     changes: dict[str, Any] = {field: node, "span": clauses.span.to(node.span)}
@@ -64,7 +68,7 @@ def _carried(value: object) -> object:
 
 
 def walk(node: Node) -> Iterator[exp.Expr]:
-    """Each expression of the node and of the nodes in it, parents first."""
+    """Yields each expression of the node and of the nodes in it, parents first."""
     waiting: list[object] = [node]
     while waiting:
         match waiting.pop():
@@ -89,7 +93,9 @@ ROUNDED_TO = (
 
 
 class RoundedTime(exp.Expression, exp.Condition):
-    """``name`` is FLOOR or CEIL; ``this`` is the time, ``unit`` one of ``ROUNDED_TO``."""
+    """``FLOOR(time TO unit)`` or ``CEIL(time TO unit)``. ``name`` is FLOOR or CEIL, ``this`` the time, ``unit`` one of
+    ``ROUNDED_TO``.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "name": True, "unit": True}
 
@@ -98,9 +104,10 @@ class RoundedTime(exp.Expression, exp.Condition):
 
 
 def balanced(kind: type[exp.Connector], operands: Sequence[exp.Expr]) -> exp.Expr:
-    """``a AND b AND c`` of one or more operands: a tree as flat as possible, the longer half to the left.
+    """Connects one or more operands by ``kind`` (AND or OR) to a tree that is as flat as possible, with the longer half
+    on the left.
 
-    AND and OR are associative for NULL as well, and the tree prints as the chain.
+    AND and OR are associative for NULL as well, and the tree prints as the chain ``a AND b AND c``.
     """
     if len(operands) == 1:
         return operands[0]
@@ -109,7 +116,9 @@ def balanced(kind: type[exp.Connector], operands: Sequence[exp.Expr]) -> exp.Exp
 
 
 def rebalanced(chain: exp.Expr | None) -> exp.Expr | None:
-    """A chain of AND or OR, read from left to right, as a balanced tree; other expressions unchanged."""
+    """Turns a chain of AND or OR, which the parser nests to the left, into a balanced tree. Other expressions are
+    unchanged.
+    """
     if not isinstance(chain, exp.And | exp.Or):
         return chain
     kind, operands = type(chain), list[exp.Expr]()

@@ -82,7 +82,9 @@ class SetComment(Node):
 
 @dataclass(frozen=True)
 class PlacedElement(Node):
-    """A column, watermark or key of ALTER TABLE … ADD and MODIFY: ``first``, after a column, or where it falls."""
+    """A column, watermark or key in ALTER TABLE … ADD or MODIFY, with its position: FIRST, AFTER a column, or none
+    given.
+    """
 
     element: TableElement
     first: bool = False

@@ -34,7 +34,7 @@ class PartitionValue(Node):
 
 
 def partition_text(values: tuple[PartitionValue, ...], sql: Sql) -> str | None:
-    """``PARTITION (column [= value], …)``; None where there are no values."""
+    """The text ``PARTITION (column [= value], …)``; None if there are no values."""
     return f"PARTITION ({', '.join(v.text(sql) for v in values)})" if values else None
 
 
@@ -43,7 +43,7 @@ def _partitioned_by(columns: tuple[str, ...]) -> str | None:
 
 
 def with_options(options: tuple[Option, ...], sql: Sql) -> str | None:
-    """``WITH ('key' = 'value', …)``; None where there are no options."""
+    """The text ``WITH ('key' = 'value', …)``; None if there are no options."""
     return f"WITH ({option_list(options, sql)})" if options else None
 
 
@@ -52,7 +52,7 @@ def _with_block(options: tuple[Option, ...], sql: Sql) -> str | None:
 
 
 def option_list(options: tuple[Option, ...], sql: Sql) -> str:
-    """``'key' = 'value', …``."""
+    """The text ``'key' = 'value', …``."""
     return ", ".join(o.text(sql) for o in options)
 
 
@@ -113,7 +113,9 @@ class ComputedColumn(Node):
 
 @dataclass(frozen=True)
 class NamedColumn(Node):
-    """``name`` alone: a column of the query of CREATE TABLE … AS, in the place that it is to have."""
+    """A column in CREATE TABLE … AS that is only named: it is a column of the query, and takes this position in the
+    table.
+    """
 
     name: str
 
@@ -157,7 +159,7 @@ class Distribution(Node):
     buckets: int | None = None
 
     def text_after(self, word: str) -> str:
-        """The text after DISTRIBUTED or DISTRIBUTION, which is ``word``."""
+        """The text of the clause, which begins with ``word``: DISTRIBUTED or DISTRIBUTION."""
         columns = joined("BY", self.kind, name_list(self.columns)) if self.columns else None
         return joined(word, columns, f"INTO {self.buckets} BUCKETS" if self.buckets is not None else None)
 
@@ -342,8 +344,8 @@ class FunctionParameter(Node):
 
 @dataclass(frozen=True)
 class FunctionDefinition(Node):
-    """The definition of a function in the statement: ``(x INT) RETURNS INT [traits] RETURN x + 1``, or Python text
-    in place of RETURN.
+    """The definition of a function inside CREATE FUNCTION: ``(x INT) RETURNS INT [traits] RETURN x + 1``; for Python,
+    AS and the code in place of RETURN.
 
     ``columns`` are those of RETURNS TABLE, None without it.
     """
@@ -359,7 +361,10 @@ class FunctionDefinition(Node):
 @dataclass(frozen=True)
 class CreateFunction(Node):
     """``CREATE [OR REPLACE] [TEMPORARY] FUNCTION [IF NOT EXISTS] name AS 'package.module:name' LANGUAGE PYTHON``, or
-    with a definition, whose text of Python is ``target``."""
+    with the definition itself: parameters, RETURNS, and RETURN with an expression or AS with Python code.
+
+    ``target`` is ``'package.module:name'`` or, with a definition in Python, its code.
+    """
 
     name: Name
     target: str

@@ -19,17 +19,17 @@ def joined(*parts: str | None) -> str:
 
 
 def flag(word: str, given: bool) -> str | None:
-    """The word if ``given``, else None."""
+    """``word`` if ``given`` is true, else None."""
     return word if given else None
 
 
 def clause(word: str, expression: exp.Expression | None, sql: Sql) -> str | None:
-    """``WORD expression``; None where there is no expression."""
+    """The text ``WORD expression``; None if there is no expression."""
     return f"{word} {sql(expression)}" if expression is not None else None
 
 
 def string_clause(word: str, text: str | None) -> str | None:
-    """``WORD 'text'``; None where there is no text."""
+    """The text ``WORD 'text'``; None if there is no text."""
     return f"{word} {quote_string(text)}" if text is not None else None
 
 
@@ -39,7 +39,7 @@ def listed(expressions: tuple[exp.Expression, ...], sql: Sql) -> str:
 
 
 def name_list(names: tuple[str, ...]) -> str | None:
-    """``(a, b)``; None where there are no names."""
+    """The text ``(a, b)``; None if there are no names."""
     return f"({', '.join(quote_name(name) for name in names)})" if names else None
 
 
@@ -60,9 +60,9 @@ def indented(text: str) -> str:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the dialect's syntax tree. ``span`` points into the text of the script.
+    """Base of the nodes of the dialect's syntax tree. ``span`` points into the text of the script.
 
-    The hash depends on the class, too: sqlglot considers trees, which hold nodes, equal where their hashes are.
+    The hash depends on the class too, because sqlglot compares trees, which may hold such nodes, by their hashes.
     """
 
     span: Span = field(default=Span(0, 0), compare=False, repr=False, kw_only=True)

@@ -87,7 +87,9 @@ class StatementSet(Node):
 
 @dataclass(frozen=True)
 class UnitRows(Node):
-    """``MOCK name [(column type, …)] AS (query)``; EXPECTED, which has no name, the same way."""
+    """``MOCK name [(column type, …)] AS (query)`` of EXECUTE UNIT TEST, or ``EXPECTED``, which has the same form
+    without a name.
+    """
 
     query: exp.Expression
     columns: tuple[PhysicalColumn, ...] = ()

@@ -50,7 +50,7 @@ class AlignBarriers(Node):
 
 
 class LookupOrder(Enum):
-    """The order of lookup results, by the option OUTPUT."""
+    """The order in which an asynchronous lookup emits its results: the option OUTPUT."""
 
     ORDERED = "ORDERED"
     UNORDERED = "UNORDERED"
@@ -123,7 +123,9 @@ class LookupAsync(Node):
 
 @dataclass(frozen=True)
 class TableHint(Node):
-    """``/*+ OPTIONS('k' = 'v') */`` after a table's name: ``hint`` holds calls or, where unreadable, a string."""
+    """The hint ``/*+ OPTIONS('k' = 'v') */`` after a table's name. ``hint`` has the calls in it, or its text as a
+    string if it could not be parsed.
+    """
 
     hint: exp.Hint
 
@@ -144,7 +146,7 @@ class TableClauses(Node):
 # --- MATCH_RECOGNIZE -------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class PatternVariable(Node):
-    """``A``."""
+    """A variable of a row pattern: ``A``."""
 
     name: str
 
@@ -154,7 +156,7 @@ class PatternVariable(Node):
 
 @dataclass(frozen=True)
 class PatternSequence(Node):
-    """``A B C``."""
+    """Parts of a row pattern one after the other: ``A B C``."""
 
     parts: tuple[Pattern, ...]
 
@@ -164,7 +166,7 @@ class PatternSequence(Node):
 
 @dataclass(frozen=True)
 class PatternAlternation(Node):
-    """``A | B``."""
+    """Alternatives in a row pattern: ``A | B``."""
 
     parts: tuple[Pattern, ...]
 
@@ -174,7 +176,9 @@ class PatternAlternation(Node):
 
 @dataclass(frozen=True)
 class PatternRepetition(Node):
-    """``A*``, ``A+``, ``A?``, ``A{2,3}``, with ``?`` after when reluctant; ``most`` None: without bound."""
+    """A quantified part of a row pattern: ``A*``, ``A+``, ``A?``, ``A{2,3}``; with another ``?`` after it, it is
+    reluctant. ``most`` is None without an upper bound.
+    """
 
     pattern: Pattern
     least: int

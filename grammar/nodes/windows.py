@@ -58,7 +58,7 @@ class TableArgument(Node):
         return self.enclosed_text(sql, enclosed=False)
 
     def enclosed_text(self, sql: Sql, enclosed: bool = True) -> str:
-        """The text with its keys in parentheses; with ``enclosed`` even a single one."""
+        """The text with the keys of PARTITION BY in parentheses; a single key has them only if ``enclosed`` is true."""
         partition = f"PARTITION BY {_keys(self.partition_by, sql, enclosed)}" if self.partition_by else None
         order = f"ORDER BY {_keys(self.order_by, sql, enclosed)}" if self.order_by else None
         return joined("TABLE", sql(self.source), partition, order)
@@ -110,7 +110,7 @@ def _argument(argument: Argument, following: Argument | None, sql: Sql) -> str:
 
 # --- windows as clauses ---------------------------------------------------------------------------------------
 class WindowKind(Enum):
-    """The kinds of windows that are functions of a time."""
+    """The kinds of windows that are functions of a time column."""
 
     TUMBLE = "TUMBLE"
     HOP = "HOP"
@@ -159,7 +159,7 @@ class GlobalWindow(Node):
 
 @dataclass(frozen=True)
 class UserCall(Node):
-    """``f(args)`` naming a Python class: assigner, trigger or evictor."""
+    """A call ``f(args)`` of a user's Python class: a window assigner, trigger or evictor."""
 
     name: str
     arguments: tuple[exp.Expression, ...]
@@ -190,7 +190,9 @@ class Domain(Enum):
 
 
 class Accumulation(Enum):
-    """How a firing relates to earlier firings of its window."""
+    """What a later firing of a window emits, compared to earlier ones: all rows so far, only new rows, or all after a
+    retraction.
+    """
 
     ACCUMULATING = "ACCUMULATING"
     DISCARDING = "DISCARDING"
@@ -449,7 +451,9 @@ class Emit(Node):
 
 @dataclass(frozen=True)
 class StreamClauses(Node):
-    """The streaming clauses of one SELECT, each optional. ``window`` is among or after the keys of GROUP BY."""
+    """The streaming clauses of one SELECT, each None if it is absent. ``window`` is written among the keys of GROUP BY
+    or after them.
+    """
 
     window: WindowClause | None = None
     trigger: Trigger | None = None

@@ -36,7 +36,7 @@ class BuiltinKind(Enum):
 
 
 class Origin(Enum):
-    """The system that defines a function by its name."""
+    """Where a built-in function is defined: in Spark, in its grammar, in Flink, or by the planner."""
 
     SPARK = "spark"
     SYNTAX = "syntax"
@@ -82,7 +82,7 @@ class Builtin:
 
     @property
     def by_each_name(self) -> list[Builtin]:
-        """The function by its name, and by each of its aliases."""
+        """The function as one entry per name: its own and each alias."""
         if isinstance(self.flink, bool) and not self.aliases:
             return [self]
         in_flink = self.flink.split() if isinstance(self.flink, str) else [self.name] * self.flink
@@ -168,7 +168,7 @@ class Aggregate(Builtin):
 
     @property
     def says_whether_nulls_are_ignored(self) -> bool:
-        """True where a constant second argument may replace IGNORE NULLS."""
+        """True if a constant second argument may say whether NULLs are ignored, instead of IGNORE NULLS."""
         return self.nulls is not None and self.takes(2)
 
 

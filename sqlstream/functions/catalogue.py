@@ -31,13 +31,13 @@ CLAUSE_FUNCTIONS: Mapping[str, Builtin] = _by_name(OF_CLAUSES)
 
 
 def kind_of(name: str) -> BuiltinKind | None:
-    """The kind of the function that Spark evaluates by that name, in any case; None where there is none."""
+    """The kind of the function with that name (any case), as Spark evaluates it; None if Spark has none."""
     function = FUNCTIONS.get(name.lower())
     return None if function is None else function.kind
 
 
 def is_aggregate(name: str | None) -> bool:
-    """Whether Spark evaluates an aggregate function by that name."""
+    """True if Spark evaluates an aggregate function by that name."""
     return name is not None and kind_of(name) is BuiltinKind.AGGREGATE
 
 
@@ -50,15 +50,15 @@ def aggregate_of(name: str | None) -> Aggregate | None:
 
 
 def kinds_to_show() -> dict[str, str]:
-    """The kind, in words, of each function that an expression may call without OVER, by name."""
+    """The functions that an expression may call without OVER, as a dictionary from the name to the kind in words."""
     kinds = (BuiltinKind.SCALAR, BuiltinKind.AGGREGATE, BuiltinKind.GENERATOR)
     called = {name: function.kind.text for name, function in FUNCTIONS.items() if function.kind in kinds}
     return called | {name: function.kind.text for name, function in CLAUSE_FUNCTIONS.items()}
 
 
 def same_in_flink(name: str) -> bool:
-    """Whether Flink has a function of that name with the same meaning, apart from exceptions that translation
-    handles.
+    """True if Flink has a function of that name with the same meaning, apart from differences that translating scripts
+    from Flink takes care of.
     """
     function = FUNCTIONS.get(name) or CLAUSE_FUNCTIONS.get(name)
     return function is not None and bool(function.flink)

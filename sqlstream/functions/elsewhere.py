@@ -82,6 +82,8 @@ INSTEAD: Mapping[str, str] = _POSTGRES | _OTHERS
 
 
 def instead_of(name: str) -> str | None:
-    """The hint for a function of another system; None for other names."""
+    """The hint on what to write instead of a function of another system, for instance of PostgreSQL; None for other
+    names.
+    """
     replacement = INSTEAD.get(name.lower())
     return None if replacement is None else f"Write {replacement}, for example."

@@ -27,7 +27,7 @@ def common_type(types: Iterable[DataType]) -> DataType:
 
 
 def wider(left: DataType, right: DataType) -> DataType:
-    """The narrowest type that both convert to without an explicit cast."""
+    """The narrowest type to which values of both types are converted without an explicit cast."""
     if left == right:
         return left
     if left.name == "VOID":
@@ -51,7 +51,7 @@ def incompatible(left: DataType, right: DataType) -> bool:
 
 
 def as_decimal(kind: DataType) -> DataType | None:
-    """The decimal that holds all values of an integer type; decimals stay."""
+    """The DECIMAL type that holds all values of an integer type. A DECIMAL type is returned unchanged."""
     if kind.name == "DECIMAL":
         return kind
     return DataType("DECIMAL", (_DIGITS[kind.name], 0)) if kind.name in _DIGITS else None
@@ -109,12 +109,16 @@ STRING_ARRAY = DataType("ARRAY", (STRING,))
 
 
 def same_as_first(types: Sequence[DataType]) -> DataType:
-    """The result type that equals the first argument's; UNKNOWN for NULL, for which it depends on the function."""
+    """The result type of functions that return the type of their first argument; ``types`` are the types of the
+    arguments. UNKNOWN if the first one is NULL, because then it depends on the function.
+    """
     return types[0] if types and types[0].name != "VOID" else UNKNOWN
 
 
 def number(types: Sequence[DataType]) -> DataType:
-    """The result type of functions that preserve numeric types: DOUBLE for strings and NULL."""
+    """The result type of functions that keep a numeric type, such as ABS: that of the first argument, DOUBLE for
+    strings and NULL.
+    """
     kind = types[0] if types else UNKNOWN
     return DOUBLE if kind.name in ("STRING", "VOID") else kind
 
@@ -142,7 +146,7 @@ def average(types: Sequence[DataType]) -> DataType:
 
 
 def array_of_first(types: Sequence[DataType]) -> DataType:
-    """An array of values of the first argument's type."""
+    """The result type of functions that return an array of values of the first argument's type."""
     return DataType("ARRAY", (types[0],)) if types and not types[0].is_unknown else UNKNOWN
 
 
@@ -160,7 +164,9 @@ def value_by_order(types: Sequence[DataType]) -> DataType:
 
 
 def array_with_element(types: Sequence[DataType]) -> DataType:
-    """The type of an array and an element together: the array's if the element has its type, else a wider one."""
+    """The result type of functions of an array and an element, such as ARRAY_APPEND: the array's type if the element
+    has its element type, UNKNOWN otherwise.
+    """
     match types:
         case [DataType("ARRAY", (element,)) as array, other] if element == other:
             return array
@@ -168,7 +174,7 @@ def array_with_element(types: Sequence[DataType]) -> DataType:
 
 
 def map_part(index: int) -> ResultRule:
-    """The result type for an array of the keys (0) or the values (1) of a map."""
+    """Returns the rule for functions that return an array of a map's keys (``index`` 0) or values (1)."""
 
     def part(types: Sequence[DataType]) -> DataType:
         match types:
@@ -195,7 +201,7 @@ def whole_number(types: Sequence[DataType]) -> DataType:
 
 
 def rounded(types: Sequence[DataType]) -> DataType:
-    """The type of ROUND: the argument's; UNKNOWN for decimals, whose precision and scale change."""
+    """The result type of ROUND: that of the argument; UNKNOWN for DECIMAL, whose precision and scale change."""
     return types[0] if types and types[0].is_numeric and types[0].name != "DECIMAL" else UNKNOWN
 
 
@@ -207,7 +213,9 @@ def map_of_pairs(types: Sequence[DataType]) -> DataType:
 
 
 def with_unit(with_unit: DataType, without: DataType) -> ResultRule:
-    """The result types of DATEDIFF(HOUR, a, b), ``with_unit``, and DATEDIFF(a, b), ``without``."""
+    """Returns the rule for functions like DATEDIFF: ``with_unit`` is the result type of a call with a unit
+    (``DATEDIFF(HOUR, a, b)``), ``without`` that of a call without.
+    """
     return lambda types: with_unit if len(types) == 3 else without
 
 

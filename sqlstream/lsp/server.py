@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def server_of(planner: Planner) -> LanguageServer:
-    """A language server over the planner, which starts to communicate with ``start_io``."""
+    """Returns a language server that uses the planner. It begins to communicate when ``start_io`` is called."""
     server = LanguageServer(SOURCE, __version__)
     _diagnostics(server, planner)
     _names(server, planner)

@@ -56,7 +56,7 @@ class Plot:
 
 
 def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
-    """The positions of a plot's columns among those of a query.
+    """The positions, from 0, of the columns that a chart shows among those of a query.
 
     ValueError with a message where a column does not exist or has no numbers.
     """
@@ -150,7 +150,7 @@ class Chart:
         return sorted(bars, reverse=True)[:_MOST_BARS]
 
     def fullest(self) -> list[tuple[str, Sequence[Point]]]:
-        """The lines that are drawn, by the value of BY; those with most points."""
+        """The lines that are drawn, by the value of BY: those with the most points."""
         lines = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)
         return [(name, points) for name, points in lines[:_MOST_SERIES]]
 
@@ -172,7 +172,7 @@ def _is_drawn(value: object) -> bool:
 
 
 def number_of(moment: int | datetime) -> float:
-    """The position of a time or number on an axis."""
+    """The position of a time or number on the axis of a chart, as a number."""
     return moment.timestamp() if isinstance(moment, datetime) else float(moment)
 
 
@@ -191,8 +191,8 @@ def _position(name: str, names: tuple[str, ...]) -> int:
 
 
 def draw(query: Query, chart: Chart, tables: Iterator[pa.Table], out: TextIO) -> None:
-    """Draw the chart of the query's ``tables`` in place while they arrive; its last state remains. Ctrl-C
-    interrupts.
+    """Draws the chart of a query on a terminal, again for each of its ``tables`` as they arrive. The last state stays
+    on the screen. Ctrl-C interrupts.
     """
     try:
         follow_on(out, _Shown(query, chart, tables))

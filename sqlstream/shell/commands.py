@@ -41,10 +41,10 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the shell. ``name`` is lower-case; that of a short command begins with a backslash; ``argument``
-    is the rest of the line.
+    """A command that was typed in the shell. ``name`` is its name in lower case; that of a short command begins with a
+    backslash. ``argument`` is the rest of the line.
 
-    ``end`` is the position after it. ``typed``: the name as it was typed, for messages.
+    ``end`` is the position after the command in the text. ``typed`` is the name as the user typed it, for messages.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Short:
-    """The meanings of a short command: alone, and with an argument; None where that is not allowed.
+    """What a short command of the shell stands for: ``alone``, and ``with_argument``; None if that form is not allowed.
 
     ``takes`` names the argument in the help, ``help`` is its description.
     """
@@ -116,7 +116,7 @@ def command_at(text: str, start: int = 0) -> Command | None:
 
 
 def meaning(command: Command, span: Span) -> Command | str:
-    """The long form of a command, or the statement, that it stands for; ParseError SS108 for an unknown one."""
+    """The long command or the statement for which a command stands. ParseError SS108 for an unknown command."""
     if not command.name.startswith("\\"):
         return command
     short = SHORT.get(command.name)
@@ -169,7 +169,9 @@ class ShellEntry:
         return Span(self.start, self.start + len(self.piece.rstrip()))
 
     def located(self, error: SqlStreamError) -> SqlStreamError:
-        """The error with its spans in the whole input, so that lines count from the first one of a file."""
+        """The error with spans that refer to the whole input, so that its lines are counted from the first one of a
+        file.
+        """
         return SqlStreamError.of(
             replace(d, span=Span(d.span.start + self.start, d.span.end + self.start), source=self.text)
             if d.span is not None and d.source in (None, self.piece)
@@ -179,7 +181,8 @@ class ShellEntry:
 
 
 def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
-    """The complete statements and commands of ``text`` after ``start``, and the position of the rest.
+    """Splits input into its complete statements and commands, from the position ``start`` on. Returns a pair: these,
+    and the position of the incomplete rest.
 
     ``EXECUTE STATEMENT SET BEGIN …; …; END;`` is one statement.
     """
@@ -191,7 +194,9 @@ def split(text: str, start: int = 0) -> tuple[list[ShellEntry], int]:
 
 
 def rest_of(text: str, start: int) -> list[ShellEntry]:
-    """The text after all complete entries, at the end of the input: a statement without its ``;``, or nothing."""
+    """What remains at the end of the input, from ``start`` on: a list with the statement that lacks its ``;``, or an
+    empty list.
+    """
     if is_blank(text, start):
         return []
     ended = _entry(f"{text};", start)
@@ -216,7 +221,9 @@ def _with_statement(command: Command, text: str, begin: int) -> Command | None:
 
 
 def joined(parts: Sequence[ShellEntry]) -> Iterator[ShellEntry]:
-    """The entries with adjacent statements joined into one, so that none of them runs if one has mistakes."""
+    """Joins adjacent statements into one entry, so that none of them runs if one has mistakes. Commands stay
+    separate.
+    """
     before: ShellEntry | None = None
     for entry in parts:
         if before is not None and (before.command or entry.command):

@@ -37,7 +37,9 @@ def pager_command() -> list[str] | None:
 
 @contextmanager
 def paged(command: list[str]) -> Iterator[TextIO]:
-    """A file whose text the pager shows. Ctrl-C belongs to the pager; the block ends when the pager is closed."""
+    """A context manager that gives a file; the pager shows what is written to it. Ctrl-C is left to the pager, and the
+    block ends when the pager is closed.
+    """
     with unbroken():
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, text=True, encoding="utf-8", env={"LESS": _LESS, **os.environ}
@@ -82,7 +84,7 @@ class Display:
         _write(sys.stderr if read_by_program else self.out, text + "\n")
 
     def writer(self, names: Sequence[str]) -> Writer:
-        """The writer of one result with columns of these names."""
+        """Returns the writer that prints one result with columns of these names."""
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
 
     def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
@@ -95,7 +97,9 @@ class Display:
 
     @property
     def paged_writers(self) -> Callable[[Sequence[str], TextIO], PagedWriter] | None:
-        """A function that makes writers of redrawn results, in formats for people on a terminal; None elsewhere."""
+        """Returns a function that makes writers for results that are redrawn on the terminal. None if the output is not
+        a terminal, or has a format for programs.
+        """
         if not self.is_live:
             return None
         if self.expanded or self.style == "vertical":
@@ -103,7 +107,7 @@ class Display:
         return TableWriter if self.style == "table" else None
 
     def paged(self, writer: Writer) -> PagedWriter | None:
-        """The writer, if it shows only a page of long results; else None."""
+        """The writer if it shows long results page by page; None for other writers."""
         return writer if self.is_live and isinstance(writer, PagedWriter) else None
 
     def write_into(self, path: str) -> None:
@@ -162,7 +166,7 @@ class Display:
         return None
 
     def show_rows(self, names: Sequence[str], tables: Iterable[Sequence[Row]], skipped: int = 0) -> None:
-        """Show all rows in the pager; ``skipped`` more are only counted."""
+        """Shows all rows in the pager. ``skipped`` is the number of further rows, which are only counted."""
         command = self.pager_in_use
         assert command is not None
         with paged(command) as out:

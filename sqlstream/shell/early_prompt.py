@@ -36,7 +36,9 @@ _LOOK_SECONDS = 0.1
 
 
 class Arriving:
-    """A shell and completer that ``make`` creates on a thread, while the user already types."""
+    """Creates the shell and its completer on a thread, while the user already types at the prompt. ``make`` creates
+    both.
+    """
 
     def __init__(self, make: Callable[[], tuple[Shell, Completer]]) -> None:
         self._make = make
@@ -69,7 +71,7 @@ class Arriving:
 
     @property
     def there(self) -> bool:
-        """True where ``make`` has returned."""
+        """True if ``make`` has returned, so that the shell can be used."""
         return self._made is not None
 
     def shell(self) -> Shell:
@@ -80,7 +82,7 @@ class Arriving:
         return self._result()[0]
 
     def when_done(self, call: Callable[[], None]) -> None:
-        """Call a function on the thread at the end."""
+        """Sets a function that the thread calls when ``make`` has returned or failed."""
         self._after = call
 
     def _result(self) -> tuple[Shell, Completer]:

@@ -21,8 +21,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class BackgroundJobs:
-    """Reports the failures of jobs that run in the background; ``say`` is called with the text of each failure,
-    once.
+    """Reports failures of jobs that run in the background of the shell. ``say`` is called once for each failure, with
+    its text.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -32,11 +32,11 @@ class BackgroundJobs:
         self._ended = Event()
 
     def add(self, job: Job | BatchRun) -> None:
-        """Report the failure of a job of this process, once, when it fails."""
+        """Watches a job of this process, to report its failure."""
         self._watch_for(lambda: failure_text(job) if job.state is JobState.FAILED else None)
 
     def add_submitted(self, submission: Submission) -> None:
-        """Report the failure of a job with its own process, once, when it fails."""
+        """Watches a job that runs in a process of its own, to report its failure."""
         self._watch_for(lambda: submitted_failure(submitted_job(submission)))
 
     def _watch_for(self, failure: Callable[[], str | None]) -> None:
@@ -44,7 +44,7 @@ class BackgroundJobs:
             self._failures.append(failure)
 
     def tell(self) -> None:
-        """Report the failures since the last call."""
+        """Reports the failures that have happened since the last call."""
         with self._lock:
             texts = [(failure, failure()) for failure in self._failures]
             self._failures = [failure for failure, text in texts if text is None]
@@ -53,7 +53,9 @@ class BackgroundJobs:
                 self._say(text)
 
     def watch(self, may_tell: Callable[[], bool]) -> None:
-        """Report failures on a thread, too, while ``may_tell`` says that nothing else is printed."""
+        """Starts a thread that also reports failures between calls of ``tell``, whenever ``may_tell`` returns True
+        because nothing else is being printed.
+        """
         Thread(target=self._watch, args=(may_tell,), name="sqlstream-failures", daemon=True).start()
 
     def _watch(self, may_tell: Callable[[], bool]) -> None:
@@ -95,7 +97,9 @@ _QUOTES = "'`"
 
 
 def mended(error: SqlStreamError) -> str | None:
-    """The statement of the error with its mistake replaced by the suggestion; None without exactly one suggestion."""
+    """The statement of an error with its mistake corrected as the error suggests; None unless there is exactly one
+    suggestion.
+    """
     first = error.diagnostic
     suggested = _SUGGESTED.fullmatch(first.hint or "")
     if suggested is None or first.span is None or first.source is None:

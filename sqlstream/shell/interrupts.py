@@ -22,7 +22,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class SentBack(Exception):
-    """Raised after Ctrl-Z: the running query is to continue in the background."""
+    """Raised after Ctrl-Z: the running query is to go on in the background."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Pressed:
 
 
 def remembering(pressed: Pressed) -> AbstractContextManager[None]:
-    """Record Ctrl-C in the block, even if its exception is lost."""
+    """A context manager that records Ctrl-C in ``pressed``, even if Python loses its KeyboardInterrupt."""
     return _handled_by(pressed.interrupt)
 
 
 def unbroken() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C in the block, which finishes the work that an earlier Ctrl-C interrupted."""
+    """A context manager in which Ctrl-C has no effect, for work that must be completed after an earlier Ctrl-C."""
     return _handled_by(lambda *_: None)
 
 
@@ -82,8 +82,9 @@ _LOOK_SECONDS = 0.1
 
 @contextmanager
 def listening(source: Input) -> Iterator[Pressed]:
-    """Detect Ctrl-Z and Ctrl-C in the block. Other keys are not echoed, and are kept for the prompt unless Ctrl-C
-    follows."""
+    """A context manager that detects Ctrl-Z and Ctrl-C. Other keys are not echoed; they are kept for the next prompt,
+    unless Ctrl-C follows.
+    """
     pressed, ended = Pressed(), Event()
     thread = Thread(target=_listen, args=(source, pressed.ctrl_z, ended), name="sqlstream-keys", daemon=True)
     with _keys_one_by_one(source.fileno()), remembering(pressed):

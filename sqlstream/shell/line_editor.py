@@ -66,7 +66,9 @@ def wants_vi_keys() -> bool:
 
 
 class LineEditor(PromptSession[str]):
-    """Reads statements from the terminal. ``offered`` is the text that Tab inserts at the empty prompt."""
+    """Reads statements from the terminal. ``offered`` is a text that the user can insert with Tab at the empty
+    prompt.
+    """
 
     offered: str | None = None
 
@@ -111,7 +113,7 @@ def _continued(text: str, line: int) -> str:
 
 
 def opened(text: str) -> str:
-    """The quote or bracket that is open at the end of the text; empty if none is."""
+    """The quote or bracket that is still open at the end of a text; empty if none is."""
     from sqlstream.grammar.script import pieces  # sqlglot, which the first prompt does without
 
     brackets: list[str] = []
@@ -134,7 +136,8 @@ def sql_lexer() -> Lexer:
 
 
 class HistoryWithoutSecrets(FileHistory):
-    """A history whose file has no statements with secrets; these are kept only while the shell runs.
+    """The history of typed statements. Those with secrets are not written to its file; they are kept only while the
+    shell runs.
 
     Statements of other shells are available at the next prompt.
     """

@@ -99,10 +99,10 @@ def _unreadable(name: str, reason: str) -> ConnectorError:
 
 
 class Shell:
-    """Runs statements and commands in one session. ``failures`` is the number of failed ones.
+    """Runs statements and commands in one session. ``failures`` counts those that failed.
 
-    ``style`` is one of ``cli.output.FORMATS``. ``parameters`` are the values of ``${NAME}``. ``start``: the start of
-    Spark, where it has begun.
+    ``style`` is one of ``cli.output.FORMATS``. ``parameters`` are the values of ``${NAME}``. ``start`` is the start of
+    Spark in the background, None if it has not begun.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Shell:
         return None
 
     def run(self, text: str) -> bool:
-        """Run commands and statements of a text; False where the shell is to end."""
+        """Runs the commands and statements of a text. Returns False if one of them ends the shell."""
         parts, rest = split(text)
         return self._run(joined([*parts, *rest_of(text, rest)]))
 

@@ -43,8 +43,9 @@ _MOST_ROWS = 1_000_000
 
 @dataclass
 class LongResult:
-    """A result for the pager. ``tables`` hold its rows up to a limit, ``skipped`` counts the others; ``page`` is the
-    number of rows that fit on the terminal."""
+    """Collects a result for the pager. ``tables`` have its rows up to a limit, ``skipped`` counts the others. ``page``
+    is the number of rows that fit on the terminal.
+    """
 
     page: int
     tables: list[pa.Table] = field(default_factory=list)
@@ -57,7 +58,7 @@ class LongResult:
         return self.rows > self.page
 
     def add(self, table: pa.Table) -> pa.Table | None:
-        """Add rows; returns those of them that still fit on the page."""
+        """Adds rows. Returns those of them that still fit on the terminal; None if it is full."""
         room = max(0, self.page - self.rows)
         kept = table.slice(0, max(0, _MOST_ROWS - self.rows))
         self.tables.append(kept)
@@ -83,7 +84,7 @@ def new_file(job: str, folder: Path) -> Path:
 
 
 def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
-    """Write the tables to the file on a thread until they end; ``whole``: each replaces the previous one.
+    """Writes tables to a file, on a thread, until they end. ``whole``: each table replaces the one before.
 
     Errors are reported by the job of the query.
     """
@@ -117,9 +118,9 @@ _POLL_SECONDS = 0.2
 
 
 class Feed:
-    """Reads tables on a thread. Iteration yields them until a key is ``pressed``.
+    """Reads tables on a thread. Iterating yields them, until a key is ``pressed``.
 
-    Another iteration continues where the last one ended. Raises the errors of the tables.
+    The next iteration continues where the last one ended. It raises the errors that reading the tables raises.
     """
 
     def __init__(self, tables: Iterator[pa.Table], pressed: Pressed) -> None:
@@ -143,7 +144,7 @@ class Feed:
             yield item
 
     def going_on(self) -> Iterator[pa.Table]:
-        """Iterate, ignoring keys."""
+        """Yields the remaining tables; keys do not end this iteration."""
         while (item := self._waiting.get()) is not None:
             if isinstance(item, BaseException):
                 raise item

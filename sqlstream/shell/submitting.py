@@ -64,7 +64,8 @@ class _Materialized:
 
 
 class Definitions:
-    """The statements that define the temporary objects of the session's catalogs, in order.
+    """The statements of a session that define temporary objects, in their order, so that a job in another process can
+    repeat them.
 
     Objects in a permanent catalog are available to other processes anyway.
     """
@@ -147,7 +148,7 @@ _WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
 
 
 class Submitter:
-    """Starts INSERTs of a session in their own processes."""
+    """Starts the INSERTs of a session as jobs in processes of their own."""
 
     def __init__(self, session: Session, environment: Mapping[str, str] | None = None) -> None:
         self._session = session
@@ -294,7 +295,7 @@ def _tables_of(statement: Submitted, workspace: Workspace) -> list[Table]:
 
 
 def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
-    """The running job of the session that executes the same statement."""
+    """The running job of the session that executes the same statement; None if there is none."""
     written = to_sql(statement)
     living = (job for job in jobs if job.state in (JobState.RUNNING, JobState.RESTARTING))
     return next((job for job in living if job.record.description.sql == written), None)

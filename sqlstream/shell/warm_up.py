@@ -36,8 +36,8 @@ _LOG = logging.getLogger("sqlstream.shell")
 
 
 class WarmUp:
-    """Runs a query once, on a thread, to warm up Spark. A statement of the user stops it, and it starts again
-    afterwards.
+    """Runs a small query once, on a thread, so that Spark is warm for the user's first query. A statement of the user
+    stops it, and it starts again afterwards.
 
     It has its own session, so that no statement sees it. It never makes the shell fail.
     """
@@ -60,7 +60,7 @@ class WarmUp:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Suspend the warm-up while the block uses Spark. Does not wait."""
+        """A context manager that suspends the warm-up while its block uses Spark. It does not wait."""
         self._asked += 1
         self._wanted.set()
         try:

@@ -22,7 +22,9 @@ _SLOW_SECONDS = 3.0
 
 
 def archive_file() -> Path | None:
-    """The archive for this Spark and this Java, if there is one; None where the user has no cache."""
+    """The archive of Java classes (CDS) for this Spark and this Java, which shortens the start of the JVM. None if
+    there is none, and if the user has no cache folder.
+    """
     folder = cache_folder()
     if folder is None:
         return None
@@ -31,15 +33,16 @@ def archive_file() -> Path | None:
 
 
 def jvm_options() -> str:
-    """The options with which a JVM uses the archive; empty where there is none."""
+    """The JVM options that use the archive of Java classes; empty if there is none."""
     archive = archive_file()
     return f"-XX:SharedArchiveFile={archive} {QUIET}" if archive is not None and is_there(archive) else ""
 
 
 def advice(seconds: float) -> str | None:
-    """The advice, given once for a Spark and a Java, that an archive would shorten a start of so many seconds.
+    """The advice that an archive of Java classes would shorten the next start, for a start that took ``seconds``. It is
+    given once per Spark and Java.
 
-    None where there is an archive, where the start was fast, and where it cannot be recorded that the advice was given.
+    None if there is an archive, if the start was fast, or if it cannot be recorded that the advice was given.
     """
     archive = archive_file()
     if archive is None:

@@ -29,7 +29,7 @@ REFUSED_VALUE = "SS594"
 
 
 class SparkHandle:
-    """Starts Spark when it is first needed, and applies the settings of the session to it."""
+    """Gives a session its Spark: starts it when it is first needed, and applies the session's settings to it."""
 
     def __init__(self, spark: SparkSession | str | None) -> None:
         self.master = spark if isinstance(spark, str) else None
@@ -57,7 +57,7 @@ class SparkHandle:
         return is_connect(self._given)
 
     def get(self, settings: Settings) -> SparkSession:
-        """The Spark session, started at the first call, with the settings applied, for the thread that asks."""
+        """The Spark session, started at the first call, with these settings applied for the calling thread."""
         with hiding(settings.secrets), ONE_AT_A_TIME:
             if self._spark is None:
                 self._spark = self._start(settings)

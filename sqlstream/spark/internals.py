@@ -28,7 +28,9 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 
 def missing(probes: Iterable[tuple[str, str]] = PROBES) -> tuple[str, ...]:
-    """The probed names that this PySpark lacks."""
+    """Those names of PySpark's private API that the installed version lacks. ``probes`` are pairs of a module or class
+    and the name of an attribute.
+    """
     return tuple(f"{owner}.{name}" for owner, name in probes if not hasattr(_object(owner), name))
 
 
@@ -41,7 +43,9 @@ def _object(path: str) -> Any:
 
 
 def attribute(value: object, *names: str) -> Any:
-    """The attribute at the end of a chain of names; None if one of them does not exist."""
+    """Follows a chain of attribute names from ``value``. Returns the last attribute; None if one of them does not
+    exist.
+    """
     return reduce(lambda inner, name: getattr(inner, name, None), names, value)
 
 
@@ -80,8 +84,9 @@ def java_process() -> subprocess.Popen[bytes] | None:
 
 
 def start_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process with Spark's settings, before there is a session. AttributeError where this version
-    of PySpark starts it differently, so that private settings never end up where others can read them."""
+    """Starts the JVM of this process with Spark's settings, before there is a session. AttributeError if this version
+    of PySpark starts Java differently; otherwise secrets in the settings could end up where other users can read them.
+    """
     pyspark = _pyspark()
     conf = pyspark.SparkConf(loadDefaults=False).setAll(list(settings.items()))
     pyspark.SparkContext._ensure_initialized(conf=conf)
@@ -99,7 +104,7 @@ def end_connection() -> None:
 
 
 def connect_endpoint(spark: SparkSession) -> str | None:
-    """Host and port of a Spark Connect session; None for channel builders other than the default one."""
+    """A pair of host and port of a Spark Connect session; None for channel builders other than the default one."""
     endpoint: str | None = attribute(spark, "client", "_builder", "endpoint")
     return endpoint
 

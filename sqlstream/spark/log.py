@@ -29,7 +29,8 @@ def log_folder() -> Path | None:
 
 
 def new_log() -> Path:
-    """A new empty log file, in the temporary folder where the state folder cannot be written.
+    """Creates an empty log file in the log folder, or in the temporary folder if that cannot be written, and returns
+    its path.
 
     ExecutionError SS437 where neither can be written.
     """
@@ -49,7 +50,7 @@ def new_log() -> Path:
 
 
 def where_spark_tells() -> str:
-    """Words for hints that refer to Spark's log, with its path if this process has started Spark."""
+    """Words for hints that refer to Spark's log; with its path if this process has started Spark."""
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 

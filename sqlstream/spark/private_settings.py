@@ -27,9 +27,10 @@ _ESCAPES = str.maketrans({c: f"\\{c}" for c in "\\ =:#!"} | {"\n": "\\n", "\r": 
 
 
 def start_java(settings: Mapping[str, str], secrets: Secrets = NO_SECRETS) -> None:
-    """Start the JVM of this process, if it does not run yet and a setting holds a secret.
+    """Starts the JVM of this process in a way that hides the settings from other users. Only if it does not run yet and
+    a setting holds a secret.
 
-    ``secrets`` are the values of variables, which the names of settings do not reveal.
+    ``secrets`` has further secret values, which the names of the settings do not reveal.
     """
     private = {k: v for k, v in settings.items() if is_private(k, v, secrets)}
     if not private or any(name in os.environ for name in _ELSEWHERE):

@@ -50,7 +50,7 @@ def running_session() -> SparkSession | None:
 
 
 def loaded(name: str) -> Any:
-    """A module that imports PySpark, loaded by one thread at a time.
+    """Imports the module ``name``, which imports PySpark, and returns it. Only one thread at a time does so.
 
     The modules of PySpark import each other in circles: two threads that begin at different places of a circle see
     modules without their names.
@@ -75,7 +75,7 @@ def require_master(spark: SparkSession, master: str | None) -> None:
 
 
 def master_of(spark: SparkSession) -> str:
-    """The master that a session is asked to use: ``local[2]``, ``spark://host:7077``, ``sc://host:15002``."""
+    """The master for which a session was started: ``local[2]``, ``spark://host:7077``, ``sc://host:15002``."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         endpoint = connect_endpoint(spark) or spark.client.host
         return _place(f"{_CONNECT}{endpoint}")
@@ -101,7 +101,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def shares_files(spark: SparkSession) -> bool:
-    """False where Spark runs on another machine, through Spark Connect, whose paths are those of the server."""
+    """True if Spark sees the same files as this process. False for Spark on another machine, through Spark Connect."""
     if not is_connect(spark):
         return True
     host: str = spark.client.host

@@ -36,7 +36,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
     def visit_column(  # type: ignore[override] # what else it takes goes on as it is
         self, column: Any, add_to_result_map: Any = None, include_table: bool = True, **kw: Any
     ) -> str:
-        """A column as ``t.c``, without the schema, as FROM d.t names its table t."""
+        """The SQL of a column as ``t.c``. The schema is left out, because in ``FROM d.t`` the table's name is ``t``."""
         text = super().visit_column(column, add_to_result_map, include_table, **kw)
         table = column.table
         if table is None or not include_table or not table.named_with_column:
@@ -67,7 +67,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return self.visit_empty_set_expr(type_, **kw)
 
     def render_literal_value(self, value: Any, type_: Any) -> str:
-        """The literal of a value, as it would be written for a parameter."""
+        """The SQL literal for a value, the same that a parameter with this value is replaced by."""
         processor = type_.dialect_impl(self.dialect).bind_processor(self.dialect)
         if value is None and not type_.should_evaluate_none:
             return "NULL"
@@ -199,9 +199,10 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
-        """No statement, with a warning: there are no indexes, and libraries that create tables ask for some.
+        """Emits no statement but a warning, because there are no indexes and libraries that create tables also create
+        some.
 
-        CompileError for a unique one, which is a constraint.
+        CompileError for a unique index, which would be a constraint.
         """
         if create.element.unique:
             return self.visit_unique_constraint(create.element)
@@ -359,7 +360,9 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
 
 class CalendarDate(sqltypes.Date):
-    """The type DATE, also for datetime values, whose time of day Spark would compare too."""
+    """The type DATE. It also accepts ``datetime`` values and drops their time of day, with which Spark would
+    compare.
+    """
 
     def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
         """A function that makes dates of parameters: a ``datetime`` loses its time of day."""
@@ -420,7 +423,7 @@ _SIMPLE: dict[str, type[TypeEngine[Any]]] = {
 
 
 def alchemy_type(type_: DataType) -> TypeEngine[Any]:
-    """SQLAlchemy's type for an SQL type; NullType where only Spark knows the type."""
+    """SQLAlchemy's type for a type of this dialect; NullType if only Spark knows the type."""
     match type_.name, type_.args:
         case "DECIMAL", (int(precision), int(scale)):
             return sqltypes.DECIMAL(precision, scale)

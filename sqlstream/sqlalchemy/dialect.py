@@ -39,8 +39,8 @@ _KEYS = ("catalog", "database", "profile", "spark")
 
 
 def arguments_of(url: URL) -> dict[str, Any]:
-    """The arguments of ``SqlStreamDialect.connect`` in a URL: ``project``, ``profile``, ``spark``, ``catalog``,
-    ``database`` and ``settings``, which are the keys with a dot.
+    """The arguments for ``SqlStreamDialect.connect`` that a URL contains: ``project``, ``profile``, ``spark``,
+    ``catalog``, ``database``, and ``settings`` with all keys that contain a dot.
     """
     if url.host or url.username or url.port:
         raise ArgumentError("a URL of sqlstream has no host: sqlstream:// or sqlstream:///path/to/project")
@@ -169,23 +169,25 @@ class SqlStreamDialect(Reflection):
         """No effect, as there are no transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
-        """No effect on rows, as there are no transactions. Tables that have been created stay, unless a statement has
-        failed since: other databases roll such a transaction back, which pandas relies on.
+        """Nothing to commit, because there are no transactions. Tables that were created since the last commit or
+        rollback stay, unless a statement has failed: then they are dropped, as other databases do, on which pandas
+        relies.
         """
         created, failed = self._end_of_transaction(dbapi_connection)
         if failed:
             self._drop(dbapi_connection, created)
 
     def do_rollback(self, dbapi_connection: Any) -> None:
-        """Drop the tables of the transaction where an error has ended it. Otherwise no effect: SQLAlchemy rolls back
-        connections that return to the pool, but each statement has taken effect by then.
+        """Drops the tables that were created since the last commit or rollback, if a statement has failed. Otherwise no
+        effect: SQLAlchemy also rolls back connections that return to the pool, whose statements have taken effect
+        already.
         """
         created, failed = self._end_of_transaction(dbapi_connection)
         if failed or sys.exc_info()[0] is not None:
             self._drop(dbapi_connection, created)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Execute a statement; none for what sqlstream lacks, such as an index."""
+        """Executes a statement. Does nothing for one that was compiled to nothing, such as CREATE INDEX."""
         if statement:
             with self._noted(cursor, context):
                 cursor.execute(statement, parameters)

@@ -71,7 +71,7 @@ def _relation(catalog: Catalog, name: str, schema: str | None) -> Table | View:
 
 
 class Reflection(default.DefaultDialect):
-    """The methods of SQLAlchemy's inspector."""
+    """The methods with which SQLAlchemy's inspector reads the catalog."""
 
     def _get_default_schema_name(self, connection: Any) -> str:
         with _session(connection) as session:
@@ -79,7 +79,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        """The databases: those of the current catalog by name, others as ``catalog.database``."""
+        """The names of all databases: those of the current catalog alone, those of others as ``catalog.database``."""
         with _session(connection) as session:
             catalog = session.workspace.catalog
             return [

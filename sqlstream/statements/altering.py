@@ -26,7 +26,9 @@ from sqlstream.workspace import Workspace
 
 
 class AlterTable(Definition[nodes.AlterTable]):
-    """ALTER TABLE. The rows that the session stores follow a new name; partitions are made and removed."""
+    """ALTER TABLE. Where the table gets a new name, the rows that the session stores for it are moved; partitions are
+    made or removed.
+    """
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
         """Change the table's definition in the workspace; partitions are checked, not made or removed."""
@@ -86,7 +88,7 @@ def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | Non
 
 
 def catalog_spelling(catalog: Catalog, path: Path) -> str:
-    """The name as it was spelled when the object was created."""
+    """The name of an object with the upper and lower case that it had when it was created."""
     entry = catalog.entry("relation", path)
     return entry.name if entry is not None else path[2]
 
@@ -123,7 +125,9 @@ def _wrong(message: str, span: Span, hint: str | None = None) -> BindError:
 
 
 def changed(change: nodes.TableChange, table: nodes.CreateTable) -> nodes.CreateTable:
-    """The table's definition with one change of ALTER TABLE made. BindError SS249 where the change does not fit."""
+    """Returns the table's definition after one change of ALTER TABLE. BindError SS249 where the change is not
+    possible.
+    """
     match change:
         case nodes.RenameColumn():
             return _with_renamed_column(change, table)

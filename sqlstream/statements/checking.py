@@ -23,7 +23,7 @@ _NAMED = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | n
 
 @dataclass(frozen=True)
 class CheckedScript:
-    """A script that was parsed and checked but not run: its statements that parse, with their mistakes and warnings."""
+    """The result of checking a script without running it: the statements that parse, the mistakes and the warnings."""
 
     statements: tuple[nodes.Statement, ...]
     mistakes: tuple[Diagnostic, ...]
@@ -37,9 +37,10 @@ def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
 
 @on_deep_stack
 def checked_script(text: str, workspace: Workspace) -> CheckedScript:
-    """The statements of a script with its mistakes and warnings, in the order of the text.
+    """Checks a script. Its statements, mistakes and warnings are in the order of the text.
 
-    The workspace is not changed. A statement that uses the object of a faulty CREATE is not reported for it.
+    The workspace is not changed. If a CREATE has mistakes, later statements that use its object are not reported for
+    that.
     """
     statements, errors = parse_script_recovering(text)
     scratch, broken = workspace.copy(), set[str]()
@@ -62,13 +63,15 @@ def checked_script(text: str, workspace: Workspace) -> CheckedScript:
 
 @on_deep_stack
 def script_warnings(text: str) -> tuple[Diagnostic, ...]:
-    """Warnings about what the statements of a script say that is probably a mistake, as far as they parse."""
+    """Warnings about parts of a script that are valid but probably mistakes. Statements that do not parse are left
+    out.
+    """
     return warnings_of_script(parse_script_recovering(text)[0], text)
 
 
 @on_deep_stack
 def warnings_of_script(statements: Iterable[nodes.Statement], text: str) -> tuple[Diagnostic, ...]:
-    """The warnings of ``script_warnings``, for statements that are parsed already."""
+    """Like ``script_warnings``, for statements that are parsed already; ``text`` is their script."""
     return tuple(replace(warning, source=text) for statement in statements for warning in warnings_of(statement))
 
 

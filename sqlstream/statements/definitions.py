@@ -48,10 +48,12 @@ NO_FUNCTION = "SS203"
 
 
 class CreateTable(Definition[nodes.CreateTable]):
-    """CREATE TABLE, also with LIKE; with AS the rows of the query are written by a job."""
+    """CREATE TABLE, with or without LIKE. For CREATE TABLE … AS, a job writes the rows of the query."""
 
     def check(self, statement: nodes.CreateTable, scratch: Workspace, text: str) -> bool:
-        """Declare the table; with AS over finished data its columns stay unknown."""
+        """Declares the table in the scratch workspace. Returns False for AS over finished data, because only Spark
+        infers the columns of such a table.
+        """
         if statement.query is not None:
             query = nodes.Query(statement.query, span=statement.span)
             if isinstance(chosen(query, scratch), Batch):
@@ -60,7 +62,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         return True
 
     def define(self, statement: nodes.CreateTable, workspace: Workspace, text: str) -> Defined:
-        """Declare the table in the scratch workspace; the columns of AS over finished data remain unknown."""
+        """Declares the table in the workspace. The rows of AS are not written, and its query must run as a stream."""
         if statement.query is None:
             table, stored = declared(statement, workspace.catalog)
         else:
@@ -68,7 +70,9 @@ class CreateTable(Definition[nodes.CreateTable]):
         return table if create_table(statement, table, stored, workspace.catalog) else None
 
     def run(self, statement: nodes.CreateTable, execution: Execution) -> Rows | Query | Job:
-        """Declare the table. The rows of AS are not written, and its query must run as a stream."""
+        """Declares the table. For AS it also starts the job that writes the rows of the query. With REPLACE, the rows
+        that the session stores for the replaced table are removed.
+        """
         if statement.query is not None:
             return _create_as(statement, statement.query, execution)
         replaced = tables_of(statement.name, execution.workspace) if statement.replace else []
@@ -83,7 +87,9 @@ class CreateTable(Definition[nodes.CreateTable]):
 
 
 def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
-    """The table of that name, as a list; empty where it does not exist or its definition cannot be read."""
+    """A list with the table of that name. Empty if the name is not that of a table, or its definition cannot be
+    read.
+    """
     try:
         relation = workspace.catalog.required(name)
     except SqlStreamError:
@@ -92,14 +98,16 @@ def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
 
 
 def remove_rows(table: Table, execution: Execution) -> None:
-    """Remove what the session stores for a table that is dropped or replaced."""
+    """Removes the rows that the session stores for a table that is dropped or replaced."""
     kind = connector(table.connector)
     if isinstance(kind, SessionTable):
         kind.drop(execution.runner.folders.root, table)
 
 
 def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Stored]:
-    """The table that the statement declares, and its definition, in which LIKE is written out."""
+    """Returns a pair: the table that the statement declares, and its definition for the catalog, in which LIKE is
+    replaced by what it copies.
+    """
     path = catalog.path(statement.name)
     whole = liked(statement, catalog) if statement.like is not None else statement
     table = declared_table(whole, catalog, full_name(path), catalog.variables)
@@ -107,7 +115,9 @@ def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Sto
 
 
 def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, catalog: Catalog) -> bool:
-    """Add the declared table; False where there is one and the statement has IF NOT EXISTS."""
+    """Adds a declared table to the catalog. Returns False if the table exists already and the statement has IF NOT
+    EXISTS.
+    """
     if statement.must_exist:
         catalog.required(statement.name)
     return catalog.create(
@@ -121,7 +131,7 @@ def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, cat
 
 
 def bare(name: str, written: nodes.Name) -> nodes.Name:
-    """A name of the last part of ``name`` alone, with the span of the name as it was written."""
+    """A name without catalog and database: ``name`` alone, with the span of the name as ``written``."""
     return nodes.Name((name,), span=written.span)
 
 
@@ -146,7 +156,9 @@ class CreateView(Definition[nodes.CreateView]):
 
 
 def declared_view(statement: nodes.CreateView, workspace: Workspace, text: str) -> tuple[View, Stored]:
-    """The view that the statement declares, with its definition; its query is bound once, to report mistakes now."""
+    """Returns the view that the statement declares, with its definition for the catalog. The query is bound once, so
+    that its mistakes are reported now.
+    """
     catalog = workspace.catalog
     path = catalog.path(statement.name)
     view = _view(replace(statement, name=bare(full_name(path), statement.name)), workspace, text)
@@ -168,10 +180,12 @@ def _view(statement: nodes.CreateView, workspace: Workspace, text: str) -> View:
 
 
 class CreateFunction(Definition[nodes.CreateFunction]):
-    """CREATE FUNCTION of a Python function, or of an expression of SQL."""
+    """Carries out CREATE FUNCTION: adds a function to the catalog whose body is Python or an SQL expression."""
 
     def define(self, statement: nodes.CreateFunction, workspace: Workspace, text: str) -> Defined:
-        """Load the function and add it."""
+        """Loads the Python code or checks the SQL expression, and adds the function. Returns the function; None if it
+        exists already and the statement has IF NOT EXISTS.
+        """
         catalog = workspace.catalog
         if statement.system:
             function, implementation = declared_function(statement, statement.name.parts[-1], catalog)
@@ -356,8 +370,8 @@ def _create_as(statement: nodes.CreateTable, query: exp.Expression, execution: E
 def created_as(
     statement: nodes.CreateTable, query: exp.Expression, workspace: Workspace, batches: Batches
 ) -> CreatedAs:
-    """The table that CREATE TABLE … AS declares. Spark starts where the query is over finished data, to find its
-    columns.
+    """Declares the table of CREATE TABLE … AS. Returns the table, its definition, and the columns that the query fills.
+    If the query is over finished data, Spark is started to find its columns.
     """
     plan = chosen(nodes.Query(query, span=statement.span), workspace)
     if not isinstance(plan, Batch):
@@ -367,7 +381,9 @@ def created_as(
 
 
 def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> CreatedAs:
-    """The table that CREATE TABLE … AS declares: its columns are those of the query."""
+    """Declares the table of CREATE TABLE … AS, whose query runs as a stream; its columns are those of the query.
+    Returns the same as ``created_as``.
+    """
     assert statement.query is not None
     plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
     assert isinstance(plan, Output)
@@ -574,7 +590,9 @@ def printed_name(path: Path) -> nodes.Name:
 
 
 def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
-    """The CREATE statement of the table under its bare name: the one that created it, or one made of its columns."""
+    """The CREATE statement of a table with the plain name: the one that created it, or else one made from its
+    columns.
+    """
     entry = catalog.entry("relation", path)
     stored = entry.stored if isinstance(entry, Bound) else entry
     if stored is not None and isinstance(stored.statement, nodes.CreateTable):

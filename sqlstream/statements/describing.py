@@ -130,10 +130,12 @@ UNKNOWN_COLUMNS = "SS601"
 
 
 class Inspection(StatementType[S]):
-    """A statement that shows objects of the catalog. A check runs it too, without the state of materialized views."""
+    """Base of statements that show objects of the catalog (SHOW, DESCRIBE). Checking a script runs them too, but
+    without the state of materialized views.
+    """
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Show the objects of the scratch workspace, to find mistakes."""
+        """Shows the objects of the scratch workspace, which finds mistakes in the statement."""
         self.rows(statement, scratch, None)
         return True
 
@@ -143,7 +145,9 @@ class Inspection(StatementType[S]):
         return self.rows(statement, workspace, lambda name: execution.views().status_of(name, workspace))
 
     def rows(self, statement: S, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The rows that the statement shows; ``status_of`` gives the state of a materialized view."""
+        """The rows that the statement shows. ``status_of`` returns the state of a materialized view by name; None while
+        a script is only checked.
+        """
         raise NotImplementedError
 
 

@@ -84,10 +84,10 @@ def _as_table(statement: nodes.Explain, execution: Execution) -> str | None:
 def explained(
     statement: nodes.Explain, workspace: Workspace, runner: Runner, batches: Batches, *, says_way: bool = False
 ) -> str:
-    """The plan of the statement as text.
+    """Returns the text of EXPLAIN for a statement.
 
-    The stage SPARK starts Spark; PHYSICAL does where only Spark shows who reads a table's files. ``says_way`` adds a
-    line with the reason why the query runs as a stream.
+    The stage SPARK starts Spark. PHYSICAL starts it only if Spark must say who reads a table's files. ``says_way`` adds
+    a line with the reason why the query runs as a stream.
     """
     if isinstance(statement.statement, nodes.ExecutePlan):
         compiled, workspace = compiled_plan(statement.statement.path, workspace, statement.span)
@@ -246,7 +246,9 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
 
 
 class ExecutePlan(StatementType[nodes.ExecutePlan]):
-    """EXECUTE PLAN. A check does not read the file, which the script may write."""
+    """EXECUTE PLAN, which starts the job of a compiled plan. Checking a script does not read the plan's file, because
+    the script itself may write it.
+    """
 
     def run(self, statement: nodes.ExecutePlan, execution: Execution) -> Job:
         """Start the job of the statement in the file."""
@@ -283,7 +285,9 @@ def compile_plan(statement: nodes.CompilePlan, workspace: Workspace) -> None:
 
 
 def compiled_plan(path: str, workspace: Workspace, span: Span | None = None) -> tuple[Write, Workspace]:
-    """The statement of a compiled plan, and the workspace with the definitions it was compiled with. SS372."""
+    """Reads a compiled plan. Returns a pair: its statement, and a workspace with the definitions that it was compiled
+    with. SS372 if the file is missing or invalid.
+    """
     document = _read(path, span)
     scratch = workspace.copy()
     for key, value in document["settings"].items():

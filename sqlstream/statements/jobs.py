@@ -24,16 +24,18 @@ NO_JOB = "SS230"
 
 
 class JobStatement(StatementType[S]):
-    """A statement about jobs. Its jobs are known only when it runs, so a check reports no mistakes."""
+    """Base of statements about jobs. Which jobs exist is known only when the statement runs, so checking a script finds
+    no mistakes in it.
+    """
 
     def run(self, statement: S, execution: Execution) -> Rows:
         """Run the statement over the jobs that the session knows."""
         return self.result(statement, execution.known_jobs())
 
     def result(self, statement: S, jobs: Sequence[ControlledJob]) -> Rows:
-        """The result of the statement over ``jobs``, of which the session's come first.
+        """Carries out the statement; ``jobs`` are the known jobs, those of the session first. Returns its rows.
 
-        BindError SS230 for an unknown job; errors of a job are located at the statement.
+        BindError SS230 for an unknown job. An error of a job is reported at the statement's span.
         """
         try:
             return self.rows(statement, jobs)
@@ -102,7 +104,7 @@ class SavepointJob(JobStatement[nodes.SavepointJob]):
 
 
 def named_job(name: nodes.Name, jobs: Sequence[ControlledJob]) -> ControlledJob:
-    """The job with that name, in any case, or with that id."""
+    """The job of that name, regardless of case, or with that id. BindError SS230 if there is none."""
     wanted = str(name).casefold()
     for job in jobs:
         if wanted in (job.name.casefold(), job.id.casefold()):

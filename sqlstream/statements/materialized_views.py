@@ -39,7 +39,9 @@ _INTERVAL = "execution.checkpointing.interval"
 
 @dataclass(frozen=True)
 class MaterializedView:
-    """A materialized view. ``stored`` is its complete definition, with the types of columns and the key."""
+    """A materialized view of the catalog. ``stored`` is its complete definition, with column types and key; ``table``
+    is the table that holds its rows.
+    """
 
     path: Path
     stored: Stored
@@ -53,7 +55,7 @@ class MaterializedView:
 
     @property
     def name(self) -> str:
-        """The full name of the view, which its job has too."""
+        """The full name of the view. Its job has the same name."""
         return full_name(self.path)
 
 
@@ -137,7 +139,7 @@ def materialized_named(name: nodes.Name, workspace: Workspace) -> MaterializedVi
 
 
 def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> nodes.CreateMaterializedView:
-    """The CREATE of the view with the query that ALTER gives, under the same names of columns."""
+    """Returns the CREATE statement of the view with the new query of ALTER; the column names stay the same."""
     assert statement.query is not None
     names = tuple(nodes.NamedColumn(c.name, span=c.span) for c in view.statement.columns)
     return replace(
@@ -147,10 +149,10 @@ def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> n
 
 
 def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Workspace]:
-    """The plan that fills the view's table, and the workspace that it runs with.
+    """Returns a pair: the plan that fills the view's table, and the workspace in which it runs.
 
-    In that workspace the materialized views that the query reads are queries, so that the view gets their changes and
-    no job writes to its table but its own.
+    In that workspace other materialized views that the query reads are plain views. So the view gets their changes, and
+    no other job writes to its table.
     """
     insert, inside = statement_of(view, workspace)
     plan = plan_of(insert, inside)
@@ -161,14 +163,16 @@ def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Wor
 
 
 def statement_of(view: MaterializedView, workspace: Workspace) -> tuple[nodes.Insert, Workspace]:
-    """The INSERT that fills the view's table, and the workspace that it is planned in."""
+    """Returns a pair: the INSERT that fills the view's table, and the workspace in which it is planned."""
     statement = view.statement
     insert = nodes.Insert(nodes.Name(view.path, span=statement.name.span), statement.query, span=statement.span)
     return insert, workspace_of(view, workspace)
 
 
 def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
-    """The workspace of the view's job: names resolve as in the view's database, with the settings its table needs."""
+    """Returns the workspace of the view's job: names are resolved in the view's database, and the settings are those
+    that its table needs.
+    """
     settings = workspace.settings.copy()
     settings.set("execution.runtime-mode", "streaming")
     settings.set(UPSERT_MATERIALIZE, "error")  # rows that collide on the key would make the table wrong
@@ -180,7 +184,9 @@ def workspace_of(view: MaterializedView, workspace: Workspace) -> Workspace:
 
 
 def freshness_ms(statement: nodes.CreateMaterializedView) -> int | None:
-    """FRESHNESS in milliseconds: how often the job makes an epoch. BindError unless it is an interval above zero."""
+    """The clause FRESHNESS in milliseconds, which is how often the job completes an epoch. BindError unless it is a
+    positive interval.
+    """
     if statement.freshness is None:
         return None
     try:

@@ -32,9 +32,10 @@ _TEST = "test"
 
 
 def mocked(table: Table) -> Table:
-    """The table with the connector ``test``: the same columns, keys, changes and event time.
+    """Returns the table with the connector ``test`` instead of its own, and the same columns, keys, changes and event
+    time.
 
-    Its METADATA columns are plain columns of the mocked rows. A lookup table remains one, and INSERT may write the
+    Its METADATA columns become plain columns of the mocked rows. A lookup table remains one, and INSERT may write the
     kinds of rows that the real table accepts.
     """
     kind = connectors.connector(table.connector)
@@ -75,8 +76,8 @@ Typed = tuple[tuple[str, DataType], ...]
 
 @dataclass(frozen=True)
 class MockedRows:
-    """The rows of MOCK or EXPECTED: the ``query`` that gives them, and their columns; those of a mock are its
-    ``table``'s.
+    """The rows that MOCK or EXPECTED gives in a unit test: the ``query`` that computes them, and their columns. For
+    MOCK, ``table`` is the mocked table; for EXPECTED it is None.
     """
 
     query: exp.Expression
@@ -86,7 +87,7 @@ class MockedRows:
 
 @dataclass(frozen=True)
 class BoundUnitTest:
-    """A unit test whose names are resolved. In its ``workspace`` the mocks replace the tables and views they
+    """A unit test with its names resolved. In its ``workspace`` mocks have replaced the tables and views that they
     stand for.
     """
 

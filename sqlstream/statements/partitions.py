@@ -24,8 +24,8 @@ ELSEWHERE = "SS358"
 
 
 def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
-    """The partitions of the table as ``day=2024-01-31/hour=7``, sorted; with PARTITION only those that have
-    its values.
+    """The partitions of a table, sorted, as texts such as ``day=2024-01-31/hour=7``. With PARTITION in the statement,
+    only those with its values.
     """
     assert statement.name is not None
     table = catalog.required(statement.name)
@@ -61,7 +61,7 @@ def require_partition(value: nodes.PartitionValue, columns: list[str], table: Ta
 
 
 def text_of_value(value: nodes.PartitionValue) -> str | None:
-    """The value as a folder's name spells it; None where PARTITION names the column without a value."""
+    """A partition's value as the folder's name spells it; None if PARTITION names the column without a value."""
     expression = value.value
     if expression is None:
         return None
@@ -101,7 +101,7 @@ Values = dict[str, str]
 
 
 def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | None) -> list[Values]:
-    """The partitions that the statement names, by their values; the disk is not read.
+    """The partitions that the statement names, as dictionaries of values by column. The disk is not read.
 
     BindError SS295 where a column is not one that the table is partitioned by.
     """

@@ -47,7 +47,7 @@ Write = nodes.Insert | nodes.StatementSet
 
 
 class SelectStatement(StatementType[nodes.Query]):
-    """A query, whose rows the caller reads."""
+    """A query as a statement; the caller reads its rows."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
         """Plan the query."""
@@ -75,7 +75,7 @@ class SelectStatement(StatementType[nodes.Query]):
 
 
 class WriteStatement(StatementType[Write]):
-    """INSERT, or a statement set, which starts a job."""
+    """INSERT, or EXECUTE STATEMENT SET. It starts a job that writes rows."""
 
     def check(self, statement: Write, scratch: Workspace, text: str) -> bool:
         """Plan the statement."""
@@ -132,7 +132,9 @@ def start_insert(statement: Write, execution: Execution) -> Job:
 
 
 def planned(statement: nodes.Query | Write, workspace: Workspace) -> Root | Batch:
-    """What the statement runs as: the plan of a stream, or a batch. SqlStreamError with all mistakes."""
+    """Plans the statement. Returns the plan of a stream, or a batch if it runs over finished data. SqlStreamError with
+    all mistakes.
+    """
     match statement:
         case nodes.StatementSet():
             _refuse_writing_views(statement.inserts, statement, workspace)
@@ -144,7 +146,7 @@ def planned(statement: nodes.Query | Write, workspace: Workspace) -> Root | Batc
 
 
 def reach_views(plan: Root | Batch, settings: Settings) -> None:
-    """Start the server of materialized views where the plan reads the table of one."""
+    """Starts the database server of materialized views if the plan reads or writes the table of one."""
     if isinstance(plan, Batch):
         reach(plan.tables, settings)
     else:
@@ -194,7 +196,7 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
 
 
 def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root | Batch:
-    """What the query of an INSERT OVERWRITE runs as: the plan of a stream, or a batch.
+    """Plans an INSERT OVERWRITE. Returns the plan of a stream, or a batch if it runs over finished data.
 
     BindError SS296 where the query never ends, or reads the table that it overwrites.
     """

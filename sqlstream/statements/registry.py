@@ -64,9 +64,10 @@ def is_definition(statement: nodes.Node) -> bool:
 
 
 def define(statement: nodes.Node, workspace: Workspace, text: str) -> Defined:
-    """Carry out a definition in the workspace alone; ``text`` is its script. TypeError for other statements.
+    """Carries out a definition (CREATE, SET and so on) in the workspace only: no job starts. ``text`` is its script.
+    TypeError for other statements.
 
-    :returns: what was created, changed or dropped, where something was.
+    :returns: what was created, changed or dropped; None if nothing was.
     """
     type_ = statement_type(statement)
     if not isinstance(type_, Definition):

@@ -39,7 +39,9 @@ _NEVER_THERE = {
 
 
 def show(statement: nodes.Show, catalog: Catalog, described: Callable[[nodes.Name], Rows]) -> Rows:
-    """The rows of SHOW; ``described`` gives the columns of a table or view."""
+    """The rows of a SHOW statement. ``described`` returns the columns of a table or view by name, as rows of
+    DESCRIBE.
+    """
     names = statement.names
     match statement.what:
         case "CONNECTORS":
@@ -330,7 +332,9 @@ def show_materialized(statement: nodes.Show, catalog: Catalog, status_of: Status
 
 
 def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusOf) -> tuple[Fact, ...]:
-    """The rows that DESCRIBE EXTENDED adds for a materialized view; empty for other objects."""
+    """The rows that DESCRIBE EXTENDED adds for a materialized view, on its job and how fresh its table is; empty for
+    other objects.
+    """
     if not statement.extended:
         return ()
     catalog.required(statement.name)
@@ -340,7 +344,9 @@ def freshness_of(statement: nodes.Describe, catalog: Catalog, status_of: StatusO
 
 
 def facts(status: ViewStatus) -> Iterator[Fact]:
-    """The state of the view's job, its progress in the input, and the last epoch in the table. Times are in UTC."""
+    """The facts about a materialized view for DESCRIBE EXTENDED, as pairs of name and text: the state of its job, the
+    job's progress in the input, and the last epoch in the table. Times are in UTC.
+    """
     yield "state", status.state
     progress = None if status.record is None else status.record.life.progress
     if progress is None:

@@ -31,7 +31,9 @@ Defined = Table | View | Function | None
 
 
 class ViewStatus(Protocol):
-    """The state of a materialized view: its job's, and how fresh its table is. Times are in seconds since 1970."""
+    """How a materialized view is doing: the state of its job, and how fresh its table is. Times are in seconds since
+    1970.
+    """
 
     @property
     def state(self) -> str:
@@ -45,7 +47,7 @@ class ViewStatus(Protocol):
 
     @property
     def epoch(self) -> int | None:
-        """The last epoch whose rows are in the table."""
+        """The number of the last epoch whose rows are in the table; None before the first."""
         ...
 
     @property
@@ -55,12 +57,14 @@ class ViewStatus(Protocol):
 
 
 class Views(Protocol):
-    """The jobs and the rows of materialized views (``sqlstream.views.keeping.Views``)."""
+    """Manages the jobs and the stored rows of materialized views; implemented by ``sqlstream.views.keeping.Views``."""
 
     def execute(
         self, statement: nodes.CreateMaterializedView | nodes.AlterMaterializedView, text: str, workspace: Workspace
     ) -> Job | None:
-        """Carry out a CREATE or ALTER of a materialized view; returns the job where one starts."""
+        """Carries out a CREATE or ALTER of a materialized view. Returns the job that it has started, None if it has
+        started none.
+        """
         ...
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
@@ -102,20 +106,22 @@ class Execution:
 
 
 class StatementType(Generic[S]):
-    """A kind of statement; the methods of this base fit statements that only read."""
+    """Carries out one kind of statement. The methods of this base class suit statements that only read."""
 
     is_definition = False
     """Whether the statement changes the catalog or the settings, and so what later statements of a script mean."""
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Raise SqlStreamError with all mistakes; definitions are made in the ``scratch`` workspace.
+        """Finds mistakes without running the statement, and raises them all as one SqlStreamError. Definitions are made
+        in ``scratch``, a copy of the workspace.
 
-        :returns: False where only a run shows what the statement defines.
+        :returns: False if only running it shows what the statement defines, so that later statements cannot be checked
+        against it.
         """
         return True
 
     def run(self, statement: S, execution: Execution) -> Rows | Query | Job:
-        """Run the statement and return what its caller reads."""
+        """Runs the statement and returns its result for the caller: rows, a query or a job."""
         raise NotImplementedError
 
     def starts_job(self, statement: S) -> bool:
@@ -128,12 +134,14 @@ class StatementType(Generic[S]):
 
 
 class Definition(StatementType[S]):
-    """A statement that changes the catalog or the settings of a workspace."""
+    """Base of statements that change the catalog or the settings of a workspace."""
 
     is_definition = True
 
     def define(self, statement: S, workspace: Workspace, text: str) -> Defined:
-        """Change the workspace alone: no job starts and no rows are removed. ``text`` is the statement's script."""
+        """Changes the workspace only: no job starts and no rows are removed. ``text`` is the script of the statement.
+        Returns what was created, changed or dropped, None if nothing was.
+        """
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:

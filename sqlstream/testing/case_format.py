@@ -69,9 +69,11 @@ Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
 
 @dataclass(frozen=True)
 class Changes:
-    """The expected output since the previous expectation of the same table, up to step ``after``; kinds first.
+    """An expectation: the rows that the query has emitted since the previous expectation of the same table, up to the
+    step with the index ``after``. The kind of each row is its first value.
 
-    ``table`` None is the query's own output; ``columns`` picks columns of a table by name.
+    ``table`` is the table of a side output or an insert, None for the query's own output. ``columns`` selects columns
+    of a table by name, None for all.
     """
 
     after: int
@@ -83,8 +85,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class State:
-    """The expected result up to step ``after``, merged by ``key`` columns, by whole rows ('*'), or not at all
-    (None).
+    """An expectation: the result of the query at the step with the index ``after``, that is all changes so far merged.
+    ``key`` says how: by these columns, by whole rows (``*``), or not at all (None).
     """
 
     after: int
@@ -94,7 +96,9 @@ class State:
 
 @dataclass(frozen=True)
 class Case:
-    """A test case. ``error`` is the subject of the error with which the script, or a step of it, must be refused."""
+    """A test case of a file. ``error`` is what the message must be about, if the script or a step is expected to fail;
+    None otherwise.
+    """
 
     id: str
     level: str
@@ -134,7 +138,9 @@ _KNOWN = _DESCRIPTIVE | _EXPECTATIONS | {"script", "steps", "input", "config", "
 
 
 def load_case(path: Path, root: Path) -> Case:
-    """The case of a file; ``root`` is the folder that its ``file`` steps are relative to. CaseFormatError."""
+    """Reads the case in a file. ``root`` is the folder to which the paths in its ``file`` steps are relative.
+    CaseFormatError for a malformed file.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         _check_fields(document)
@@ -241,8 +247,8 @@ _ABSOLUTE = 1e-9
 
 
 def same_value(expected: Any, got: Any) -> bool:
-    """Whether a value equals ``expected``, which is in JSON: times in milliseconds, decimals as text, structs as
-    lists or objects.
+    """True if a value of a row equals ``expected``, a JSON value: times are milliseconds, decimals are texts, STRUCTs
+    are lists or objects.
     """
     if expected is None or got is None:
         return expected is None and got is None
@@ -302,7 +308,9 @@ def _same_mapping(expected: Any, got: Mapping[Any, Any]) -> bool:
 
 
 def difference(expected: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]], *, ordered: bool) -> str | None:
-    """The first difference in words, None where there is none. Unordered rows are compared as multisets."""
+    """A sentence that says where two lists of rows first differ; None if they are equal. Without ``ordered`` they are
+    compared as multisets.
+    """
     if ordered:
         return _ordered_difference(expected, got)
     missing, extra = unmatched(expected, got)
@@ -339,7 +347,7 @@ def unmatched(
 
 
 def spelled(row: Sequence[Any]) -> str:
-    """A row as JSON, in the format of case files."""
+    """A row as JSON text, as case files write it."""
     return json.dumps([_json(value) for value in row], ensure_ascii=False)
 
 

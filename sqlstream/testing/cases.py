@@ -58,7 +58,7 @@ Driver = Callable[[Case], None]
 
 
 class NotDriven(Exception):
-    """Raised for a case below SQL that no driver can run."""
+    """Raised for a case that tests a part of an engine directly, without SQL, if nothing can run it here."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
-    """The default driver of cases below SQL: raises ``NotDriven``."""
+    """The default driver of cases without SQL: it raises ``NotDriven``."""
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 
@@ -82,9 +82,11 @@ def main(
     *,
     streaming: bool = True,
 ) -> int:
-    """Run the cases below a directory for ``sqlstream test``, all on one Spark session; returns 0 if none fails.
+    """Runs the cases below a directory for ``sqlstream test``, all on one Spark session. Returns the exit code: 0 if
+    none fails.
 
-    Lines are written within ``printing()``. ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
+    ``select`` is a part of the paths to run. ``printing`` returns a context manager within which lines are printed.
+    ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
     """
 
     def on_result(result: Result) -> None:
@@ -122,10 +124,10 @@ def run_cases(
     *,
     streaming: bool = True,
 ) -> Summary:
-    """Run the cases of the given files one after the other, each in a session of its own.
+    """Runs the cases of the given files one after the other, each in a session of its own.
 
-    ``below_sql`` runs cases without a script. ``argued``: by the id of a case, the reason why it need not pass.
-    ``streaming``: run as streaming queries of Spark, else step by step as bounded jobs where possible (see
+    ``below_sql`` runs cases without SQL. ``argued`` maps ids of cases to the reason why they need not pass.
+    ``streaming``: run them as streaming queries of Spark; otherwise step by step as bounded jobs where possible (see
     ``StreamTest``).
     """
     results = []
@@ -148,7 +150,9 @@ def run_file(
     *,
     streaming: bool = True,
 ) -> Result:
-    """The result of one case file; an unexpected exception is a FAIL with its type."""
+    """Runs the case in one file and returns its result. An unexpected exception is a FAIL that names the exception's
+    type.
+    """
     started = time.monotonic()
     try:
         case = load_case(path, root)
@@ -222,11 +226,11 @@ def _refusal(case: Case, error: SqlStreamError) -> _Outcome:
 
 
 class Different(Exception):
-    """The outcome of a case whose results differ from what it expects: the first difference."""
+    """Raised if the results of a case differ from what it expects; the message is the first difference."""
 
 
 class CaseRun:
-    """One run of a case: performs its steps, reads output where an expectation needs it, and compares."""
+    """Runs one case once: performs its steps, reads output where the case expects some, and compares."""
 
     def __init__(self, case: Case, test: StreamTest) -> None:
         self._case = case
@@ -235,8 +239,8 @@ class CaseRun:
         self._unordered = 0
 
     def run(self) -> str | None:
-        """Run the case; returns a note on what a pass does not cover, if anything. ``Different`` with the first
-        difference.
+        """Runs the case. Returns a note on what the run does not verify, None if it verifies everything. Raises
+        ``Different`` at the first difference.
         """
         pending: list[Change] = []
         for index, step in enumerate(self._case.steps):

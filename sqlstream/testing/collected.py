@@ -32,7 +32,7 @@ class GoldenFile(pytest.File):
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each block that expects something, and one more for each stream with restarts."""
+        """A test for each block that has expected output, and one more with restarts for each stream block."""
         restarted = self._restarted()
         for index, block in enumerate(self.blocks):
             if block.expected is None:
@@ -73,7 +73,7 @@ class GoldenItem(pytest.Item):
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:
-        """Run the block; GoldenMismatch where its output differs, unless it is blessed."""
+        """Runs the block. GoldenMismatch if its output differs; with ``--bless`` the file is rewritten instead."""
         with importable(self.path.parent):
             outcome = run_block(
                 self.file.blocks,
@@ -131,7 +131,9 @@ class UnitTestItem(pytest.Item):
         self.add_marker(pytest.mark.spark)
 
     def runtest(self) -> None:
-        """Run the unit test; GoldenMismatch where its view has other rows, unless it is blessed."""
+        """Runs the unit test. GoldenMismatch if its view has other rows than expected; with ``--bless`` the file is
+        rewritten instead.
+        """
         with importable(self.path.parent), LocalSession() as session:
             outcome = run_test_of_file(self.path, self.index, session, streaming=self.config.getoption("--streaming"))
         if outcome.difference is None:

@@ -27,7 +27,9 @@ from sqlstream.testing.tested_session import define_mocked
 
 
 def syntax_lines(sql: str) -> tuple[str, ...]:
-    """For each statement of a script its SQL, then its nodes in the order of the text, without default fields."""
+    """The expected output of a ``syntax`` block: for each statement of a script its SQL, then its syntax nodes in the
+    order of the text, without fields that have their default.
+    """
     return tuple(line for statement in parse_script(sql) for line in (to_sql(statement), *_nodes(statement)))
 
 
@@ -62,7 +64,7 @@ def _described(node: Node | None) -> Iterator[str]:
 
 
 def describe(value: object) -> str:
-    """A node as a call of its class with the fields that differ from their defaults; expressions as SQL."""
+    """The text of a syntax node: its class with those fields that differ from their defaults; expressions as SQL."""
     match value:
         case exp.Expression():
             return f"`{to_sql(value)}`"
@@ -152,7 +154,9 @@ def _names_file(block: Block) -> bool:
 
 
 def sql_of(block: Block, session: Session, folder: Path) -> str:
-    """The SQL of a block: its own, or the statement to run of the file that it names, after the definitions in it."""
+    """The SQL that a block runs: its own; for a block that names a file, the statement of that file that has a plan,
+    after its definitions have been executed.
+    """
     if not _names_file(block):
         return block.sql
     path = folder / block.sql[1:].strip()

@@ -22,10 +22,11 @@ GRAMMAR = "stream [table [by column, …]] [unordered] [tolerance number]"
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How the output of a stream is compared.
+    """How the output of a ``stream`` block is compared.
 
-    ``table``: rows merged by the columns ``key``. ``unordered``: rows of one step in any order. ``tolerance``: the
-    allowed relative difference of FLOAT and DOUBLE; None: that of the printed digits.
+    ``table``: not the changes are compared, but the rows that result when changes are merged by the columns ``key``.
+    ``unordered``: the rows of one step may be in any order. ``tolerance``: the allowed relative difference of FLOAT and
+    DOUBLE; None: the precision of the digits that are written.
     """
 
     table: bool = False
@@ -75,15 +76,16 @@ _STEPS_OF_TWO_RESTARTS = 6
 
 
 class GoldenFormatError(ValueError):
-    """A malformed golden file; the message has the line."""
+    """Raised for a malformed golden file; the message has the line number."""
 
 
 @dataclass(frozen=True)
 class Block:
     """A block of a golden file.
 
-    ``line`` is the line of its kind, from 1; ``stage`` is that of a ``plan``, or the options of a ``stream``;
-    ``expected`` is None for kinds without expected output.
+    ``kind`` is its first word (``plan``, ``stream``, …) and ``line`` the number of that line, from 1. ``stage`` is the
+    rest of that line: the stage of a ``plan``, the options of a ``stream``. ``expected`` are the lines of expected
+    output, None for kinds without output.
     """
 
     kind: str
@@ -95,7 +97,7 @@ class Block:
 
     @property
     def title(self) -> str:
-        """The first comment, or the line number."""
+        """The block's first comment; ``line n`` if it has none."""
         return self.comments[0] if self.comments else f"line {self.line}"
 
     @property
@@ -115,7 +117,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """A ``>`` line of a stream block, with the expected lines after it."""
+    """An input of a stream block: a line that begins with ``>``, and the expected lines after it."""
 
     words: str
     output: tuple[str, ...]
@@ -204,11 +206,11 @@ def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def restart_points(block: Block) -> tuple[int, ...]:
-    """The steps, from 0, before which a stream block is restarted: one, or two of many, chosen by a hash of its
-    text.
+    """The steps, counted from 0, before which a stream block is restarted: one, or two if it has many steps. A hash of
+    the block's text chooses them.
 
-    A restart takes as long as several micro-batches; all blocks together restart at every kind of step. A stream
-    that fails does so at one of its steps, and is not restarted.
+    A restart takes as long as several micro-batches, so not every step has one; all blocks together restart at every
+    kind of step. A stream that is expected to fail is not restarted.
     """
     if block.fails:
         return ()

@@ -33,7 +33,7 @@ Types = Mapping[str, Sequence[DataType]]
 
 @dataclass(frozen=True)
 class Line:
-    """An output line cut into the table before its colon, the kind of its row, and the texts of its columns."""
+    """An output line in its parts: the table (before the colon), the kind of the row, and the texts of its columns."""
 
     table: str
     kind: str
@@ -41,7 +41,7 @@ class Line:
 
 
 def cut(line: str, types: Types) -> Line:
-    """A line of expected output in its parts: table, kind and columns."""
+    """Cuts a line of expected output into table, kind of row and columns."""
     table, rest = "", line
     name, colon, behind = line.partition(": ")
     if colon and name.casefold() in types:
@@ -51,7 +51,9 @@ def cut(line: str, types: Types) -> Line:
 
 
 class Pair(NamedTuple):
-    """An expected and an actual line, None where there is none, and whether they differ."""
+    """An expected line and the actual line that is compared with it, None where one is missing; ``differs`` says
+    whether they differ.
+    """
 
     differs: bool
     expected: str | None
@@ -60,7 +62,9 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class LineComparison:
-    """Compares output lines. ``types`` are those of the columns by table; ``tolerance`` is as in ``StreamOptions``."""
+    """Compares expected and actual output lines. ``types`` are the types of the columns by table; ``tolerance`` and
+    ``unordered`` are as in ``StreamOptions``.
+    """
 
     types: Types
     tolerance: float | None = None
@@ -71,8 +75,8 @@ class LineComparison:
         return not any(pair.differs for pair in self.aligned(expected, actual))
 
     def aligned(self, expected: Sequence[str], actual: Sequence[str]) -> list[Pair]:
-        """The lines as pairs. Of unordered lines equal ones are paired first, then each other line with the most
-        similar one; ordered lines remain in order.
+        """Pairs each expected line with an actual one. Ordered lines stay in order. Unordered lines are paired with
+        equal ones first, then with the most similar one that is left.
         """
         if self.unordered:
             return self._unordered(expected, actual)
@@ -125,7 +129,7 @@ class LineComparison:
         return not self.differing_columns(one, other)
 
     def differing_columns(self, one: Line, other: Line) -> list[int]:
-        """The positions of the columns whose values differ."""
+        """The positions, from 0, of the columns in which two lines differ."""
         types = self.types.get(one.table.casefold(), ())
         longest = max(len(one.columns), len(other.columns))
         return [i for i in range(longest) if not self._same_column(one, other, i, types[i] if i < len(types) else None)]

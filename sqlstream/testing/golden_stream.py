@@ -25,10 +25,10 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """The ``expected`` and ``actual`` lines of a step.
+    """What a step of a stream block gave: the ``expected`` and the ``actual`` lines.
 
-    ``written`` are those for the golden file, which may name a file of rows. ``inputs`` are the rows of the step,
-    each as a step of its own.
+    ``written`` are the lines to write when the golden file is blessed; they may name a file of rows. ``inputs`` are the
+    input rows of the step, each as a step of its own.
     """
 
     words: str
@@ -41,7 +41,7 @@ class StepOutcome:
 
 @dataclass(frozen=True)
 class Saved:
-    """The actual rows for a file of expected rows, where they differ."""
+    """Actual rows that differ from a file of expected rows, to be written to that file when it is blessed."""
 
     path: Path
     columns: Columns
@@ -55,10 +55,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a block: actual ``lines``, ``expected`` lines and whether they match.
+    """The outcome of a block: the ``expected`` and the actual ``lines``, and whether they match.
 
-    For a stream ``steps`` has the same by step, ``comparison`` compared them, and ``saved`` are rows for files of
-    expected rows.
+    For a stream, ``steps`` has the same for each step. ``comparison`` is what compared the lines; ``saved`` are the
+    rows for files of expected rows.
     """
 
     lines: tuple[str, ...]
@@ -71,8 +71,9 @@ class Outcome:
 
 
 class StreamRun:
-    """One run of a block on a ``StreamTest``. With ``restarts`` the query restarts before each call of ``steps`` but
-    the first."""
+    """Runs a stream block once, on a ``StreamTest``. With ``restarts`` the query is restarted before each call of
+    ``steps`` except the first.
+    """
 
     def __init__(self, test: StreamTest, options: StreamOptions, folder: Path, *, restarts: bool) -> None:
         self._test = test
@@ -86,7 +87,9 @@ class StreamRun:
         self.names: tuple[str, ...] = ()
 
     def steps(self, steps: Sequence[Step]) -> Iterator[StepOutcome]:
-        """Perform steps and read the output at their end; the outcome of the last step has all of it."""
+        """Performs several steps, then reads the output once. Yields an outcome per step; that of the last one has all
+        the output.
+        """
         failure: tuple[str, ...] = ()
         came: list[Change] = []
         side: tuple[str, ...] = ()
@@ -200,7 +203,7 @@ class StreamRun:
         return tuple(expanded), files
 
     def check_changelog(self) -> None:
-        """ValueError where the changelog retracts a row that it has not emitted."""
+        """ValueError if the query has retracted a row that it had not emitted."""
         merge(self._changes, self._test.output_key)
 
 
@@ -287,8 +290,8 @@ _LABELS = ("", "expected", "actual")
 
 
 def failure_text(outcome: Outcome, cause: str | None = None) -> str:
-    """The message of a failed block. ``cause`` is the input row of a step with several that causes the first
-    difference.
+    """The message for a block that failed. ``cause`` is the input row that causes the first difference, None if it is
+    not known.
     """
     if outcome.comparison is None or not outcome.steps:
         return "\n".join(difflib.unified_diff(outcome.expected, outcome.lines, "expected", "actual", n=2, lineterm=""))
@@ -302,7 +305,7 @@ def failure_text(outcome: Outcome, cause: str | None = None) -> str:
 
 
 def first_difference(outcome: Outcome) -> tuple[int, StepOutcome]:
-    """The number of the first step, from 1, whose output differs, and the step."""
+    """A pair: the number, from 1, of the first step whose output differs, and the outcome of that step."""
     return next((i, step) for i, step in enumerate(outcome.steps, 1) if not step.matches)
 
 

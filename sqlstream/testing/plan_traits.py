@@ -19,7 +19,7 @@ _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 @dataclass(frozen=True)
 class PlanTraits:
-    """The traits of a physical plan that decide how it is tested."""
+    """Those properties of a physical plan on which it depends how a test runs it."""
 
     plan: PhysicalPlan
 
@@ -52,17 +52,17 @@ class PlanTraits:
 
     @cached_property
     def times(self) -> dict[str, AssignTime]:
-        """The time attributes whose watermark operators wait for, by table."""
+        """The time attributes for whose watermark operators wait, as a dictionary by table."""
         return {mark.table: mark for mark in self.plan.marks}
 
     @property
     def has_windows(self) -> bool:
-        """True where some operator waits for a watermark."""
+        """True if some operator waits for a watermark, as windows do."""
         return bool(self.times)
 
     @cached_property
     def clocked(self) -> tuple[str, ...]:
-        """The tables whose watermark is processing time."""
+        """The tables whose watermark is the clock of processing time."""
         return tuple(table for table, node in self.times.items() if node.domain in _CLOCKED)
 
     @cached_property
@@ -78,7 +78,7 @@ class PlanTraits:
 
     @property
     def defers(self) -> bool:
-        """True where rows may wait in state for lookups."""
+        """True if rows may be stored until a lookup is answered."""
         return WaitsFor.ANSWERS in self.plan.clocks.waiting
 
     @property
@@ -98,7 +98,7 @@ class PlanTraits:
 
     @property
     def joint(self) -> bool:
-        """True where rows and watermarks may share a micro-batch."""
+        """True if rows and advances of the watermark may share a micro-batch without changing the result."""
         return all(node.is_batch_invariant for node in self.root.walk())
 
     def delay_ms(self, table: str) -> int | None:

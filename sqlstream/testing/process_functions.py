@@ -118,7 +118,9 @@ class ProcessFunctionHarness:
         return rows
 
     def dead_letters(self) -> list[Row]:
-        """The dead letters of failed rows and timers since the last call: source, record (JSON), error, place."""
+        """The dead letters of failed rows and timers since the last call: the source, the record as JSON, the error,
+        and where it was raised.
+        """
         self._take()
         letters, self._letters = self._letters, []
         return letters if self._on_error is BadAction.DEAD_LETTER else []

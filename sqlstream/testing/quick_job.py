@@ -43,10 +43,10 @@ _CURRENT = "current"
 
 
 def runs_quickly(traits: PlanTraits) -> bool:
-    """True for plans whose sources are all tables of the test, and whose state is that of kernels, so that no
-    streaming query is needed.
+    """True if a plan can be tested without a streaming query: all its sources are tables of the test, and all its state
+    is in kernels.
 
-    Plans that hold watermarks are excluded: they continue by themselves, in micro-batches without rows.
+    False for plans with operators that hold back the watermark, because these also need micro-batches without rows.
     """
     if WaitsFor.BARRIERS in traits.plan.clocks.waiting:
         return False
@@ -168,7 +168,7 @@ def _explained(rows: DataFrame) -> str:
 
 
 class QuickJob(SteppedJob):
-    """A ``SteppedJob`` of a plan that ``runs_quickly``."""
+    """Runs a plan for which ``runs_quickly`` is true, as a ``SteppedJob`` without a streaming query."""
 
     def __init__(
         self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]
@@ -221,10 +221,10 @@ class QuickJob(SteppedJob):
             self._lowered = None
 
     def spread(self, partitions: int) -> None:
-        """Nothing to do: there is one partition, and its state is not Spark's."""
+        """Does nothing: there is only one partition, and Spark does not keep its state."""
 
     def process(self, flush: Flush) -> None:
-        """Run one micro-batch; one with watermarks alone runs only the operators that wait for them."""
+        """Runs one micro-batch. If it only advances watermarks, only the operators that wait for them run."""
         assert self._lowered is not None, "start the job first"
         try:
             if flush.rows or flush.clock_ms is not None:

@@ -26,9 +26,9 @@ class Verdict(Enum):
 class Result:
     """The result of a test.
 
-    ``code`` and ``message`` say why a case was refused or failed; ``note`` what a pass does not cover, or a hint.
-    ``level`` is "kernel" for a case below SQL. ``title`` is the subject of a test of a golden file, ``detail`` is
-    the difference, on several lines.
+    ``code`` and ``message`` say why it was refused or failed. ``note`` says what a passed test does not verify, or
+    gives a hint. ``level`` is "kernel" for a case without SQL. ``title`` is the subject of a test in a golden file.
+    ``detail`` is the difference, on several lines.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def directory(self) -> str:
-        """The folder of a case, or the file of a test in a file."""
+        """The folder of a case file; for a test that is one of several in a file, the file."""
         if "::" in self.id:
             return self.id.partition("::")[0]
         return self.id.rpartition("/")[0]

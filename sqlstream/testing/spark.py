@@ -48,8 +48,8 @@ class _LocalHandle(SparkHandle):
 
 
 class LocalSession(Session):
-    """A session for tests on the Spark of this process, which starts when it is first needed; with settings, and
-    those and the catalogs of a project.
+    """A session for tests on the Spark of this process, which starts when it is first needed. It may have settings, and
+    the settings and catalogs of a project.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None, project: Project | None = None) -> None:

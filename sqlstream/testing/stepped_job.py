@@ -62,8 +62,8 @@ Arrival = tuple[tuple[Any, ...], int, str]
 
 @dataclass(frozen=True)
 class Flush:
-    """The input of one micro-batch: rows by table in arrival order, watermarks that steps advanced by table, the
-    clock; all in ms.
+    """The input of one micro-batch: the rows by table in order of arrival, the watermarks to which steps advanced
+    tables, and the clock of processing time. All times are in milliseconds since 1970.
     """
 
     rows: dict[str, list[Arrival]]
@@ -73,9 +73,10 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """The rows and watermarks of the next micro-batch.
+    """Collects rows and watermarks for the next micro-batch of a test.
 
-    ``tables`` are those with a watermark; ``flushed`` are the watermarks that the job has reached, by table.
+    ``joint``: rows and watermarks may share a micro-batch. ``tables`` are the tables with a watermark; ``flushed`` are
+    the watermarks that earlier micro-batches have reached, by table.
     """
 
     joint: bool = True
@@ -92,7 +93,9 @@ class Buffer:
         return not self._rows and not self._lifted and self._tick_ms is None
 
     def takes(self, table: str, event_ms: int | None) -> bool:
-        """Whether a row of that event time (None: unknown) may join the buffer."""
+        """True if a row with this event time (None: unknown) may join the buffered micro-batch without changing the
+        result; otherwise that must run first.
+        """
         pending = self._least(self.flushed | self._reached)
         if table not in self.tables or pending is None or pending == self._least(self.flushed):
             return self.joint or self._holds_only(table)
@@ -107,8 +110,8 @@ class Buffer:
         return self._rows.keys() <= {table} and not self._reached and self._tick_ms is None
 
     def may_be_late(self, table: str, event_ms: int | None) -> bool:
-        """Whether the job has passed the event time of a row, which then is late unless one of its windows is still
-        open.
+        """True if the job's watermark has passed the event time of a row. The row is then late, unless one of its
+        windows is still open.
         """
         now = self._least(self.flushed) if table in self.tables else None
         return now is not None and event_ms is not None and event_ms <= now
@@ -136,7 +139,7 @@ class Buffer:
         return now is None or watermark_ms > now
 
     def take(self) -> Flush:
-        """The buffered micro-batch; empties the buffer."""
+        """Returns the buffered micro-batch and empties the buffer."""
         flush = Flush(self._rows, self._lifted, self._tick_ms)
         self.flushed |= self._reached
         self._rows, self._reached, self._lifted, self._tick_ms = {}, {}, {}, None
@@ -149,7 +152,9 @@ RESULT = Table("query result", (), "test")
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of the job: ``names`` and ``types`` of its columns; the types of a query are known once it runs."""
+    """A target of the job's rows: the ``names`` and ``types`` of its columns. The types of a query are known once it
+    runs.
+    """
 
     table: Table
     names: tuple[str, ...]
@@ -172,7 +177,9 @@ def _sink_of_table(table: Table) -> Sink:
 
 @dataclass(frozen=True)
 class SteppedRuntime(JobRuntime):
-    """The runtime of a stepped job. ``moved_by_rows`` are the tables whose rows move their watermark."""
+    """The ``Runtime`` with which a stepped job is lowered. ``moved_by_rows`` are the tables whose rows advance their
+    watermark.
+    """
 
     moved_by_rows: frozenset[str] = frozenset()
 
@@ -334,7 +341,7 @@ class SteppedJob:
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
-        """The micro-batches with rows in the sink that are newer than ``after``."""
+        """The micro-batches with rows in the sink whose number is greater than ``after``."""
         return test_connector.written(self._directory, sink.table, after)
 
     def late_rows(self) -> int:

@@ -53,7 +53,7 @@ class Item:
 
 @dataclass(frozen=True)
 class How:
-    """The options of a test run. ``bless``: write actual output into the files. ``settings`` override those of
+    """How tests are run. ``bless``: write actual output into the files as expected. ``settings`` override those of
     ``project``.
 
     ``streaming``: run stream blocks as streaming queries of Spark, which takes many times as long.
@@ -120,7 +120,7 @@ def _golden_tests(path: Path, restarts: int) -> Iterator[Item]:
 
 
 def files_behind(path: Path) -> set[Path]:
-    """The file and the SQL files that its tests name."""
+    """All files on which the tests of a file depend: itself and the SQL files that its tests name."""
     try:
         blocks = parse_golden(path.read_text(encoding="utf-8")) if path.suffix == GOLDEN else ()
         scripts = unit_tests.scripts_of(path) if path.suffix == UNIT else ()
@@ -245,7 +245,9 @@ _TOKEN = re.compile(r'\s*(\(|\)|"[^"]*"|[^\s()]+)')
 
 
 def selection(text: str) -> Selects:
-    """A predicate of names for the expression of ``-k``; ValueError for a malformed one."""
+    """Parses the expression of ``-k``, and returns a function that is true for the names that it selects; ValueError
+    for a malformed one.
+    """
     tokens = [match[1] for match in _TOKEN.finditer(text)]
     selects = _either(tokens)
     if tokens:

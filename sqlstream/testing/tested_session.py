@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 class SessionUnderTest(Protocol):
-    """The part of ``Session`` that tests need, as an interface.
+    """The part of ``Session`` that tests need.
 
-    EXECUTE UNIT TEST is a statement of a session, so its implementation cannot import the class.
+    It is an interface, because EXECUTE UNIT TEST is a statement of a session, so its implementation cannot import that
+    class.
     """
 
     workspace: Workspace
@@ -68,7 +69,7 @@ def define_mocked(text: str, session: SessionUnderTest) -> tuple[Planned, ...]:
 
 
 def without_job(statement: nodes.Statement) -> nodes.Statement:
-    """A materialized view as a plain view, which starts no job; any other statement unchanged."""
+    """Turns CREATE MATERIALIZED VIEW into CREATE VIEW, which starts no job. Other statements are unchanged."""
     if not isinstance(statement, nodes.CreateMaterializedView):
         return statement
     names = tuple(column.name for column in statement.columns)

@@ -172,8 +172,8 @@ _SCRIPT = "-- script "
 class UnitOutcome:
     """The outcome of a unit test.
 
-    The ``difference`` is a text, None where the rows are as expected. ``rows`` have the columns of EXPECTED, of
-    ``types``.
+    ``difference`` is a text, None if the rows are as expected. ``rows`` are the actual rows in the columns of EXPECTED;
+    ``types`` are the types of these columns.
     """
 
     difference: str | None
@@ -235,7 +235,7 @@ def _difference(
 
 
 def names_of(path: Path) -> list[tuple[int, int, str]]:
-    """The unit tests of a file: the number of the statement, the line, the name."""
+    """The unit tests of a file, each as a triple: the index of its statement, from 0; its line, from 1; its name."""
     text = path.read_text(encoding="utf-8")
     statements = enumerate(parse_script(text))
     tests = [(index, test) for index, test in statements if isinstance(test, nodes.UnitTest)]
@@ -243,7 +243,9 @@ def names_of(path: Path) -> list[tuple[int, int, str]]:
 
 
 def scripts_of(path: Path) -> list[Path]:
-    """The files whose definitions a file of tests needs: those of its lines ``-- script FILE``, relative to it."""
+    """The files with definitions that a file of tests needs: those named by its lines ``-- script FILE``, relative to
+    it.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
     return [path.parent / line[len(_SCRIPT) :].strip() for line in lines if line.startswith(_SCRIPT)]
 

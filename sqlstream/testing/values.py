@@ -248,12 +248,12 @@ _FIRST_DAY = date(1970, 1, 1)
 
 
 def spell_row(values: Sequence[Any], types: Sequence[DataType]) -> str:
-    """The values of a row as golden files spell them, separated by two spaces."""
+    """A row as golden files write it: its values separated by two spaces."""
     return "  ".join(spell(v, t) for v, t in zip(values, types, strict=True))
 
 
 def spell(value: Any, kind: DataType) -> str:
-    """The text of a value as ``from_arrow`` returns it."""
+    """A value, as ``from_arrow`` returns it, as golden files write it."""
     if value is None:
         return "NULL"
     match kind.name:
@@ -298,12 +298,14 @@ def _spell_time(moment: datetime) -> str:
 
 
 def read_row(line: str, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """The values of a line; ValueError for a wrong number of values, or one that does not have its type."""
+    """The values of a row from a line of a golden file. ValueError for a wrong number of values, or one that does not
+    have its type.
+    """
     return _read_columns(columns_of(line), types)
 
 
 def read_rows(line: str, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
-    """The rows of a line, with a column ``|`` between one and the next."""
+    """The rows in one line of a golden file, which are separated by a column ``|``."""
     rows: list[list[str]] = [[]]
     for text in columns_of(line):
         if text == "|":
@@ -333,7 +335,7 @@ def columns_of(line: str) -> list[str]:
 
 
 def read(text: str, kind: DataType) -> Any:
-    """The value of a text, in the form that ``to_arrow`` accepts."""
+    """The value that a text of a golden file stands for, in the form that ``to_arrow`` accepts."""
     if text == "NULL":
         return None
     match kind.name:

@@ -39,7 +39,7 @@ _ANOTHER = "SET 'sqlstream.views.url' to a server that runs, postgresql://user@h
 
 @dataclass(frozen=True)
 class Server:
-    """A running server with its data in ``folder``."""
+    """A running PostgreSQL server that stores materialized views, with its data in ``folder``."""
 
     folder: Path
     port: int
@@ -52,7 +52,8 @@ class Server:
 
 
 def embedded(folder: Path) -> Server:
-    """The server of a folder, created and started if necessary, in use by this process until its end.
+    """Returns the PostgreSQL server with its data in ``folder``; creates and starts it if necessary. This process
+    counts as its user until it ends.
 
     ConnectorError SS698 without the package, ExecutionError SS485 where the server does not start.
     """

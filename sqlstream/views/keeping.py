@@ -50,7 +50,9 @@ _NOWHERE = Span(0, 0)
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """The status of a view. ``state`` is that of its job, or SUSPENDED; times are in seconds since 1970."""
+    """The status of a materialized view. ``state`` is that of its job, or SUSPENDED; times are in seconds since
+    1970.
+    """
 
     name: str
     state: str
@@ -60,8 +62,8 @@ class ViewStatus:
 
 
 class Views:
-    """The materialized views of one session. ``keeps``: this process restarts their jobs, as ``sqlstream serve``
-    does.
+    """Manages the materialized views of one session. ``keeps``: this process restarts their jobs, as ``sqlstream
+    serve`` does.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -80,7 +82,9 @@ class Views:
         return None
 
     def create(self, statement: nodes.CreateMaterializedView, text: str, workspace: Workspace) -> Job | None:
-        """Create a view and start its job. None where another process runs it, it is suspended, or the view exists."""
+        """Creates a view and starts its job. Returns None if it has started none: another process runs the job, the
+        view is suspended, or it exists already.
+        """
         catalog = workspace.catalog
         view = declared_materialized(statement, workspace, text)
         before = definition_of_view(catalog.entry("relation", view.path))
@@ -165,7 +169,7 @@ class Views:
         )
 
     def resume(self, view: MaterializedView, workspace: Workspace) -> Job | None:
-        """Start the job of a view again. None where another process runs it, or is to start it."""
+        """Starts the job of a view again and returns it. None if another process runs it, or will start it."""
         storage = self._storage(view, workspace)
         state = read_state(storage) or ViewState(digest_of(view.statement))
         write_state(storage, replace(state, suspended=False))
@@ -177,8 +181,8 @@ class Views:
         return state is not None and state.suspended
 
     def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
-        """Start the job of a view, from its checkpoint if there is one. ``anew``: remove the files of another view
-        first.
+        """Starts the job of a view, from its checkpoint if there is one. ``anew``: first removes what an earlier view
+        of that name has left.
 
         ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has written.
         """

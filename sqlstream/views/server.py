@@ -48,14 +48,20 @@ def checkpoints_of_views(settings: Settings) -> str:
 
 
 def reach(tables: Iterable[Table], settings: Settings) -> None:
-    """Start the embedded server if one of the tables is stored there, and publish its address."""
+    """Makes the tables of materialized views reachable: if one of ``tables`` is stored in the embedded server, starts
+    it and sets its address.
+    """
     if any(table.option("url") == _REFERENCE for table in tables):
         tell_address(settings)
 
 
 def tell_address(settings: Settings) -> str:
-    """Set the environment variable SQLSTREAM_VIEWS_URL and return it: the address of the setting, or the value that the
-    variable had at the start of the process, or the address of the embedded server, which is started."""
+    """Sets the environment variable SQLSTREAM_VIEWS_URL to the address of the database of materialized views, and
+    returns it.
+
+    It is the address of the setting; else the value that the variable had at the start of the process; else the address
+    of the embedded server, which is then started.
+    """
     from sqlstream.views.embedded import embedded  # pgserver is optional
 
     given: str | None = settings[URL]

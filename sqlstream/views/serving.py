@@ -54,7 +54,9 @@ class _Served:
 
 
 class Serving:
-    """Serves the statements of scripts. ``tell`` is called with a line for each start that fails."""
+    """Runs scripts for ``sqlstream serve``: starts the jobs of their statements and restarts them. ``tell`` is called
+    with a line of text for each start that fails.
+    """
 
     def __init__(self, session: Session, tell: Callable[[str], None]) -> None:
         self._session = session
@@ -90,7 +92,7 @@ class Serving:
                 self._session.execute(statement, text)
 
     def look(self) -> None:
-        """Restart the jobs that have ended, when their restart is due."""
+        """Restarts the jobs that have ended and are due. To be called from time to time."""
         now = time.monotonic()
         for served in self._served:
             try:
@@ -142,11 +144,13 @@ class Serving:
     # --- what is told -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> list[Mapping[str, Any]]:
-        """The status of all views and other jobs now, for the page and its JSON."""
+        """The status of all views and other jobs now, each as a dictionary of property values, for the page and its
+        JSON.
+        """
         return [dict(self._facts(served)) for served in self._served]
 
     def records(self) -> dict[str, JobRecord]:
-        """The records of all jobs that have one, by the names of the snapshot."""
+        """The records of all jobs that have one, as a dictionary by the names that ``snapshot`` uses."""
         records = ((_shown_name(served), _record_of(served, self._status(served))) for served in self._served)
         return {name: record for name, record in records if record is not None}
 
@@ -213,7 +217,9 @@ def _name_of(served: _Served) -> str:
 
 
 class PlanPages:
-    """The pages of plans. ``take`` is called by the serving thread, ``answer`` by the threads of the page."""
+    """The web pages that show the plans of jobs. The serving thread calls ``take``, the threads of the web server call
+    ``answer``.
+    """
 
     def __init__(self) -> None:
         self._by_name: Mapping[str, PlanFigures] = {}
@@ -239,7 +245,7 @@ class PlanPages:
         self._by_name = kept
 
     def answer(self, path: str) -> Answer | None:
-        """The answer to ``NAME/`` or ``NAME/figures.json``; None for other paths."""
+        """The web server's response to the path ``NAME/`` or ``NAME/figures.json``; None for other paths."""
         name, _, what = path.partition("/")
         figures = self._by_name.get(unquote(name))
         if figures is None:
@@ -286,7 +292,7 @@ def _answer(shown: Callable[[], Shown], plans: PlanPages, path: str) -> Answer |
 
 
 def as_json(shown: Shown) -> str:
-    """The state of the views as JSON."""
+    """The state of the views as JSON text."""
     return json.dumps({"url": shown.url, "views": list(shown.views)}, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -17,8 +17,10 @@ from sqlstream.udfs.texts import json_of
 
 @dataclass(frozen=True)
 class ViewState:
-    """The state of a view. ``definition`` is the digest of its definition. ``suspended``: its job is not started until
-    RESUME. ``keeper`` is the process of ``sqlstream serve`` that restarts the job."""
+    """What is stored about a materialized view next to its job's checkpoint. ``definition`` is a digest of its
+    definition. ``suspended``: the job is not started until RESUME. ``keeper`` is the process of ``sqlstream serve``
+    that restarts the job, None if there is none.
+    """
 
     definition: str
     suspended: bool = False
@@ -31,13 +33,13 @@ class ViewState:
 
 
 def digest_of(statement: nodes.CreateMaterializedView) -> str:
-    """A digest that is equal for definitions with the same table and the same rows."""
+    """A digest of a view's definition. It is equal for definitions with the same table and the same rows."""
     plain = replace(statement, kind="MATERIALIZED VIEW", if_not_exists=False, replace=False, comment=None)
     return hashlib.sha256(to_sql(plain).encode()).hexdigest()
 
 
 def read_state(storage: Storage) -> ViewState | None:
-    """The state in a checkpoint, None where there is none. ExecutionError SS459 for a malformed file."""
+    """The state of a view from its checkpoint; None if there is none. ExecutionError SS459 for a malformed file."""
     text = storage.read(FILE)
     if text is None:
         return None
@@ -60,12 +62,12 @@ def write_state(storage: Storage, state: ViewState) -> None:
 
 
 def is_there(table: Table) -> bool:
-    """Whether rows, of any origin, exist where the view is to be stored."""
+    """True if rows, written by whomever, exist where the view is to be stored."""
     return _connector(table).is_there(table)
 
 
 def is_ours(table: Table) -> bool:
-    """Whether a job of sqlstream wrote the stored rows. Only then may a new view replace them."""
+    """True if a job of sqlstream wrote the stored rows. Only then may a new view replace them."""
     return _connector(table).is_ours(table)
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # the planner makes automata, and does without numpy
 
 @dataclass(frozen=True)
 class Automaton:
-    """The automaton of a row pattern. Its states are the *places* of the pattern: the positions at which a variable is
-    written, so that a variable written twice has two places.
+    """The automaton of a row pattern. Its states are called places: each is one position in the pattern at which a
+    variable is written, so a variable that is written twice has two places.
 
     ``variables``: the variable of each place. ``first``: the places where a match may begin. ``follow``: the places
     that may follow each place. ``ends``: whether a match may end after each place. ``matches_nothing``: a match may
@@ -99,7 +99,7 @@ class Automaton:
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
-        """True if rows that are mapped only to variables of ``among`` can lead from the place back to itself."""
+        """True if the automaton can return to ``place`` while rows are mapped only to variables in ``among``."""
         return place in self._places_after(place, among)
 
     def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:
@@ -139,7 +139,7 @@ class SkipTo(Enum):
 
 @dataclass(frozen=True)
 class Skip:
-    """The clause AFTER MATCH SKIP, which says where the search for the next match begins."""
+    """The clause AFTER MATCH SKIP: where the search for the next match begins."""
 
     to: SkipTo
     variable: str | None = None

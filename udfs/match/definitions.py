@@ -29,11 +29,11 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class RowsByKey:
-    """The rows that one call of the kernel matches, sorted by key, then in the order of ORDER BY.
+    """The rows that one call of the kernel matches, sorted by key, then by ORDER BY.
 
-    Of each key, rows ``[begin, next)`` of ``table`` were mapped to variables in earlier calls, ``[next, ready)`` are to
-    be mapped now, and ``[ready, stop)`` later, when the rows after them are known. ``time``: the time of each row in
-    microseconds.
+    The rows of a key have the indices ``[begin, stop)`` in ``table``. ``[begin, next)`` were mapped to variables in
+    earlier calls, ``[next, ready)`` are mapped now, and ``[ready, stop)`` later, when the rows after them are known.
+    ``time`` is the time of each row in microseconds.
     """
 
     table: pa.Table
@@ -62,8 +62,8 @@ class RowsByKey:
         return np.where(is_there, to, NO_ROW)
 
     def values(self, column: str, rows: Indices, absent: str | None = None) -> pa.Array:
-        """The column's values in the rows with these indices. For NO_ROW it is NULL or, with ``absent``, the value of
-        that column, which is constant.
+        """The column's values in the rows with these indices, as an array. For NO_ROW the value is NULL or, with
+        ``absent``, that of the column ``absent``, which is constant.
         """
         values = self.column(column)
         missing = rows == NO_ROW
@@ -94,10 +94,11 @@ ROOT = -1
 
 
 class PathTree:
-    """Paths of places (see ``Automaton``): each path says to which place each row of a partial match was mapped. They
-    are stored as a tree, in which paths with a common beginning share it.
+    """Stores to which pattern variables the rows of partial matches were mapped. A path is the sequence of an
+    automaton's places (see ``Automaton``), one for each row of a match.
 
-    A node is a place and the node of the previous row; ROOT before the first row.
+    Paths with a common beginning share it, so together they are a tree. A node is the place of one row with a link to
+    the node of the row before it; ROOT is the node before the first row.
     """
 
     def __init__(self) -> None:
@@ -106,15 +107,17 @@ class PathTree:
         self._count = 0
 
     def add(self, parent: Indices, place: Indices) -> Indices:
-        """Adds a node for each parent node and place. Returns the indices of the new nodes."""
+        """Extends paths by one row each: for every i, adds a node for ``place[i]`` after the node ``parent[i]``.
+        Returns the indices of the new nodes.
+        """
         self._parents.append(parent)
         self._places.append(place)
         self._count += len(parent)
         return np.arange(self._count - len(parent), self._count)
 
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
-        """Adds whole paths. ``places`` has them concatenated, ``lengths`` the length of each. Returns the index of the
-        last node of each path.
+        """Adds whole paths. ``places`` has the places of all of them one after the other, ``lengths`` the length of
+        each. Returns, for each path, the index of its last node.
         """
         node = np.arange(self._count, self._count + len(places))
         parent = node - 1
@@ -124,8 +127,8 @@ class PathTree:
         return node[ends - 1]
 
     def paths(self, node: Indices, lengths: Indices) -> Indices:
-        """The places of the paths that end in these nodes, concatenated. ``lengths`` has the number of rows of each
-        path.
+        """The places of the paths that end in these nodes, all paths one after the other. ``lengths`` is the number of
+        rows of each path.
         """
         parents, places = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (self._parents, self._places))
         path = np.empty(int(lengths.sum()), np.int64)
@@ -139,8 +142,8 @@ class PathTree:
 
 @dataclass(frozen=True)
 class Definition:
-    """The condition of a variable in DEFINE. ``condition`` is an expression over the values of ``operands``, which are
-    columns by name.
+    """The condition of one variable in DEFINE: an expression over columns. ``operands`` maps the names of these columns
+    to the values that they stand for.
     """
 
     variable: str
@@ -149,8 +152,9 @@ class Definition:
 
 @dataclass(frozen=True)
 class Definitions:
-    """The conditions of all variables in DEFINE, split by what they read. A variable without a condition accepts every
-    row.
+    """The conditions of all variables in DEFINE. A variable without a condition accepts every row.
+
+    They are divided by what they read: only the row and its neighbours, or also rows mapped earlier in the match.
     """
 
     automaton: Automaton
@@ -177,8 +181,8 @@ class Definitions:
 
     @cached_property
     def of_matches(self) -> dict[str, Expression]:
-        """Those conditions, by variable, that also read rows mapped earlier in the match, so that they are evaluated
-        for each partial match.
+        """The conditions that read rows mapped earlier in the match, by variable. They are evaluated for each partial
+        match.
         """
         conjuncts = {name: tuple(c for c in all_of if not self._is_of_rows(c)) for name, all_of in self._conjuncts}
         return {name: conditions[0] if len(conditions) == 1 else And(conditions)
@@ -212,7 +216,9 @@ class Definitions:
 
     @cached_property
     def registers(self) -> Registers:
-        """The registers that the conditions need: for each partial match the rows that later conditions will read."""
+        """The layout of the registers: what each partial match remembers of its rows, because later conditions will
+        read it.
+        """
         return Registers(self.automaton, [o for read in self.reads.values() for o in read.values()])
 
     @cached_property
@@ -243,8 +249,8 @@ class Definitions:
 
 
 def aggregates_of(operands: Iterable[Aggregated], rows: pa.Schema) -> dict[str | None, Aggregates]:
-    """The aggregate calls of ``operands``, by the variable over whose rows they are computed; None for all rows of the
-    match. ``rows`` is the schema of the rows.
+    """The aggregate calls among ``operands``, as a dictionary by the variable over whose rows they are computed; the
+    key None is for all rows of the match. ``rows`` is the schema of the rows.
     """
     by_variable: dict[str | None, dict[str, Aggregated]] = {}
     for operand in operands:
@@ -265,8 +271,9 @@ def _conjuncts(condition: Expression) -> Iterable[Expression]:
 
 @dataclass(frozen=True)
 class Current:
-    """An operand: the column's value in the row that is being mapped, or ``shift`` rows after it (negative: before it)
-    among all rows of the key. If there is no such row, the value of the column ``absent`` or NULL.
+    """What a condition reads: the column's value in the row that is being mapped or, with ``shift``, that many rows
+    after it (negative: before it), among all rows of the key. If there is no such row, it is the value of the column
+    ``absent``, or NULL.
     """
 
     name: str
@@ -277,9 +284,9 @@ class Current:
 
 @dataclass(frozen=True)
 class Mapped:
-    """An operand, FIRST or LAST: the column's value in the first or last row of a variable, or ``offset`` rows of the
-    variable away from it, towards the other end; ``shift`` and ``absent`` as in ``Current``. ``running``: evaluated at
-    each row of a match, with that row as the last one.
+    """What a condition or measure reads, FIRST or LAST: the column's value in the first or last row of a variable, or
+    in the row ``offset`` rows of that variable further towards the other end. ``shift`` and ``absent`` are as in
+    ``Current``. ``running``: only rows up to the current one count.
     """
 
     name: str
@@ -294,7 +301,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Aggregated:
-    """An operand: an aggregate over the rows of a variable."""
+    """What a condition or measure reads: an aggregate over the rows of a variable, or of the whole match."""
 
     call: AggregateCall
     variable: str | None
@@ -374,7 +381,7 @@ class _Slots:
 
 
 class Registers:
-    """The layout of the registers: int64 values of each partial match, mostly row indices, which conditions will read.
+    """Says what each int64 register of a partial match holds, mostly the index of a row that conditions will read.
     ``conditions`` are those on rows of each variable, by the variable's index.
     """
 
@@ -409,9 +416,9 @@ class Registers:
         return np.full((self.count, count), NO_ROW, np.int64)
 
     def row_of(self, read: Mapped, values: Indices, mapped_to: str, row: Indices, start: Indices) -> Indices:
-        """For each match the index of the row that the operand ``read`` refers to while ``row`` is about to be mapped
-        to the variable ``mapped_to``; NO_ROW for none. ``values`` are the registers, ``start`` the first row of each
-        match. The operand's shift is not applied.
+        """For each match, the index of the row that ``read`` refers to, while ``row`` is about to be mapped to the
+        variable ``mapped_to``; NO_ROW if there is none. ``values`` are the registers, ``start`` is the first row of
+        each match. The shift of ``read`` is not applied.
         """
         if read.variable is None:
             wanted = row - read.offset if read.last else start + read.offset
@@ -451,8 +458,8 @@ class Registers:
         return values
 
     def forget(self, values: Indices, place: Indices, is_read: np.ndarray) -> None:
-        """Clears registers that no condition on rows after ``place`` reads, so that partial matches become equal.
-        ``is_read``: as in ``Definitions``.
+        """Clears registers that no condition on rows after ``place`` reads. Partial matches that differ in nothing else
+        become equal and can be joined. ``is_read`` is that of ``Definitions``.
         """
         for slots in self._slots.values():
             unread = ~is_read[place, slots.variable]
@@ -475,8 +482,8 @@ def _mixed(of_set: Indices, row: Indices) -> Indices:
 
 
 def register_numbers(values: Indices) -> Indices:
-    """An integer for each column of ``values``, which are the registers of one match; equal columns have equal
-    integers.
+    """Numbers partial matches by their registers: one integer for each column of ``values``, the same for equal
+    columns.
     """
     numbers = np.zeros(values.shape[1], np.int64)
     for register in values:

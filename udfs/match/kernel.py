@@ -48,10 +48,12 @@ MAPPED = "__mapped"
 
 @dataclass(frozen=True)
 class MatchKernel(WaitingRows):
-    """The kernel of MATCH_RECOGNIZE. ``passed``: the columns of ``input`` that are emitted before the ``measures``:
-    keys, or any columns with ``all_rows``, which emits each row of a match. ``within`` is in microseconds. ``time``:
-    the column with the rows' times; None means processing time. ``holds``: the watermark of downstream operators is
-    held back while a match is undecided.
+    """The kernel of MATCH_RECOGNIZE.
+
+    ``passed`` are the columns of ``input`` that are emitted before the ``measures``: the keys, or any columns with
+    ``all_rows``, which emits each row of a match. ``within`` is the longest duration of a match in microseconds.
+    ``time`` is the column with the rows' times; None means processing time. ``holds``: the watermark of downstream
+    operators is held back while a match is undecided.
     """
 
     input: pa.Schema

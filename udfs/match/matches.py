@@ -36,8 +36,8 @@ ENDLESS = repeating("SS449")
 
 @dataclass(frozen=True)
 class Mapping:
-    """Complete matches: each has the rows of a key from index ``start`` to ``last``. ``places``: the places (see
-    ``Automaton``) to which their rows were mapped, concatenated.
+    """Complete matches. Each covers the rows of a key from index ``start`` to ``last``, both included. ``places`` has
+    the automaton's place (see ``Automaton``) of each of their rows, all matches one after the other.
     """
 
     start: Indices
@@ -63,8 +63,8 @@ class Mapping:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The ``matches`` that are final, by key, in order. ``number``: the index of each among the final matches of its
-    key in this call.
+    """The result of ``resolve``: the ``matches`` that are final, sorted by key and in order. ``number`` is the index of
+    each among the final matches of its key in this call, from 0.
 
     ``kept``: for each row, whether a match that begins there is still possible.
     """
@@ -77,8 +77,8 @@ class Resolved:
 def resolve(
     ordered: RowsByKey, ends: BestMatches, is_open: Flags, tree: PathTree, skip: Skip, automaton: Automaton
 ) -> Resolved:
-    """Decides which matches are final, applying AFTER MATCH SKIP. ``ends`` has the best match that begins at each row;
-    ``is_open`` is true for rows at which a match begins that may still get a longer or better end.
+    """Decides which matches are final, and applies AFTER MATCH SKIP. ``ends`` has the best match that begins at each
+    row. ``is_open`` is true for rows at which a match begins that later rows may still make longer or better.
     """
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
     if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
@@ -142,10 +142,10 @@ def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Evaluates MEASURES at some rows of matches.
+    """Computes the values of MEASURES at some rows of matches.
 
-    ``match``: for each of these rows the index of its match; ``row``: its position among the rows of all matches.
-    ``number``: the MATCH_NUMBER of each match.
+    For each of these rows, ``match`` is the index of its match and ``row`` its position among the rows of all matches.
+    ``number`` is the MATCH_NUMBER of each match.
     """
 
     ordered: RowsByKey
@@ -156,7 +156,7 @@ class Measured:
     number: Indices
 
     def columns(self, measures: Sequence[Measure]) -> list[pa.Array]:
-        """The values of the measures, one array each."""
+        """The values of the measures: one array per measure, with one value per row."""
         return [self._column(measure) for measure in measures]
 
     def rows(self) -> Indices:
@@ -234,12 +234,12 @@ _PLACE = np.uint16
 
 @dataclass(frozen=True)
 class OpenMatches:
-    """The stored state of matches that are not final: one row for each partial match that may continue, and one for
-    each complete match that may still be replaced by a better one. In the latter LAST is its last row.
+    """Stores the matches that are not final: one row of state for each partial match that may continue, and one for
+    each complete match that a better one may still replace. For a complete match the column LAST is its last row.
 
-    Rows of the input are given by their position after the first stored row of the key; PATH has the places of the
-    mapped rows, two bytes each. EVENT_TIMER is the time of the last row of a complete match, so that the earliest one
-    is found without reading all rows.
+    Input rows are given by their position after the first stored row of the key. PATH has the places of the mapped
+    rows, two bytes each. EVENT_TIMER is the time of the last row of a complete match, so that the earliest one is found
+    without reading all rows.
     """
 
     input: pa.Schema
@@ -265,9 +265,10 @@ class OpenMatches:
     def load(
         self, state: KeyedState, ordered: RowsByKey, ends: BestMatches, tree: PathTree
     ) -> tuple[PartialMatches, pa.Table]:
-        """Loads the open matches of the keys of ``ordered``: returns the partial matches, writes the complete ones to
-        ``ends``, and adds the paths of both to ``tree``. Also returns the stored rows of other keys that were loaded
-        with them.
+        """Loads the open matches of the keys of ``ordered``. Complete ones are written to ``ends``, and the paths of
+        all are added to ``tree``.
+
+        Returns a pair: the partial matches, and the stored rows of other keys that were loaded with them.
         """
         first = ordered.table.take(pa.array(ordered.begin))
         stored = state.load(np.unique(first.column(KEY_HASH).to_numpy()))
@@ -369,7 +370,9 @@ COUNT = "__count"
 
 @dataclass(frozen=True)
 class Numbers:
-    """Stores how many matches each key has had, for MATCH_NUMBER. ``input`` has the ``keys``."""
+    """Stores how many matches each key has had, for MATCH_NUMBER. ``input`` is the schema of the rows, ``keys`` are the
+    key columns.
+    """
 
     input: pa.Schema
     keys: tuple[str, ...]
@@ -380,8 +383,8 @@ class Numbers:
         return pa.schema([*(self.input.field(name) for name in self._names), (COUNT, pa.int64())])
 
     def next(self, ordered: RowsByKey, key: Indices, number: Indices, store: Store) -> Indices:
-        """The MATCH_NUMBERs of new matches, and stores them. ``key`` has the key index of each match, ``number`` its
-        index among the new matches of its key, from 0.
+        """Returns the MATCH_NUMBER of each new match, and stores the new counts. ``key`` is the index of each match's
+        key, ``number`` its index among the new matches of that key, from 0.
         """
         state = KeyedState(store, "numbers", self.schema)
         keys, counts = np.unique(key, return_counts=True)

@@ -34,12 +34,12 @@ Accumulators = dict[str | None, pa.Table]
 
 @dataclass(frozen=True)
 class PartialMatches:
-    """The partial matches that may continue. Several of them may begin at the same row, if rows can be mapped to
-    variables in several ways.
+    """Partial matches that may continue. If rows can be mapped to variables in several ways, several of them begin at
+    the same row.
 
-    ``start``: the index of the first row of each; those with the same start are adjacent. ``place``: the place of the
-    last mapped row in the ``Automaton``. ``node``: the path of all rows, as a node of the ``PathTree``. ``registers``
-    and ``accumulators``: the values that conditions read.
+    Each field has one value per partial match; those with the same start are adjacent. ``start``: the index of its
+    first row. ``place``: the automaton's place of its last row. ``node``: the path of all its rows, as a node of the
+    ``PathTree``. ``registers`` and ``accumulators``: the values that conditions read.
     """
 
     start: Indices
@@ -78,8 +78,8 @@ def together(parts: list[PartialMatches]) -> PartialMatches:
 
 @dataclass
 class BestMatches:
-    """For each row the best complete match so far that begins there: the index of its last row (NO_ROW for none), and
-    the node of its path.
+    """The best complete match so far that begins at each row: ``last`` is the index of its last row, NO_ROW if there is
+    no match; ``node`` is the path of its rows in the ``PathTree``.
     """
 
     last: Indices
@@ -87,16 +87,16 @@ class BestMatches:
 
     @staticmethod
     def none(count: int) -> BestMatches:
-        """The ``Ends`` of ``count`` rows at which no match begins."""
+        """The ``BestMatches`` of ``count`` rows at which no match begins."""
         return BestMatches(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search for matches of a pattern, as a breadth-first simulation of its automaton.
+    """Searches matches of a pattern: it simulates the automaton breadth first, with all partial matches at once.
 
     ``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit in
-    microseconds from the first to the last row of a match; None for none.
+    microseconds from the first to the last row of a match; None without a limit.
     """
 
     definitions: Definitions
@@ -114,7 +114,7 @@ class Search:
         return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).partial_matches(partial_matches)
 
     def begun(self, rows: Indices) -> PartialMatches:
-        """A partial match without rows for each of the row indices ``rows``, at which a match may begin."""
+        """A new partial match without rows for each row index in ``rows``, the row at which its match may begin."""
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
@@ -134,9 +134,10 @@ class Search:
 
     @cached_property
     def joins_starts(self) -> bool:
-        """True if, of partial matches of a key that are equal except for their start, the earliest can represent all.
+        """True if partial matches of a key that differ only in their start can be represented by the earliest one.
 
-        They continue alike, and the match of the earliest begins before the others and ends after their beginning.
+        They continue in the same way, and the match of the earliest one covers the starts of the others, at which no
+        match may begin then.
         """
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 

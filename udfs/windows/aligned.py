@@ -217,8 +217,8 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of windows that have not closed. A row waits from the closing of its first window to
-        that of its last one.
+        """Yields, for monitoring, how many stored rows are in windows that have not closed, with the times at which the
+        first and the last of these windows close.
         """
         state, panes = self._state(context), self._panes
         stored = state.ids()

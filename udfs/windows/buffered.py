@@ -44,8 +44,9 @@ _FIRING = "__firing"
 
 @dataclass(frozen=True)
 class Buffered:
-    """Stores the rows of windows, for window functions that cannot be computed from accumulators. ``rows``: the columns
-    of the kernel's input, ``keys`` those of the key. ``time``: as in ``Accumulated``. ``merging``: windows may merge.
+    """Stores the rows of windows themselves, for window functions that cannot be computed from accumulators. ``rows``
+    are the columns of the kernel's input, ``keys`` those of the key. ``time`` as in ``Accumulated``. ``merging``:
+    windows may merge.
     """
 
     function: Aggregates | AllRows
@@ -57,7 +58,7 @@ class Buffered:
 
     @property
     def held(self) -> pa.Schema:
-        """The columns stored with each window instance: none, because the rows are stored separately."""
+        """The schema of the columns that are stored with each window: none, because the rows are stored separately."""
         return pa.schema([])
 
     @property
@@ -69,7 +70,7 @@ class Buffered:
 
     @cached_property
     def measured(self) -> Aggregates | AllRows:
-        """The window function, with two more results for windows without bounds: the times of the oldest and of the
+        """The window function and, for windows without bounds, two more results: the times of the oldest and of the
         newest row.
         """
         return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
@@ -467,5 +468,5 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """Converts positions in sorted ``order`` to the original indices; -1 remains -1."""
+    """Converts positions in the sorted array ``order`` to indices of the unsorted one; -1 remains -1."""
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

@@ -242,8 +242,8 @@ TIME = "__time"
 
 
 class WindowResults(NamedTuple):
-    """The results of windows, for each result row the index of its window, and for each window the times of its oldest
-    and newest row in microseconds.
+    """The results of windows. ``rows`` are the result rows; ``window`` is, for each of them, the index of its window.
+    ``oldest`` and ``newest`` are, for each window, the times of its oldest and newest row in microseconds.
     """
 
     rows: pa.Table
@@ -273,11 +273,15 @@ class Slices(Protocol):
         ...
 
     def lift(self, rows: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Makes ``count`` slices of rows, which are in order of arrival; ``groups`` has the slice index of each row."""
+        """Makes the stored form of ``count`` slices from rows in order of arrival. ``groups`` has, for each row, the
+        index of its slice.
+        """
         ...
 
     def merge(self, slices: pa.Table, groups: Indices, count: int) -> pa.Table:
-        """Merges consecutive slices to ``count`` larger ones; ``groups`` has the new slice index of each."""
+        """Merges consecutive slices into ``count`` larger ones. ``groups`` has, for each slice, the index of the larger
+        one.
+        """
         ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
@@ -289,7 +293,7 @@ class Slices(Protocol):
 
 @dataclass(frozen=True)
 class AggregateSlices:
-    """Slices that are stored as accumulators, with the least and the greatest time of their rows."""
+    """Stores slices as accumulators, with the least and the greatest time of their rows."""
 
     aggregates: Aggregates
     width: int
@@ -328,7 +332,7 @@ _BOUNDS = ("__oldest", "__newest")
 
 @dataclass(frozen=True)
 class RowSlices:
-    """Slices that are stored as the rows themselves, with their times. ``input``: the schema of the rows."""
+    """Stores slices as the rows themselves, with their times. ``input`` is the schema of the rows."""
 
     function: AllRows
     input: pa.Schema
@@ -366,7 +370,7 @@ class RowSlices:
 
 
 def slices_of(function: Aggregates | AllRows, input_: pa.Schema, width: int) -> Slices:
-    """How to store slices for a window function. ``width``: the greatest number of consecutive rows that every window
-    either contains as a whole or omits.
+    """Chooses how slices are stored for a window function: as accumulators or rows. ``width`` is the greatest number of
+    consecutive rows that every window contains completely or not at all.
     """
     return RowSlices(function, input_) if isinstance(function, AllRows) else AggregateSlices(function, width)

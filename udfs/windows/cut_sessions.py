@@ -81,7 +81,7 @@ class CutSessionKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """Which columns are stored and emitted."""
+        """The columns that are stored and emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property

@@ -33,11 +33,11 @@ KINDS = ("+I", "-D", "-U", "+U")
 
 
 class Firings(NamedTuple):
-    """Firings of windows, in the order of their output.
+    """Firings of windows, in the order of their output; each field has one value per firing.
 
-    ``instance``: for each firing the index of the window instance; ``when``: its order among the firings of one call;
-    ``start`` and ``end``: the window's bounds in microseconds; ``pane``: EARLY, ON_TIME or LATE. ``results`` are rows
-    of the window function, ``of``: for each of them the index of its firing, None if each firing has exactly one.
+    ``instance``: the index of the window instance. ``when``: its order among the firings of one call. ``start`` and
+    ``end``: the window's bounds in microseconds. ``pane``: EARLY, ON_TIME or LATE. ``results`` are the result rows of
+    the window function; ``of`` has, for each of them, the index of its firing, None if each firing has exactly one.
     ``gone``: true for firings of windows whose rows were all retracted, None if there are none.
     """
 
@@ -52,7 +52,7 @@ class Firings(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Output rows, and for each a number by which the output of one call is sorted."""
+    """Output rows and, for each row, a number by which all output of one call is sorted."""
 
     rows: pa.Table
     when: Values
@@ -87,8 +87,8 @@ class Emission:
 
     @property
     def last(self) -> pa.Schema:
-        """The schema of the last emitted result, which is stored with a window to be retracted later; empty if results
-        are not retracted.
+        """The columns in which a window's last emitted result is stored, to be retracted later; an empty schema if
+        results are not retracted.
         """
         return self.values if self.retracting else pa.schema([])
 
@@ -174,7 +174,7 @@ def bounds(values: Values | pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def in_order(emitted: list[Emitted]) -> pa.Table | None:
-    """All rows in order of ``when`` (stable); None for no rows."""
+    """All rows of several outputs, sorted by ``when`` (stable); None if there are no rows."""
     emitted = [rows_emitted for rows_emitted in emitted if rows_emitted.rows.num_rows]
     if not emitted:
         return None
@@ -192,7 +192,7 @@ def _number(instances: Instances, instance_of_firing: Values) -> Values:
 
 
 def ranks_of(groups: Values) -> Values:
-    """For each entry the number of earlier entries of the same group."""
+    """For each entry, how many earlier entries belong to the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(groups) else ordered
@@ -281,8 +281,8 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Which columns of rows are stored and emitted. ``input``: all columns of the rows. Keys are emitted unless they
-    are among the columns of AllRows.
+    """Which columns of the rows a window kernel stores, and which it emits. ``input`` are all columns of the rows. Keys
+    are emitted unless they are among the columns of AllRows.
     """
 
     input: pa.Schema
@@ -341,8 +341,8 @@ def require_few(firings: int, begin: int, end: int) -> None:
 
 @dataclass
 class FiringPace:
-    """Estimates how often windows will fire in one call, to refuse a query whose clock advances over too many firings.
-    Windows fire in rounds, each at its earliest timer.
+    """Estimates how often windows will fire in one call, so that a query whose clock advances over too many firings can
+    be refused early. Windows fire in rounds, each window at its earliest timer.
     """
 
     _rounds: int = 0

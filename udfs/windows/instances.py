@@ -27,8 +27,8 @@ _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
 
 @dataclass(frozen=True)
 class InstanceLayout:
-    """The columns of stored window instances (the state of one window of one key). ``held``: the columns of the
-    contents; ``last``: those of the result that was emitted last, if results are retracted.
+    """The columns in which window instances (the state of one window of one key) are stored. ``held`` are the columns
+    of the contents; ``last`` are those of the result that was emitted last, if results are retracted.
     """
 
     keys: pa.Schema
@@ -102,12 +102,12 @@ class InstanceLayout:
 
 @dataclass
 class Instances:
-    """The state of many window instances as columns, which are changed in place or replaced. An instance is one window
-    of one key.
+    """The state of many window instances as columns. An instance is one window of one key. The columns are changed in
+    place or replaced.
 
     ``filled``: the window is not empty. ``panes``: the number of firings. ``rows``: the number of rows since the window
-    was last emptied, without rows that are in later windows too. ``held``: the columns of the contents. ``last``: the
-    result that was emitted last, where ``emitted``.
+    was last emptied, without rows that are in later windows too. ``held``: the columns of the contents. ``emitted``: a
+    result has been emitted; ``last`` is the last one.
     """
 
     keys: pa.Table
@@ -164,8 +164,8 @@ class Instances:
         )
 
     def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
-        """Stores ``rows`` as the last emitted results of the instances with these indices; where ``there`` is false,
-        the result was retracted.
+        """Stores ``rows`` as the last emitted results of the instances with these indices. Where ``there`` is false,
+        the last result was retracted, so none is valid.
         """
         self.last = with_rows(self.last, index, rows)
         self.emitted[index] = there
@@ -177,8 +177,9 @@ class Instances:
 
 @dataclass
 class Touched:
-    """The ``instances`` that one call works on. ``stored_row``: for each the index of its row in the loaded table, -1
-    for new ones. ``is_replaced``: true for loaded rows that are one of these instances or were merged into one.
+    """The window ``instances`` on which one call works. ``stored_row``: for each, the index of its row in the loaded
+    table, -1 for new ones. ``is_replaced``: for each row of the loaded table, whether it is one of these instances or
+    was merged into one.
     """
 
     instances: Instances
@@ -241,11 +242,11 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """The results of firings, as window contents compute them.
+    """The results of some firings, as the contents of windows compute them.
 
-    ``of``: for each result row the index of its firing, None if each firing has exactly one. ``oldest`` and ``newest``:
-    for each firing the times of its rows in microseconds, for windows without bounds. ``empty``: true for firings
-    without output. ``gone``: true for firings of windows whose rows were all retracted, which have no result.
+    ``of`` has, for each result row, the index of its firing, None if each firing has exactly one. ``oldest`` and
+    ``newest``: for each firing the times of its rows in microseconds, for windows without bounds. ``empty``: true for
+    firings without output. ``gone``: true for firings of windows whose rows were all retracted, which have no result.
     """
 
     results: pa.Table
@@ -263,17 +264,17 @@ class Pane(NamedTuple):
 
 
 class Held(Protocol):
-    """Access to the contents of windows during one call of the kernel."""
+    """Reads and changes the contents of windows during one call of the kernel."""
 
     def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Adds the new rows of these instances, and computes the results of the firings at some of the rows. Updates
-        ``filled``.
+        """Adds new rows to these instances. Some of the rows fire their window (``fires``); returns the results of
+        these firings. Updates ``filled``.
         """
         ...
 
     def on_time(self, instances: Instances, index: Values, purges: Values) -> Pane:
-        """The results of the instances with these indices, which fire at a timer; none of them is empty. ``purges``:
-        true for those that are emptied afterwards.
+        """Returns the results of the instances with these indices, which fire at a timer; none of them is empty.
+        ``purges`` is true for those that are emptied afterwards.
         """
         ...
 
@@ -282,19 +283,20 @@ class Held(Protocol):
         ...
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
-        """The ``held`` columns of ``count`` instances that are merged from these, in order. ``groups``: the index of
-        the merged instance for each.
+        """Merges the contents of these instances, in order, into ``count`` ones. Returns the ``held`` columns of the
+        merged ones; ``groups`` has, for each instance, the index of the merged one.
         """
         ...
 
     def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
-        """The rows in the form that ``on_rows`` needs where windows merge. ``loaded``: all stored instances of their
-        keys; ``key`` and ``key_of_loaded``: the key index of each row and of each stored instance.
+        """Prepares rows for ``on_rows`` where windows merge, by numbering them in order of arrival if the contents need
+        that. ``loaded`` are all stored instances of their keys; ``key`` and ``key_of_loaded`` are the key index of each
+        row and of each stored instance.
         """
         ...
 
     def flush(self) -> None:
-        """Writes the contents that are stored separately."""
+        """Writes contents that are stored separately from the instances."""
         ...
 
 

@@ -144,7 +144,7 @@ class WindowOperator(Kernel):
 
 @dataclass
 class WindowCall:
-    """One call of the general window operator. It is created for each call of the kernel."""
+    """The work of one call of the general window operator: its state, clocks and results so far."""
 
     kernel: WindowOperator
     context: Context
@@ -260,10 +260,11 @@ class WindowCall:
         hull: Callable[[], tuple[Values, Values]] | None = None,
         is_last: Values | None = None,
     ) -> None:
-        """Fires the triggers for the rows of a run, and collects the results.
+        """Asks the triggers about each row of a run, and collects the results of those that fire.
 
-        ``arrival``, ``hull`` and ``is_last`` are by position of the run: the order of the firings, the bounds of
-        windows that grow, and whether a window is the last one of its row (None if rows have one window each).
+        ``arrival``, ``hull`` and ``is_last`` have one value per position of the run: the order of the firings, the
+        bounds of windows that grow, and whether a window is the last one of its row (None if rows have one window
+        each).
         """
         fires = self.kernel.trigger.fires(instances.trigger, run)
         instances.rows = _rows_after(instances.rows, run, fires, is_last)
@@ -444,7 +445,7 @@ def _window_ids(loaded: pa.Table, assigned: Assigned) -> Ids:
 
 
 class WindowKernel(WindowOperator):
-    """The kernel of the general window operator, which serves what the specialized window kernels do not."""
+    """The kernel of the general window operator, for all windows that no specialized window kernel supports."""
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         """Processes rows. Rows in which only BARRIER is set are aligned barriers, at their positions among the
@@ -499,8 +500,8 @@ class WindowKernel(WindowOperator):
 
 
 def between_barriers(rows: pa.Table) -> Iterator[pa.Table]:
-    """Divides the rows at aligned barriers, which are rows with BARRIER: the rows before the first barrier, between it
-    and the second, …, after the last; tables may be empty.
+    """Divides rows at aligned barriers, which are rows with BARRIER. Returns one table of rows before the first
+    barrier, one between it and the second, and so on, and one after the last; tables may be empty.
     """
     barriers = np.flatnonzero(np.asarray(rows.column(BARRIER).is_valid())).tolist()
     plain = rows.drop_columns([BARRIER])

@@ -30,9 +30,11 @@ _FAR = 2**62
 
 @dataclass(frozen=True)
 class Panes:
-    """How time is divided into panes, the longest intervals that every window contains as a whole or not at all;
-    overlapping windows share the accumulators of panes. Windows have ``size`` and end every ``step``, in microseconds;
-    ``cumulative`` ones begin every ``size`` and grow by a step.
+    """How time is divided into panes, the longest intervals that every window contains completely or not at all.
+    Overlapping windows share the accumulators of panes.
+
+    Windows have the length ``size`` and end every ``step``, in microseconds. ``cumulative`` ones begin every ``size``
+    and grow by a step.
     """
 
     step: int
@@ -204,8 +206,8 @@ def _is_fragmented(state: ChunkedState, pane: int) -> bool:
 
 
 class Firing(NamedTuple):
-    """The results of windows that have closed, in order: the keys and accumulators of each, and the end of its window
-    in microseconds.
+    """Results of windows that have closed, one per key and window, in order: their keys, their accumulators, and the
+    end of the window in microseconds.
     """
 
     keys: pa.Table
@@ -214,8 +216,8 @@ class Firing(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The windows that close in a call: for each pane of the entries those that contain it and end in ``[begin,
-    stop)``, in microseconds.
+    """The windows that close in a call: those that contain a pane of ``entries`` and whose end is in ``[begin, stop)``,
+    in microseconds.
     """
 
     entries: Entries
@@ -244,7 +246,7 @@ class PaneResults:
         return int(self._spans.counts(self.panes.step).sum())
 
     def parts(self) -> Iterator[Firing]:
-        """All results, in parts of about MOST_RESULTS rows."""
+        """Yields all results, in parts of about MOST_RESULTS rows."""
         if not self.panes.shared:
             entries = self.due.entries
             end = self.panes.last_end(entries.panes)[entries.pane]

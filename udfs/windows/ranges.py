@@ -28,7 +28,9 @@ class Ranges(NamedTuple):
 
 
 class Expanded(NamedTuple):
-    """Pairs of the index of a range and the index of one of its rows, sorted by range, then by row."""
+    """Ranges written out row by row: ``owner`` is the index of a range, ``row`` the index of one of its rows. Sorted by
+    range, then by row.
+    """
 
     owner: Indices
     row: Indices
@@ -43,7 +45,7 @@ def expanded(ranges: Ranges) -> Expanded:
 
 
 def distinct(ranges: Ranges) -> tuple[Ranges, Indices]:
-    """The distinct ranges, and for each given range the index of its equal among them."""
+    """Returns a pair: the distinct ranges, and for each given range the index of the equal one among them."""
     length = int(ranges.stop.max(initial=0)) + 1
     codes, number = np.unique(ranges.start * length + ranges.stop, return_inverse=True)
     return Ranges(codes // length, codes % length), number
@@ -67,7 +69,7 @@ DOUBLING_COST = 2
 
 
 def merge_ranges(aggregates: Aggregates, parts: pa.Table, owner: Indices, ranges: Ranges) -> pa.Table:
-    """One accumulator for each range of the accumulators ``parts``, merged in order.
+    """Merges ranges of the accumulators ``parts``, in order. Returns one accumulator per range.
 
     ``owner``: the key index of each part, ascending; a range is within the parts of one key. Long ranges are composed
     of blocks of 1, 2, 4, … parts, each merged from two halves, so that a part is not merged once for each range; exact
@@ -140,7 +142,7 @@ def number(codes: Indices, bound: int) -> Ids:
 
 
 def renumbered(ids: Ids, order: Indices) -> Ids:
-    """The same keys with other ids: the new id of a key is the position of its old id in ``order``."""
+    """Gives keys new ids: the new id of a key is the position of its old id in ``order``."""
     numbers = np.empty(ids.count, np.int64)
     numbers[order] = np.arange(ids.count)
     return Ids(numbers[ids.ids], ids.first[order])
@@ -179,8 +181,8 @@ def runs(ordered: Indices) -> Ranges:
 
 
 class RangeResults(NamedTuple):
-    """The results of a window function for ranges of rows; ``owner`` has for each result row the index of its range, in
-    order.
+    """The results of a window function for ranges of rows. ``owner`` has, for each result row, the index of its range,
+    in order.
     """
 
     rows: pa.Table

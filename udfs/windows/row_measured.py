@@ -74,7 +74,7 @@ class RowMeasuredKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """Which columns are stored and emitted."""
+        """The columns that are stored and emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property
@@ -240,14 +240,14 @@ class Timeline(NamedTuple):
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row the interval that begins ``back`` microseconds before it, as two arrays. The times of all keys
-        are mapped to a single axis, on which the ends are sorted.
+        """For each row, the interval that ends at its time and begins ``back`` microseconds before it, as two arrays of
+        begins and ends. The times of all keys are mapped to one axis on which the ends are sorted.
         """
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
 class StepResult(NamedTuple):
-    """What ``Measure.step`` returns: the firings, in blocks that are each in order, and the new state: the rows that
+    """The result of ``Measure.step``. The firings are in blocks that are each in order. The new state is the rows that
     remain, with their timers and positions.
     """
 
@@ -273,8 +273,8 @@ class Measure(Protocol):
         ...
 
     def step(self, rows: Timeline, domain: Domain, now: int) -> StepResult:
-        """The firings up to the time ``now`` of the clock ``domain``, and the new state. ``rows``: all rows of some
-        keys, at least one.
+        """Returns the firings up to the time ``now`` of the clock ``domain``, and the new state. ``rows`` are all rows
+        of some keys, at least one.
         """
         ...
 

@@ -37,7 +37,7 @@ Values = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Merged(Touched):
-    """The window instances after merging. ``key``: for each instance the index of its key."""
+    """The window instances that result from merging sessions. ``key`` is, for each instance, the index of its key."""
 
     key: Values
 
@@ -283,7 +283,7 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
 
 
 class Live(NamedTuple):
-    """The open sessions of a call, with their contents."""
+    """The open sessions that one call works on: their windows, and the columns of their contents."""
 
     windows: Windows
     held: pa.Table

@@ -14,8 +14,12 @@ from sqlstream.udfs.state.keyed import KeyedState
 
 
 class RowsUntilClose(Kernel):
-    """``closes``: the column of ``input`` with the watermark, in microseconds, at which the window of a row is
-    complete. A row whose window has closed is late and dropped. ``combine`` omits rows before they are stored."""
+    """Base of kernels that store the rows of a window until it closes, then emit its results once.
+
+    ``closes`` is the column of ``input`` with the watermark, in microseconds, at which the window of a row is complete.
+    A row whose window has closed is late and dropped. ``combine`` may drop rows that cannot change the result before
+    they are stored.
+    """
 
     input: pa.Schema
     closes: str

@@ -44,8 +44,8 @@ _OF_PATTERNS = "*?[]{}\\"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint of a job. ``path`` is the directory as the user wrote it; ``plan`` is the physical plan, with its
-    layout.
+    """An open checkpoint of a job. ``path`` is the directory as the user wrote it; ``plan`` is the physical plan, made
+    for the checkpoint's layout of state.
     """
 
     path: str
@@ -60,8 +60,8 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """A text that identifies the job among all others, also among earlier jobs of this directory;
-        restarts keep it.
+        """A text that identifies the job among all jobs, also among earlier ones in the same directory. Restarts keep
+        it.
         """
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
@@ -96,13 +96,12 @@ def open_checkpoint(
     chaining: bool = True,
     reads_files: Callable[[Scan], bool] = reads_no_files,
 ) -> Checkpoint:
-    """The checkpoint of a plan, new or continued.
+    """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
-    ExecutionError SS421 where its state is not that of the plan, SS424 and SS425 where its layout is not that of
-    ``engine`` and ``key_groups``, SS459 where a file of it cannot be read; ``auto`` and None accept the layout of the
-    checkpoint, or choose that of a new one. ``declared`` gives the declared state of process functions. ``chaining``:
-    whether the operators of a new one run in one call, where they can. ``reads_files``: see
-    ``planner.physical.EngineSettings``.
+    ExecutionError SS421 if its state is not that of the plan, SS424 and SS425 if its layout is not that of ``engine``
+    and ``key_groups``, SS459 if one of its files cannot be read. ``auto`` and None accept the layout of the checkpoint,
+    or choose that of a new one. ``declared`` returns the declared state of a process function, by name. ``chaining``:
+    in a new checkpoint, operators are chained where possible. ``reads_files``: see ``planner.physical.EngineSettings``.
     """
     require_plain(path)
     storage = storage_at(path, spark)
@@ -130,7 +129,9 @@ def open_checkpoint(
 
 
 def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | None = None) -> bool | None:
-    """Whether a job of the plan can continue from the checkpoint or savepoint; None where there is none."""
+    """True if a job of the plan can continue from the checkpoint or savepoint at ``path``, False if not; None if there
+    is none.
+    """
     storage = storage_at(path, spark)
     stored, layout = storage.read(PLAN), stored_layout(storage)
     if stored is None or layout is None:
@@ -148,8 +149,8 @@ def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> State
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
-    """ExecutionError SS421 with the first difference where the state at ``path`` is not that of the current plan; SS459
-    where that cannot be decided.
+    """ExecutionError SS421 with the first difference, if the state at ``path`` is not that of the current plan.
+    ``stored`` is the fingerprint stored there, as text; SS459 if it cannot be read. ``what`` is the noun in messages.
     """
     parts = from_text(stored)
     if parts is None and not is_json(stored):
@@ -163,7 +164,9 @@ def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, .
 
 
 def require_plain(path: str) -> None:
-    """SS423 for a path with a pattern: Spark would expand it, and not find the control rows."""
+    """ExecutionError SS423 if the path has characters of a glob pattern: Spark would expand it, and not find the
+    control rows.
+    """
     special = next((character for character in path if character in _OF_PATTERNS), None)
     if special is not None:
         message = f'the path "{path}" of a checkpoint holds the character "{special}"'

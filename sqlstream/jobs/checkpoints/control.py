@@ -33,10 +33,11 @@ END_FILE = f"{_END}.json"
 
 @dataclass(frozen=True)
 class ControlRows:
-    """The control rows of a job: a folder for each table and one for the clock.
+    """Writes and reads the control rows of a job (watermarks, ticks of processing time): files in one folder per table,
+    and in one for the clock.
 
-    ``transient``: Spark deletes the files that it has read. Operators that read the same rows share one source; with
-    two, one would delete the files that the other has not read yet.
+    ``transient``: Spark deletes the files that it has read. Operators that read the same control rows share one source;
+    with two, one would delete files that the other has not read yet.
     """
 
     storage: Storage
@@ -100,11 +101,12 @@ GIVE_UP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Clock:
-    """What a job's clock advances: the watermarks of ``tables``, and with ``ticks`` the timers of operators.
+    """Advances all that follows processing time in a job: the watermarks of ``tables`` and, with ``ticks``, the timers
+    of operators.
 
     ``ends``: a tick ends processing time when bounded input has ended. ``calls``: ticks start micro-batches, also after
-    the end of bounded input, which repeat the requests of rows that wait for lookups; ``calls_only``: they serve
-    nothing else, so none is needed while no row waits. ``lookups``: the numbers of the lookups whose rows may wait.
+    the end of bounded input, which send the requests of waiting lookups again. ``calls_only``: ticks serve nothing
+    else, so none is needed while no row waits. ``lookups``: the numbers of the lookups whose rows may wait.
     """
 
     tables: tuple[str, ...] = ()
@@ -130,9 +132,9 @@ class Clock:
         rows_wait: Callable[[], bool] = lambda: True,
         on_failure: Callable[[SqlStreamError], None] = lambda _: None,
     ) -> Thread:
-        """Tick until ``stopped``.
+        """Starts a thread that ticks until ``stopped`` is set.
 
-        ``rows_wait``: whether rows may wait for lookups. ``on_failure`` is called when no tick could be written for
+        ``rows_wait`` returns True while rows wait for lookups. ``on_failure`` is called if no tick could be written for
         ``GIVE_UP_SECONDS``, so that the job does not wait for the clock for ever.
         """
         arguments = (control, stopped, rows_wait, on_failure)
@@ -166,7 +168,9 @@ class Clock:
         self.show(control, now // 1_000_000, f"tick-{now}")
 
     def show(self, control: ControlRows, now_ms: int, name: str) -> None:
-        """Advance the watermarks and timers that follow the clock to ``now_ms``; ``name`` is unique within the job."""
+        """Advances the watermarks and timers that follow the clock to ``now_ms`` (milliseconds since 1970). ``name`` is
+        unique within the job.
+        """
         for table in self.tables:
             control.lift(table, now_ms - 1, name)  # rows of this very millisecond may still come
         if self.ticks:

@@ -45,8 +45,8 @@ _READ_BY = {
 
 @dataclass(frozen=True)
 class FingerprintPart:
-    """The fingerprint of a source, a watermark or an operator. ``depth`` counts the parts above it; ``facts`` are names
-    with texts.
+    """The fingerprint of one source, watermark or operator. ``depth`` is its depth in the tree of parts, 0 for the top;
+    ``facts`` are pairs of a name and a text, all of which must be unchanged for the state to be used again.
     """
 
     kind: str
@@ -146,9 +146,10 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """The reason why a query cannot use the state of another, in a sentence; ``part`` names the operator or source.
+    """Why a query cannot use the state of another. ``text`` is the reason as a sentence, ``part`` the operator or
+    source.
 
-    ``exception`` says which part of an otherwise harmless change is not allowed.
+    ``exception`` says, for a kind of change that is otherwise harmless, which part of it is not.
     """
 
     part: str
@@ -257,8 +258,8 @@ def store_layout(storage: Storage, layout: StateLayout) -> None:
 
 
 def require_same(path: str, stored: StateLayout, engine: str, key_groups: int | None) -> None:
-    """ExecutionError SS424 or SS425 where settings require another layout than the stored one; ``auto`` and None accept
-    it.
+    """ExecutionError SS424 or SS425 if the settings ask for another layout than the stored one. ``auto`` and None ask
+    for none.
     """
     if engine not in (AUTO, stored.engine):
         message = f'checkpoint "{path}" holds the state of the engine "{stored.engine}", not of "{engine}"'

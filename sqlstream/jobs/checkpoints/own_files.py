@@ -67,7 +67,9 @@ def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, 
 
 
 def sinks_intact(plan: Insert | StatementSet) -> Callable[[int], None]:
-    """A function that checks complete micro-batches, and raises an error where a sink has lost the rows of one."""
+    """Returns a function that gets the number of a complete micro-batch, and raises an error if a sink has lost its
+    rows.
+    """
     streamed = (table for table, by_spark in _sinks(plan) if by_spark)
     sinks = [(table, connector(table.connector)) for table in streamed]
     checks = [(table, kind.require_batch) for table, kind in sinks if isinstance(kind, RecoverableSink)]
@@ -159,13 +161,17 @@ LOCK = ".lock"
 
 
 class Claim:
-    """The right to write in a job's folder, until released. ``handle`` is the open lock file, None without a lock."""
+    """The exclusive right of a process to write in a job's folder, until it is released. ``handle`` is the open lock
+    file, None without a lock.
+    """
 
     def __init__(self, handle: int | None = None) -> None:
         self._handle = handle
 
     def lock(self) -> bool:
-        """Take the lock; False where another start holds it. Always True on file systems without locks."""
+        """Takes the lock. False if another process that is starting a job holds it; always True on file systems without
+        locks.
+        """
         return self._handle is None or _locked(self._handle)
 
     def release(self) -> None:

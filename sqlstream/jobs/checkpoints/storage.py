@@ -37,17 +37,17 @@ RESTORE_HINT = f"Give it back from a copy, or {START_ANEW}."
 
 
 def damaged(path: object, detail: str, hint: str = RESTORE_HINT) -> ExecutionError:
-    """The error SS459 of a file whose content no job has written."""
+    """Returns the error SS459 for a file whose content was not written by a job."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is damaged', detail=detail, hint=hint)
 
 
 def missing(path: object) -> ExecutionError:
-    """The error SS459 of a file that a checkpoint needs and lacks."""
+    """Returns the error SS459 for a file that is missing in a checkpoint."""
     return ExecutionError(DAMAGED, f'file "{path}" of a checkpoint is missing', hint=RESTORE_HINT)
 
 
 def is_json(text: str | bytes) -> bool:
-    """Whether a text is JSON."""
+    """True if a text is valid JSON."""
     try:
         json_of(text)
     except ValueError:
@@ -56,19 +56,19 @@ def is_json(text: str | bytes) -> bool:
 
 
 def disk_full(reason: str) -> ExecutionError:
-    """The error SS465 of a full disk; ``reason`` is the operating system's."""
+    """Returns the error SS465 for a full disk; ``reason`` is the operating system's message."""
     hint = "Make room, then start the job again."
     return ExecutionError(DISK_FULL, f"a disk that the job writes to is full: {reason}", hint=hint)
 
 
 def cannot_write(path: object, error: OSError | ValueError) -> ExecutionError:
-    """The error SS416 of a path that cannot be written."""
+    """Returns the error SS416 for a path that cannot be written; ``error`` is the cause."""
     hint = "Look at the permissions and the place of its directory, or give the job another one."
     return ExecutionError(CANNOT_WRITE, f'"{_beginning(path)}" cannot be written: {reason_of(error)}', hint=hint)
 
 
 def cannot_read(path: object, error: OSError | ValueError) -> ExecutionError:
-    """The error SS417 of a path that cannot be read."""
+    """Returns the error SS417 for a path that cannot be read; ``error`` is the cause."""
     hint = "Look at its permissions: a job, and whoever asks for it, reads all files of its checkpoint."
     return ExecutionError(CANNOT_READ, f'"{_beginning(path)}" cannot be read: {reason_of(error)}', hint=hint)
 
@@ -81,7 +81,9 @@ def _beginning(path: object) -> str:
 
 @contextmanager
 def write_errors_reported(path: object) -> Iterator[None]:
-    """Raise ExecutionError SS465 for a full disk, and SS416 for any other error of writing ``path``."""
+    """A context manager: errors of writing ``path`` inside it become ExecutionError SS465 for a full disk, SS416 for
+    any other cause.
+    """
     try:
         yield
     except (OSError, ValueError) as error:
@@ -98,7 +100,7 @@ class StoredFile:
 
 
 class Storage(Protocol):
-    """Texts by relative path, each written atomically.
+    """Stores texts under relative paths, such as the files of a checkpoint. Each write is atomic.
 
     ExecutionErrors: SS459 for a file that is not text, SS465 for a full disk, SS416 where a text cannot be written,
     SS417 where it cannot be read. A missing file is no error.
@@ -107,7 +109,7 @@ class Storage(Protocol):
     can_remove: bool
 
     def location(self, path: str = "") -> str:
-        """The path that Spark reads or writes for a relative path."""
+        """The absolute path or URL for a relative path, under which Spark reads or writes it."""
         ...
 
     def read(self, path: str) -> str | None:
@@ -115,7 +117,7 @@ class Storage(Protocol):
         ...
 
     def write(self, path: str, text: str) -> None:
-        """Write a text in place of the one at a path."""
+        """Writes a text, replacing the one at that path."""
         ...
 
     def make_folder(self, path: str) -> None:
@@ -123,7 +125,7 @@ class Storage(Protocol):
         ...
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        """The texts whose paths match, by path; ``*`` stands for one name or a part of it."""
+        """The texts whose paths match, as a dictionary by path. ``*`` stands for any part of one name."""
         ...
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:

@@ -34,8 +34,8 @@ _ROOT = 0
 
 
 def unpickles_state(plan: Node, function: Callable[[str], Function | None]) -> bool:
-    """True where an operator of the plan stores pickles in its state; ``function`` returns a user's function
-    by name.
+    """True if an operator of the plan stores pickled Python objects in its state. ``function`` returns a user's
+    function by name, None for others.
     """
     return any(_is_pickled(value, function) for node in plan.walk() for value in _values(node))
 

@@ -29,7 +29,9 @@ WATERMARKS_FILE = "watermarks.json"
 
 @dataclass(frozen=True)
 class SourceWatermarks:
-    """The watermarks of a job with several sources, in the storage of its control rows."""
+    """Stores the watermarks of a job's sources next to its control rows, if there are several sources, and restores
+    them after a restart.
+    """
 
     control: ControlRows
 
@@ -68,7 +70,9 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
 
 
 def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
-    """The watermarks that a micro-batch reports, by table in ms; the least where a table is read twice."""
+    """The watermarks that Spark's report of a micro-batch contains, in milliseconds by table; the least one if a table
+    is read twice.
+    """
     watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):
         (watermark_ms,) = values_of(metrics, ("watermark_ms",))
@@ -89,8 +93,8 @@ OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
 
 @dataclass
 class IdleSources:
-    """The sources of a job that may become idle. ``timeouts_ms`` has a timeout for each table with a watermark; 0:
-    never idle.
+    """Detects which sources of a job are idle. ``timeouts_ms`` has a timeout for each table with a watermark; 0: never
+    idle.
     """
 
     control: ControlRows
@@ -104,7 +108,7 @@ class IdleSources:
         self._rows_at_ms = dict.fromkeys(self.timeouts_ms, self.now_ms())
 
     def take_in(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Read from the reports of new micro-batches which sources had rows, and their watermarks."""
+        """Reads from Spark's reports of new micro-batches which sources had rows, and their watermarks."""
         for report in reports:
             reached = reached_watermarks(report)
             # Control rows reach a watermark, too, but no other than the one that they were given.
@@ -114,7 +118,7 @@ class IdleSources:
                 self._reached[table] = max(ms, self._reached.get(table, ms))
 
     def look(self) -> None:
-        """Advance the watermarks of the sources that are idle now."""
+        """Advances the watermarks of the sources that are idle now, so that they do not hold up the others."""
         now = self.now_ms()
         idle = [table for table, ms in self.timeouts_ms.items() if ms and now - self._rows_at_ms[table] >= ms]
         target = self._target([table for table in self.timeouts_ms if table not in idle]) if idle else None

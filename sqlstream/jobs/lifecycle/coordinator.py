@@ -18,7 +18,7 @@ TIMEOUT = "SS450"
 
 
 class Retention(Enum):
-    """Setting for when the checkpoint of an ended job is retained, as in Flink; ALWAYS by default."""
+    """After which ends of a job its checkpoint is kept, a setting as in Flink; ALWAYS by default."""
 
     ALWAYS = "ALWAYS"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
@@ -50,7 +50,7 @@ class Checkpointing:
     retention: Retention = Retention.ALWAYS
 
     def rest_ms(self, started_ms: float, ended_ms: float) -> float:
-        """How long after ``ended_ms`` the next epoch begins."""
+        """How many milliseconds after ``ended_ms`` the next epoch begins, if the last one began at ``started_ms``."""
         return max(started_ms + self.interval_ms - ended_ms, self.min_pause_ms)
 
 
@@ -59,8 +59,8 @@ AT_ONCE = Checkpointing()
 
 
 class EpochPace:
-    """Makes the pauses between the epochs of a job with a minimum pause. Spark has no trigger for that, so each epoch
-    is a run of Spark's query. Other threads may end a pause, or wait for an epoch.
+    """Makes the pauses between the epochs of a job that has a minimum pause. Spark has no trigger for that, so each
+    epoch is a separate run of Spark's query. Other threads may end a pause early, or wait for an epoch.
     """
 
     def __init__(self, checkpointing: Checkpointing) -> None:
@@ -120,8 +120,9 @@ class EpochDeadline:
         return self._checkpointing.timeout_ms is not None
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
-        """True where the current epoch exceeds its timeout. ``under_way``: an epoch is running; ``last_epoch`` is the
-        last complete one."""
+        """True if the current epoch has exceeded its timeout. ``under_way``: an epoch is running; ``last_epoch``: the
+        number of the last complete one.
+        """
         now_ms = _now_ms() if now_ms is None else now_ms
         if last_epoch > self._last:
             self._last, self._since, self._given_up = last_epoch, None, 0
@@ -133,7 +134,7 @@ class EpochDeadline:
         return timeout_ms is not None and self._since is not None and now_ms - self._since > timeout_ms
 
     def give_up(self) -> None:
-        """Count the epoch as failed; ExecutionError SS450 after too many in a row."""
+        """Counts the current epoch as failed. ExecutionError SS450 after too many failures in a row."""
         self._since = None
         self._given_up += 1
         if self._given_up <= self._checkpointing.tolerable_failures:
@@ -171,7 +172,7 @@ class EndOfInput(Enum):
 
 
 def after_the_end() -> ExecutionError:
-    """The error SS422 of a job that is started again after its input has ended."""
+    """Returns the error SS422 for a job that is started again although its input has ended."""
     return ExecutionError(
         ROWS_AFTER_END,
         "an earlier run of the job has ended its input for good",
@@ -189,28 +190,35 @@ def after_the_end() -> ExecutionError:
 
 @dataclass(frozen=True)
 class Failures:
-    """The times of failures since the job was started or its back-off was reset, the oldest first.
+    """The times of a job's failures, oldest first, in milliseconds since 1970. It starts empty when the job is started,
+    and when its back-off is reset.
 
-    ``restart_ms`` is the time of the last restart.
+    ``restart_ms`` is the time of the last restart, None before the first.
     """
 
     times_ms: tuple[int, ...] = ()
     restart_ms: int | None = None
 
     def at(self, now_ms: int, delay_ms: int) -> Failures:
-        """These failures and one at ``now_ms``, after which the job restarts ``delay_ms`` later."""
+        """Returns these failures and a new one at ``now_ms``, after which the job restarts ``delay_ms`` milliseconds
+        later.
+        """
         return Failures((*self.times_ms, now_ms), now_ms + delay_ms)
 
 
 class RestartStrategy(Protocol):
-    """Decides whether and when a failed job restarts. Frozen, so that failures are passed in."""
+    """Decides whether and when a failed job restarts. It is immutable; the failures so far are passed to its
+    methods.
+    """
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
-        """The milliseconds until a job that fails now restarts; None where it does not. ``chance`` is in [0, 1)."""
+        """In how many milliseconds a job restarts that fails at ``now_ms``; None if it does not restart. ``before`` are
+        its earlier failures; ``chance`` is a random number from 0 (inclusive) to 1, for strategies that vary the delay.
+        """
         ...
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """The failures before ``now_ms`` that the strategy still counts."""
+        """Those of the failures ``before`` that still count at ``now_ms``."""
         ...
 
 
@@ -223,7 +231,7 @@ class NoRestart:
         return None
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """All failures; they make no difference."""
+        """All failures. This strategy does not depend on them."""
         return before
 
 
@@ -245,10 +253,11 @@ class FixedDelay:
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """Delays that grow by ``multiplier`` from ``initial_ms`` to ``max_ms``, and start over after ``reset_ms`` without a
-    failure.
+    """Restarts with delays that grow by the factor ``multiplier`` from ``initial_ms`` to ``max_ms``. They start over at
+    ``initial_ms`` when the job has run for ``reset_ms`` without a failure.
 
-    ``attempts`` None: no limit. ``jitter`` is the part of a delay by which it varies at random.
+    ``attempts`` limits the number of restarts, None for no limit. ``jitter`` is the fraction of a delay by which it
+    varies at random.
     """
 
     initial_ms: int = 1000
@@ -279,7 +288,9 @@ class ExponentialDelay:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Up to ``failures`` restarts within any ``interval_ms``; after one more the job stays FAILED."""
+    """Restarts a job ``wait_ms`` after a failure, up to ``failures`` times within any ``interval_ms``. After one more
+    failure it stays FAILED.
+    """
 
     failures: int = 1
     interval_ms: int = 60_000
@@ -324,7 +335,10 @@ def restart_strategy(settings: Values) -> RestartStrategy:
 def after_failure(
     strategy: RestartStrategy, before: Failures, error: SqlStreamError, now_ms: int, chance: float
 ) -> tuple[Failures, int | None]:
-    """The failures that count from now on, and the milliseconds until the restart; None where the job stays FAILED."""
+    """Decides what happens to a job that has failed at ``now_ms`` with ``error``. Returns a pair: its failures
+    including this one, without those that no longer count; and the milliseconds until it restarts, None if it stays
+    FAILED. ``chance`` as in ``RestartStrategy.delay_ms``.
+    """
     before = strategy.counted(before, now_ms)
     delay_ms = strategy.delay_ms(before, now_ms, chance) if not error.repeats else None
     return before.at(now_ms, delay_ms or 0), delay_ms

@@ -33,8 +33,8 @@ _SHOWN = 3
 
 
 def read_last(checkpoint: str) -> str | None:
-    """A sentence that names the files of the newest micro-batch of a checkpoint on this machine; None without such
-    files.
+    """A sentence that names the files which the newest micro-batch has read, for error messages. Only for checkpoints
+    on this machine; None without such files.
     """
     here = local_storage_at(checkpoint) if checkpoint else None
     files = sorted(set(_files(here))) if here is not None else []
@@ -85,7 +85,9 @@ _HINT = (
 
 
 def refusal(text: str) -> Diagnostic | None:
-    """The path that the operating system refused to write or read, and the reason."""
+    """The diagnostic for an error text of the operating system that refused to read or write a path: which path, and
+    why. None for other texts.
+    """
     for pattern, reason in _KINDS:
         match = pattern.search(text)
         if match is not None:
@@ -126,8 +128,10 @@ _KILLED = -9
 
 
 def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
-    """The lack of memory that an error of Spark names; for a Spark that is ``gone``, that Spark's log names, or the
-    signal that has killed Java."""
+    """The diagnostic for a lack of memory, None for other causes. ``text`` is Spark's error.
+
+    ``gone``: Spark's process has ended; then Spark's log is searched too, and the signal that ended Java.
+    """
     match = _MEMORY_ERROR.search(text)
     if match is None and gone:
         match = next(reversed(list(_MEMORY_ERROR.finditer(end_of_log()))), None)
@@ -346,7 +350,7 @@ def _cut_off(checkpoint: str) -> Diagnostic:
 
 
 def is_slow_start(error: BaseException) -> bool:
-    """True where a Python process did not start within Spark's fixed limit of 10 s."""
+    """True if the error says that a Python process did not start within Spark's fixed limit of 10 s."""
     return _NOT_BACK in str(error) + _in_java(error)
 
 
@@ -362,8 +366,8 @@ def _no_module(name: str) -> Diagnostic:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """True where Ctrl-C or a closing session cancelled Spark's work, not where a user's function raised such
-    an error.
+    """True if an error was caused by Ctrl-C or by closing the session, which cancel Spark's work; False for errors of
+    users' functions.
     """
     text = str(error)
     if not any(words in text for words in _CANCELLED) or _ours(text) is not None:

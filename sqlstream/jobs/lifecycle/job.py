@@ -37,9 +37,10 @@ _SLOW_STARTS = 2
 
 
 class Restarts:
-    """Runs a job until its end, or until its restart strategy ends the attempts.
+    """Runs a job until it ends, or until its restart strategy gives up.
 
-    ``reported`` turns an exception into the error that users see; ``stopping`` is set when the job is to stop.
+    ``reported`` turns an exception into the error that users see; ``stopping`` is an event that is set when the job is
+    to stop.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Savepoints:
-    """Takes savepoints of one job. ``directory`` is the parent of savepoints without a path.
+    """Takes savepoints of one job. ``directory`` is the folder in which savepoints without a path are created.
 
     ``has_sink``: False for a query whose results are fetched, which no other job could continue.
     """
@@ -187,7 +188,7 @@ class Job:
 
     @property
     def last_failure(self) -> SqlStreamError | None:
-        """The last error of the job; it may have been restarted since."""
+        """The last error of the job, from which it may have been restarted since; None without one."""
         return self._restarts.last_failure
 
     @property
@@ -202,11 +203,11 @@ class Job:
         return launch.bounded or launch.row_limit is not None
 
     def progress(self) -> Progress:
-        """Totals up to the last micro-batch, at most a second old."""
+        """Totals of the job (rows, watermark, state and so on) up to the last micro-batch; at most a second old."""
         return self._query.progress
 
     def share(self) -> Share | None:
-        """The finished share of a bounded job; None where it is unknown."""
+        """How much of a running bounded job is finished, as a ``Share``; None if that is unknown."""
         launch, query = self._query.launch, self._query.present
         if not self.is_bounded or self._state is not JobState.RUNNING:
             return None
@@ -224,7 +225,7 @@ class Job:
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Remarks of DESCRIBE JOB besides the record: none."""
+        """Remarks for DESCRIBE JOB that are not in the job's record; here none."""
         return ()
 
     @property
@@ -233,7 +234,7 @@ class Job:
         return self._recorder.record(self)
 
     def record_now(self) -> JobRecord:
-        """The current record, by a method because jobs of other processes read it again."""
+        """The current record. It is a method because jobs of other processes must read their record again."""
         return self.record
 
     def wait(self, timeout: float | None = None) -> bool:

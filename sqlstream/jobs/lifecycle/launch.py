@@ -37,7 +37,7 @@ _MARK = "has-all-rows"
 
 @dataclass(frozen=True)
 class RowLimit:
-    """The number of rows that a job may still emit; 0 where an earlier run emitted all of them."""
+    """How many rows a query with LIMIT may still emit; 0 if an earlier run has emitted all of them."""
 
     rows: int
     storage: Storage
@@ -47,14 +47,14 @@ class RowLimit:
         return rows_out >= self.rows
 
     def keep(self) -> None:
-        """Record in the checkpoint that the job has emitted all its rows."""
+        """Records in the checkpoint that the query has emitted all rows of its LIMIT."""
         self.storage.write(_MARK, "")
 
 
 def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
-    """The row limit of the job with this checkpoint; None for a query without LIMIT.
+    """How many rows the query with this checkpoint may still emit; None for a query without LIMIT (``wanted`` None).
 
-    ``kept`` returns how many rows the operator has counted so far.
+    ``kept`` is called for the number of rows that the operator of LIMIT has counted so far, as its state says.
     """
     if wanted is None:
         return None
@@ -68,15 +68,15 @@ _STARTS = 3
 
 @dataclass(frozen=True)
 class Launch:
-    """A lowered plan with its sink, its checkpoint and its clocks, which can be started repeatedly.
+    """A lowered plan with its sink, checkpoint and clocks, ready to be started as a query of Spark, also several times.
 
-    ``flushed`` are the tables whose end is announced by control rows when a bounded input has been read. ``ended``: an
-    earlier run has announced it, so that all windows are closed. ``drained``: the input has no end, and the run only
-    completes what a drained run may have left undone. ``end_of_input``: whether this run announces the end.
-    ``watermarks``: those of jobs with several sources; ``idle``: the sources that may become idle. ``paced``: each
-    start reads the available rows and ends, because the job pauses between its epochs. ``temporary``: the checkpoint is
-    removed with its session. ``require_sink`` raises an error where rows of an earlier micro-batch are lost.
-    ``secrets``: secrets of the settings, which error messages must mask. ``row_limit``: that of a query with LIMIT.
+    ``flushed`` are the tables for which control rows report the end of a bounded input. ``ended``: an earlier run has
+    reported it, so all windows are closed. ``drained``: the input has no end, and this run only completes what the
+    drained run before it may have left undone. ``end_of_input``: whether this run reports the end. ``watermarks``:
+    those of jobs with several sources. ``idle``: the sources that may become idle. ``paced``: each start reads the
+    available rows and ends, because the job pauses between its epochs. ``temporary``: the checkpoint is removed with
+    its session. ``require_sink`` raises an error if rows of an earlier micro-batch are lost. ``secrets``: secrets of
+    the settings, which error messages must mask. ``row_limit``: that of a query with LIMIT.
     """
 
     query_name: str
@@ -137,11 +137,13 @@ class Launch:
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
-        """The error of the job that users see; ``name`` as in ``job_error``."""
+        """Returns the error that users see for an exception of the job; ``name`` as in ``job_error``."""
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:
-        """Write the control rows that end the input of all flushed tables, and the clock."""
+        """Writes the control rows that end a bounded input, so that all windows and timers fire: one for each table in
+        ``flushed``, and if operators follow processing time the one that ends its clock.
+        """
         for table in self.flushed:
             self.control.end(table)
         if self.clock.ends:
@@ -161,10 +163,12 @@ def _started(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def flushed_tables(plan: PhysicalPlan) -> tuple[str, ...]:
-    """The tables whose watermark some window of the plan waits for, each once."""
+    """The tables for whose watermark some window of the plan waits, each once. At the end of bounded input these
+    watermarks must go to infinity.
+    """
     return tuple(dict.fromkeys(mark.table for mark in plan.marks))
 
 
 def input_has_ended(control: ControlRows, flushed: Iterable[str], clock: Clock) -> bool:
-    """True where an earlier run has announced the end of a bounded input."""
+    """True if an earlier run of the job has reported the end of a bounded input, as the control rows say."""
     return any(map(control.has_ended, flushed)) or (clock.ends and control.clock_has_ended)

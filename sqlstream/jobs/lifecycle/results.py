@@ -25,14 +25,14 @@ _POLL_SECONDS = 0.2
 
 
 def with_kind_first(rows: DataFrame) -> DataFrame:
-    """The rows with the hidden column of their kinds, if any, before the others."""
+    """Returns the rows with the hidden column ROW_KIND, if they have it, as the first column."""
     if ROW_KIND not in rows.columns:
         return rows
     return rows.select(ROW_KIND, *(quoted(name) for name in rows.columns if name != ROW_KIND))
 
 
 class ResultQueue:
-    """A queue from Spark's thread to the caller's, who may stop reading at any time.
+    """A queue that passes the results of a query from Spark's thread to the caller, who may stop reading at any time.
 
     ``side`` writes the rows of side outputs to their tables.
     """
@@ -55,7 +55,7 @@ class ResultQueue:
             self._written = number
 
     def on_progress(self, last_batch: int) -> None:
-        """Called when the job knows of new micro-batches, up to ``last_batch``."""
+        """Called when the job learns of new micro-batches; ``last_batch`` is the number of the newest."""
 
     def put(self, table: pa.Table) -> None:
         """Add a table; blocks while the queue is full, and returns at once after ``close``."""
@@ -67,7 +67,7 @@ class ResultQueue:
         return None
 
     def close(self) -> None:
-        """End the queue, after the last table or because the caller stops reading."""
+        """Ends the queue: after the last table, or because the caller stops reading."""
         self._closed.set()
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -86,9 +86,10 @@ _FILE = "__file"
 
 
 class StoredResults(ResultQueue):
-    """Results through Spark Connect, where micro-batches are not visible to this process.
+    """Passes the results of a query through files, for Spark Connect, where the server writes micro-batches out of this
+    process's sight.
 
-    ``location`` is a folder that the server writes and reads; its file sink shows complete micro-batches only.
+    ``location`` is a folder that the server writes and reads; only the files of complete micro-batches are read.
     """
 
     def __init__(self, names: tuple[str, ...], spark: SparkSession, location: str) -> None:

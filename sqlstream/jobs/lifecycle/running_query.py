@@ -58,10 +58,10 @@ def wait_for_first_trigger(query: StreamingQuery) -> None:
 
 
 def wait_for_all_there_is(query: StreamingQuery, before: int, ended: Callable[[], bool]) -> None:
-    """Wait until the rows that are available now are in a complete micro-batch of a query without pauses.
+    """Waits until the rows that are available now are in a complete micro-batch. For queries without pauses.
 
-    The micro-batch after the current one has them at the latest, even if more rows arrive; ``before`` is the number of
-    the last complete one.
+    Even if more rows arrive, that is at the latest the micro-batch after the current one. ``before`` is the number of
+    the last complete one; ``ended`` returns True when the query has ended.
     """
     whole = Thread(target=_process_all, args=(query,), name="sqlstream-epoch", daemon=True)
     whole.start()
@@ -85,7 +85,7 @@ OnReports = Callable[[Sequence[Mapping[str, Any]], int], None]
 
 
 class RunningQuery:
-    """The sequence of Spark's queries that a job runs. After ``stopping`` is set no query follows.
+    """The queries of Spark that a job runs one after the other. After the event ``stopping`` is set none follows.
 
     The job's own thread watches the current one; other threads may stop it or suspend it for a while.
     """
@@ -112,20 +112,21 @@ class RunningQuery:
                     raise
 
     def fail(self, error: SqlStreamError) -> None:
-        """Stop Spark's query, and have the job's thread raise the error; for other threads."""
+        """Stops Spark's query and makes the job's thread raise ``error``. Called by other threads."""
         with self._changing:
             self._error_of_other_thread = error
             self.present.stop()
 
     def read_to_end(self) -> None:
-        """From the next start on, the query reads the available rows and then ends its input."""
+        """Makes every query from the next start on read the available rows and then end its input."""
         self.launch = replace(self.launch, bounded=True, end_of_input=EndOfInput.FINAL)
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Suspend Spark's query after a complete micro-batch, and restart it afterwards, unless it had ended before.
+        """A context manager that suspends Spark's query after a complete micro-batch, and restarts it at the end,
+        unless it had ended before.
 
-        For other threads than the job's own, which waits meanwhile.
+        For threads other than the job's own, which waits meanwhile.
         """
         wait_for_rest(self.present)
         with self._changing:
@@ -161,7 +162,7 @@ class RunningQuery:
         return row_limit is not None and row_limit.reached(self.progress.rows_out)
 
     def report(self) -> None:
-        """Add the new reports of the current query to the progress."""
+        """Adds the new reports of Spark's current query to the job's progress."""
         self._take_in(self.present)
 
     def _take_in(self, query: StreamingQuery) -> None:
@@ -229,7 +230,7 @@ class RunningQuery:
             self.progress = replace(self.progress, restarts=self.progress.restarts + 1)
 
     def report_waiting(self, waiting: tuple[Waiting, ...]) -> None:
-        """Set in the progress the windows and timers that wait for the next run."""
+        """Records in the progress which windows and timers wait for the next run."""
         with self._counting:
             self.progress = replace(self.progress, waiting=waiting)
 
@@ -274,8 +275,8 @@ _FIRST_PAUSE_S = 0.05
 class RunToEnd:
     """Runs a job from its start to the end of its input, on the job's thread.
 
-    ``pace``: for jobs that pause between epochs. ``stopping`` is set when the job is to stop; ``count_waiting`` counts
-    the windows and timers that stay in the checkpoint of a job that pauses at the end.
+    ``pace``: the pauses of a job that pauses between epochs, else None. ``stopping`` is set when the job is to stop.
+    ``count_waiting`` counts the windows and timers that remain in the checkpoint of a job that pauses at the end.
     """
 
     query: RunningQuery

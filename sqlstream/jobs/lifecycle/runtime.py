@@ -23,7 +23,7 @@ RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 
 
 class Sources(Protocol):
-    """The tables and functions of a session; see ``planner.lowering.Runtime`` for what each method returns."""
+    """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """The rows of a scan as a streaming DataFrame."""
@@ -58,8 +58,8 @@ class Sources(Protocol):
 class JobRuntime:
     """The ``planner.lowering.Runtime`` of a job.
 
-    ``operators`` collects the processors of the lowered plan. Without ``rows_move_time`` only the end of the input
-    advances watermarks, and no row is late.
+    ``operators`` collects the kernels' processors of the lowered plan. Without ``rows_move_time`` rows do not advance
+    watermarks, only the end of the input does; then no row is late.
     """
 
     spark: SparkSession
@@ -108,7 +108,7 @@ class JobRuntime:
         return rows.withWatermark(column, f"{delay_ms} milliseconds")
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
-        """An operator run by the caller instead of Spark: None, a job runs on Spark's ``transformWithState``."""
+        """None: a job runs its operators on Spark's ``transformWithState``, not step by step as tests do."""
         return None
 
     def event_time_from_rows(self, table: str) -> bool:

@@ -61,7 +61,7 @@ _END_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class SessionSources:
-    """The tables and functions of a session, as jobs read them (``jobs.Sources``)."""
+    """The tables and functions of a session, as jobs read them (``lifecycle.runtime.Sources``)."""
 
     environment: Environment
     catalog: Catalog
@@ -137,14 +137,14 @@ def _kept_default(path: str) -> Diagnostic:
 
 
 def request_of(node: Lookup) -> Request:
-    """The request of a lookup without its keys, from which its source is made."""
+    """What a lookup asks its source for (columns, filters), without the keys. The source is made for it."""
     keys = tuple((key.name, key.type) for key in node.keys)
     return Request(keys, tuple((field.name, field.type) for field in node.read), node.filters)
 
 
 @dataclass(frozen=True)
 class SessionJobs:
-    """Starts jobs with the Spark and the folders of a session."""
+    """Starts jobs on the Spark of a session, with its checkpoint folders."""
 
     spark: SparkHandle
     folders: Folders
@@ -306,7 +306,9 @@ class SessionJobs:
         return rows.toDF(*(name for name, _ in columns_of(plan)))
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
-        """The runtime for lowering a plan without starting a job; ``finished``: sources give the rows they have now."""
+        """The runtime for lowering a plan without starting a job. ``finished``: sources give the rows that they have
+        now, as finished data.
+        """
         spark = self.spark.get(workspace.settings)
         environment = replace(self._environment(spark, workspace.settings), finished=finished)
         sources = SessionSources(environment, workspace.catalog.copy())
@@ -322,7 +324,7 @@ class SessionJobs:
             return explain_spark(self.physical(plan, workspace, runtime.sources), runtime)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
-        """The physical plan of a plan without a checkpoint."""
+        """The physical plan of a logical plan, as if there were no checkpoint yet."""
         return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:

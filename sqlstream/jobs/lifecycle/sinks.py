@@ -23,10 +23,10 @@ from sqlstream.udfs.kernel import ROW_KIND
 
 
 class Turns:
-    """A lock that lets one writer of a job write at a time: Spark may repeat a micro-batch while a stopped query still
-    writes it.
+    """A lock for the writers of a job. Spark may repeat a micro-batch while a stopped query still writes it; only one
+    of them writes at a time.
 
-    Through Spark Connect each start of a query writes in a process of its own, so a copy is a new lock.
+    Through Spark Connect each start of a query writes in a process of its own, so a pickled copy is a new lock.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,9 @@ class Turns:
 
 
 class TableSink:
-    """Writes the rows of a job into a table. A second call, which flushes windows, continues the same job."""
+    """Writes the rows of a job into a table. The job may start several queries of Spark, for instance one more to flush
+    windows; they all continue the same sequence of micro-batches.
+    """
 
     def __init__(self, environment: Environment, table: Table, plan: Node) -> None:
         self._environment = environment
@@ -90,7 +92,7 @@ def sink_of(environment: Environment, plan: Insert | StatementSet) -> TableSink 
 
 
 class SideSinks:
-    """Writes the side outputs of a plan to their tables; false as a condition if there are none."""
+    """Writes the side outputs of a plan to their tables. It is false as a condition if the plan has none."""
 
     def __init__(self, environment: Environment, plan: Node, turns: Turns | None = None) -> None:
         self._plan = plan
@@ -109,7 +111,7 @@ class SideSinks:
         return partial(_write_both, self._turns, self._plan, main, self._writers) if self else main
 
     def with_tables(self, plan: StatementSet, tables: list[tuple[Table, BatchWriter]]) -> BatchWriter:
-        """The writer of the micro-batches of a statement set. ``tables``: its tables with their writers."""
+        """The writer of micro-batches of a statement set. ``tables`` are pairs of a table and its writer."""
         return partial(_write_both, self._turns, plan, partial(_write_tables, plan, tables), self._writers)
 
 

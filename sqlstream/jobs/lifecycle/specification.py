@@ -39,17 +39,18 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 
 
 def no_check(batch: int) -> None:
-    """A check of written micro-batches that never fails."""
+    """The default of ``require_sink``: checks nothing."""
     return
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a job runs: a plan whose root is an Insert, or an Output, whose rows ``Job.results`` returns.
+    """What a job runs: a plan whose root is an Insert or StatementSet, or an Output, whose rows ``Job.results``
+    returns.
 
     ``sink`` makes the writer of the rows; ``side`` writes the side outputs of a query without ``sink``.
-    ``require_sink`` raises an error where rows of an earlier micro-batch are lost. ``description`` is for the record in
-    the checkpoint, which only jobs with a description have.
+    ``require_sink`` raises an error if rows of an earlier micro-batch are lost. ``description`` is for the record in
+    the checkpoint; None: the job has no record.
     """
 
     plan: Node
@@ -65,9 +66,9 @@ class JobLocation:
     """Where a job stores its state.
 
     ``checkpoint`` is the path of a directory, None for a temporary one. ``temporary``: the checkpoint is removed with
-    its session. ``claim``: the claim of the folder, released when the job has ended, but not where it cannot start.
-    ``savepoints`` is the parent of savepoints without a path, None for the folder of the checkpoint.
-    ``trusts_any_owner``: state of other users is unpickled, too.
+    its session. ``claim`` is the exclusive right to write in that folder; it is released when the job has ended, but
+    not if the job cannot start. ``savepoints`` is the folder in which savepoints without a path are created, None for
+    that of the checkpoint. ``trusts_any_owner``: state that other users have written is unpickled, too.
     """
 
     checkpoint: str | None = None
@@ -102,7 +103,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class JobSpecification:
-    """All that is needed to start a job. ``name`` None: the name of Spark's query."""
+    """All that is needed to start a job. ``name`` is that of Spark's query, None for a generated one."""
 
     work: Work
     place: JobLocation = JobLocation()
@@ -122,7 +123,9 @@ _RETENTION = f"{_PREFIX}.externalized-checkpoint-retention"
 
 
 def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpointing:
-    """The settings ``execution.checkpointing.*``; ``poll_ms`` is the interval where none is set."""
+    """Reads the settings ``execution.checkpointing.*``. ``poll_ms`` is called for the interval between epochs if none
+    is set.
+    """
     interval_ms = settings[f"{_PREFIX}.interval"]
     retention = settings[_RETENTION]
     return Checkpointing(
@@ -157,7 +160,7 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
 
 
 def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) -> JobLocation:
-    """The checkpoint and savepoint folders of a job; ``named``: as in ``end_of_input_of``."""
+    """Where a job keeps its checkpoint and savepoints. ``named`` as in ``end_of_input_of``."""
     return JobLocation(
         checkpoint=checkpoint,
         temporary=not named or settings[f"{_PREFIX}.dir"] is None,

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 
 def declared_states(sources: Sources) -> Declared:
-    """The declared states of each process function, as ``seen MapState of STRING, BIGINT with a time to live``."""
+    """Returns a function from the name of a process function to a text that lists its declared states, such as ``seen
+    MapState of STRING, BIGINT with a time to live``.
+    """
 
     def text(name: str) -> str:
         function = sources.function(name)
@@ -73,8 +75,8 @@ _ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_m
 def waiting_in(
     checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
 ) -> tuple[Waiting, ...]:
-    """The rows and timers that wait in the last epoch, by operator. A Spark job reads the state of each stateful
-    operator.
+    """Counts the rows and timers that wait in the state of the last epoch, by operator. It reads the state of each
+    stateful operator, with a Spark job.
     """
     if last_committed(checkpoint.storage) is None:
         return ()
@@ -90,7 +92,7 @@ def waiting_in(
 
 
 def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
-    """How many rows the topmost operator stores as state in the last epoch (``Kernel.kept_rows``)."""
+    """How many rows the topmost operator (that of LIMIT) has in its state in the last epoch (``Kernel.kept_rows``)."""
     if last_committed(checkpoint.storage) is None:
         return 0
     _, processor = _in_order(operators)[0]
@@ -149,7 +151,7 @@ _numbers = itertools.count(1)
 
 
 def start_job(spark: SparkSession, job: JobSpecification) -> Job:
-    """Start the specified job. Errors as those of ``recorder_of``, ``require_whole_checkpoint``, ``open_checkpoint``,
+    """Starts a job. Errors as those of ``recorder_of``, ``require_whole_checkpoint``, ``open_checkpoint``,
     ``require_trusted`` and ``Launch.start``.
     """
     number = next(_numbers)

@@ -39,7 +39,8 @@ class Epoch:
 
 @dataclass(frozen=True)
 class CheckpointLine:
-    """A line of SHOW CHECKPOINTS. ``size`` are the bytes that the epoch has added; None where unknown.
+    """A line of SHOW CHECKPOINTS. ``time`` is in seconds since 1970. ``size`` is how many bytes the epoch has added;
+    None if unknown.
 
     ``retained``: the job could continue from this epoch.
     """

@@ -25,8 +25,8 @@ from sqlstream.udfs.texts import json_of
 
 @dataclass(frozen=True)
 class Process:
-    """A process on some machine. ``started`` distinguishes processes with the same number: the clock ticks between the
-    start of the machine and of the process, None where unknown.
+    """A process on some machine. ``started`` distinguishes it from later processes with the same number: how many clock
+    ticks after the start of the machine it began, None if unknown.
     """
 
     host: str
@@ -35,7 +35,7 @@ class Process:
 
     @property
     def is_here(self) -> bool:
-        """True for processes of this machine, whose end can be seen."""
+        """True for processes of this machine; only of those can be seen whether they still run."""
         return self.host == socket.gethostname()
 
     @property
@@ -57,7 +57,7 @@ def this_process() -> Process:
 
 
 def process_here(pid: int) -> Process:
-    """A process of this machine by its number."""
+    """The process of this machine with the number ``pid``."""
     return Process(socket.gethostname(), pid, _start_of(pid))
 
 
@@ -99,11 +99,11 @@ class Description:
 
 @dataclass(frozen=True)
 class Life:
-    """The state of a job. Times are in seconds since 1970.
+    """The current state of a job. Times are in seconds since 1970.
 
     ``instance`` identifies one start of the job in one process; requests are addressed to it. ``error`` is the code and
-    the message of a FAILED job, ``last_failure`` that of the last failure, after which the job may have been restarted.
-    ``kept``: the checkpoint has not been removed.
+    the message of a FAILED job; ``last_failure`` the same of the last failure, after which the job may have been
+    restarted. ``kept`` is False once the checkpoint has been removed.
     """
 
     status: str
@@ -120,10 +120,10 @@ class Life:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The information that other processes have about a job.
+    """What other processes can know about a job; stored as JSON in its checkpoint.
 
-    ``id`` is Spark's id of the query, the same for all runs; ``created`` is the time of the first start, ``starts`` the
-    number of starts.
+    ``id`` is Spark's id of the query, the same for all runs from one checkpoint. ``created`` is the time of the first
+    start in seconds since 1970, ``starts`` the number of starts.
     """
 
     id: str
@@ -138,9 +138,9 @@ class JobRecord:
 
     @property
     def is_lost(self) -> bool:
-        """True where the record says that the job runs, but its process is gone.
+        """True if the record says that the job runs, but its process has ended.
 
-        On other machines a process counts as gone if the record has not been written for a minute.
+        A process on another machine counts as ended if the record has not been written for a minute.
         """
         if self.life.status not in _LIVING:
             return False
@@ -171,7 +171,7 @@ class JobRecord:
 
     @property
     def gone(self) -> str:
-        """The message that the process of a lost job is gone."""
+        """The message for a lost job: that its process has ended."""
         return f"its process {self.life.process.pid} on {self.life.process.host} is gone"
 
 
@@ -182,14 +182,14 @@ def require_readable(record: JobRecord) -> None:
 
 
 def require_running(name: str, status: str) -> None:
-    """BindError SS231 where a job with this status is not running."""
+    """BindError SS231 unless a job with this status is running."""
     if status != "RUNNING":
         hint = "SHOW JOBS lists the jobs with their status."
         raise BindError(NOT_RUNNING, f'job "{name}" is not running but {status}', hint=hint)
 
 
 def in_use(record: JobRecord, path: str) -> ExecutionError:
-    """The error SS452 that a running job uses the checkpoint at ``path``."""
+    """Returns the error SS452: a running job uses the checkpoint at ``path``."""
     return ExecutionError(
         IN_USE,
         f'job "{record.name}" runs already with the checkpoint "{path}"',
@@ -199,20 +199,22 @@ def in_use(record: JobRecord, path: str) -> ExecutionError:
 
 
 def runs_already(record: JobRecord) -> ExecutionError:
-    """The error SS452 that a job of this session runs already and does what another one is to do."""
+    """Returns the error SS452: a job of this session already does what the new job is to do."""
     hint = "Stop it first (STOP JOB), or give this job another 'pipeline.name'."
     return ExecutionError(IN_USE, f'job "{record.name}" runs already, and does the same', hint=hint)
 
 
 def being_started(path: str) -> ExecutionError:
-    """The error SS452 that another start of a job uses the checkpoint at ``path`` and has no record yet."""
+    """Returns the error SS452: another process is starting a job with the checkpoint at ``path``, and has written no
+    record yet.
+    """
     message = f'another start of the job with the checkpoint "{path}" is under way'
     hint = "Wait for it, and see SHOW JOBS; or give this job another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)
 
 
 def working_elsewhere(path: str) -> ExecutionError:
-    """The error SS452 that Spark found micro-batches of another job in the checkpoint at ``path``."""
+    """Returns the error SS452: Spark has found micro-batches of another job in the checkpoint at ``path``."""
     message = f'another job works with the checkpoint "{path}"'
     hint = "Stop one of them (SHOW JOBS, STOP JOB), or give it another 'pipeline.name'."
     return ExecutionError(IN_USE, message, hint=hint)

@@ -41,8 +41,8 @@ _instances: set[str] = set()
 class Recorder:
     """Writes the record of one job. ``storage`` is that of the checkpoint.
 
-    Only with a ``history`` is a record written, and are requests answered. ``claim`` is that of the job's folder,
-    released when the job has ended.
+    Only with a ``history`` is a record written, and are requests of other processes answered. ``claim`` is the
+    exclusive right to write in the job's folder, released when the job has ended.
     """
 
     def __init__(

@@ -31,8 +31,9 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """A request to one instance of a job. ``kind`` is ``stop``, ``checkpoint`` or ``savepoint``; ``savepoint`` and
-    ``drain`` are as in ``Job.stop``."""
+    """A request that another process sends to a running job, as a file. ``kind`` is ``stop``, ``checkpoint`` or
+    ``savepoint``; ``savepoint`` and ``drain`` are as in ``Job.stop``.
+    """
 
     instance: str
     kind: str
@@ -46,12 +47,14 @@ Answer = str | int | None
 
 
 def send(storage: Storage, request: Request) -> None:
-    """Write the file of a request, without waiting for the answer."""
+    """Writes the file of a request; does not wait for the answer."""
     storage.write(f"requests/{request.id}.json", json.dumps(asdict(request)))
 
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
-    """The requests to an instance. Invalid files and requests to other instances are removed if the storage can."""
+    """The requests to an instance that are not answered yet. Invalid files and requests to other instances are removed
+    if the storage can.
+    """
     requests = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in requests.items():
         if (request is None or request.instance != instance) and storage.can_remove:
@@ -73,7 +76,7 @@ def _request(path: str, text: str) -> Request | None:
 
 
 def answer(storage: Storage, request: Request, act: Callable[[], Answer]) -> None:
-    """Carry out a request and write its answer or its error."""
+    """Carries out a request by calling ``act``, and writes its answer or its error for the process that asked."""
     try:
         reply: Mapping[str, object] = {"answer": act()}
     except SqlStreamError as error:
@@ -216,7 +219,7 @@ class RecordedJob:
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Remarks of DESCRIBE JOB besides the record: none."""
+        """Remarks for DESCRIBE JOB that are not in the job's record; here none."""
         return ()
 
     def _ask(self, kind: str, timeout_s: float, *, savepoint: str | bool | None = None, drain: bool = False) -> Answer:

@@ -41,8 +41,10 @@ _ABOUT, _SCRIPT, _LOG, _EXIT = "submission.json", "script.sql", "log", "exit"
 
 @dataclass(frozen=True)
 class Submission:
-    """A submission of a job. ``process`` waits for the process of the job and writes its exit status. ``checkpoint`` is
-    the folder of the job, ``statement`` its INSERT without secrets, ``submitted`` the time in seconds since 1970."""
+    """A job that was started in a process of its own. ``process`` is the one that waits for the job's process and
+    writes its exit status. ``checkpoint`` is the folder of the job, ``statement`` its INSERT without secrets,
+    ``submitted`` the time in seconds since 1970.
+    """
 
     folder: Path
     job: str
@@ -71,7 +73,7 @@ class Submission:
 
     @property
     def is_over(self) -> bool:
-        """True where the process of the job has ended."""
+        """True if the process of the job has ended."""
         return self.exit_status is not None or (self.process.is_here and not self.process.is_alive)
 
     def log_end(self, lines: int) -> str:
@@ -210,7 +212,7 @@ class SubmittedJob:
 
     @property
     def notes(self) -> tuple[Property, ...]:
-        """Remarks of DESCRIBE JOB besides the record: the exit status, the log and the script."""
+        """Remarks for DESCRIBE JOB that are not in the job's record: the exit status, the log and the script."""
         status = self.submission.exit_status
         ended = () if status is None else (("exit status", str(status)),)
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
@@ -267,7 +269,9 @@ def submitted_job(submission: Submission) -> SubmittedJob:
 
 
 def failure_of(submission: Submission) -> tuple[str, str]:
-    """Code and message of the error that ended the submitted process, from its log."""
+    """Why the process of a submitted job has ended, as a pair of code and message: the last error in its log, else its
+    exit status, or that the process is gone.
+    """
     failures = _FAILURE.findall(submission.log_end(_LOG_LINES))
     if failures:
         code, message = failures[-1]

@@ -24,7 +24,9 @@ from sqlstream.udfs.text_files import TextFormat
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The metrics named ``<kind>/<rest>``, each as (rest, metrics)."""
+    """Yields the metrics in Spark's report of a micro-batch whose names begin with ``<kind>/``, each as a pair: the
+    rest of its name, and its values.
+    """
     for name, metrics in report.get("observedMetrics", {}).items():
         first, _, rest = name.partition("/")
         if first == kind:
@@ -32,12 +34,14 @@ def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
 
 
 def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The values of the metrics with these names. Spark Connect reports values without names, in this order."""
+    """The values of a metric with these names, as a list in their order. Spark Connect reports values without names, in
+    the same order.
+    """
     return list(metrics["values"]) if "values" in metrics else [metrics[name] for name in names]
 
 
 def counts_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[int]:
-    """The observed counts; NULL (no rows) is 0."""
+    """The counts in a metric with these names, as a list in their order. NULL, which means no rows, is 0."""
     return [int(value or 0) for value in values_of(metrics, names)]
 
 
@@ -49,7 +53,7 @@ SOURCE_METRIC, ROWS = "source", "rows"
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """The rows of a micro-batch by table of a statement set; empty for other jobs."""
+    """How many rows a micro-batch wrote to each table of a statement set; empty for other jobs."""
     for names, metrics in observed(report, TABLES_METRIC):
         tables = names.split("/")
         counts = counts_of(metrics, [f"rows_{i}" for i in range(len(tables))])
@@ -203,7 +207,9 @@ class LookupTotals:
 
 
 def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
-    """The counts of each lookup in a micro-batch by its number, which counts the lookups of a plan from the top."""
+    """The counts of each lookup in a micro-batch, by the lookup's number. Lookups of a plan are numbered from its
+    root.
+    """
     return {int(number): _totals(metrics_of_lookup) for number, metrics_of_lookup in observed(report, _LOOKUP)}
 
 

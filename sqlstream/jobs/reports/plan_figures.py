@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """The response of a page's server; ``kind`` is its media type."""
+    """The response of the local web server to a request. ``kind`` is its media type."""
 
     text: str
     kind: str = "text/html"
@@ -43,7 +43,8 @@ Answers = Callable[[str], Answer | None]
 
 
 class LocalPage:
-    """Serves pages on a port of this machine until closed; port 0 takes any free one. ``paths`` has all pages.
+    """A web server on a port of this machine that serves pages until it is closed. Port 0 takes any free one; ``paths``
+    has all pages.
 
     ExecutionError SS483 where the port is in use.
     """
@@ -281,11 +282,11 @@ FIGURES = "figures.json"
 
 
 def page_of(figures: PlanFigures) -> Answer:
-    """The response with the page."""
+    """The web server's response with the whole page."""
     return Answer(figures.page(FIGURES))
 
 
 def figures_of(figures: PlanFigures) -> Answer:
-    """The response with the newer figures that the page requests."""
+    """The web server's response with the newer figures that the page requests, as JSON."""
     text = json.dumps(figures.figures().as_json(), ensure_ascii=False, indent=1)
     return Answer(f"{text}\n", "application/json")

@@ -161,7 +161,9 @@ class Progress:
 
 
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
-    """The progress from the JSON of its ``dataclasses.asdict``; fields that newer versions added are ignored."""
+    """Makes a progress from JSON values, as ``dataclasses.asdict`` gives them; fields that newer versions have added
+    are ignored.
+    """
     names = {f.name for f in fields(Progress)}
     decoded = {name: _from_json(value) for name, value in values.items() if name in names}
     return Progress(**{**decoded, "waiting": waiting_from_json(values.get("waiting", ()))})
@@ -176,7 +178,7 @@ def _from_json(value: Any) -> Any:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """The output rows with a metric that counts them, except late rows for other tables."""
+    """Adds a metric to the output rows of a query that counts them, without rows of side outputs."""
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
@@ -246,8 +248,8 @@ def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
 
 
 def late_rows(report: Mapping[str, Any]) -> int:
-    """The rows that windows dropped in a micro-batch as late: exact on the columnar engine, on Spark's own as Spark
-    counts.
+    """How many rows windows dropped in a micro-batch because they were late. The number is exact on the columnar
+    engine; on the native engine it is Spark's own count.
     """
     dropped = sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
     return int(dropped) + sum(late_by_operator(report).values())
@@ -269,8 +271,8 @@ def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
 
 
 def cut_in(report: Mapping[str, Any]) -> ExecutionError | None:
-    """The error SS531 for a file that was truncated after the micro-batch had started; None through Spark Connect,
-    which does not check.
+    """Returns the error SS531 if a file was truncated after the micro-batch had started, else None. Always None through
+    Spark Connect, which does not check.
     """
     sizes = (values_of(metrics, (FILES, SIZES))[1] for _, metrics in observed_sets(report, MISSING_METRIC))
     return next((error for error in map(cut_file, sizes) if error is not None), None)
@@ -359,7 +361,7 @@ def watermark_of(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Share:
-    """A finished share: ``done`` of ``total`` rows, or of the tasks that Spark runs now."""
+    """How much is done: ``done`` of ``total``. ``what`` is the unit: rows, or the tasks that Spark runs now."""
 
     done: int
     total: int
@@ -374,8 +376,8 @@ class Share:
 def share_done(
     plan: Node, progress: Progress, row_limit: int | None, tasks: Callable[[], Share | None]
 ) -> Share | None:
-    """The finished share of a job: of ``row_limit`` with LIMIT, else of the rows of its tables if these are known, else
-    of Spark's tasks.
+    """How much of a job is done: rows written of ``row_limit`` for a query with LIMIT, else rows read of all rows of
+    its tables, if their number is known, else finished tasks of Spark (``tasks``). None if nothing of this is known.
     """
     if row_limit:
         return Share(progress.rows_out, row_limit, "rows")
@@ -386,7 +388,7 @@ def share_done(
 
 
 def rows_of_tables(scans: Iterable[Scan]) -> int | None:
-    """The number of rows to read; None where a table does not know it."""
+    """The total number of rows in the tables of ``scans``; None if that of one table is unknown."""
     tables = [(connector(scan.table.connector), scan.table) for scan in scans]
     counts = [kind.row_count(table) if isinstance(kind, Source) else None for kind, table in tables]
     told = [count for count in counts if count is not None]
@@ -394,8 +396,8 @@ def rows_of_tables(scans: Iterable[Scan]) -> int | None:
 
 
 def tasks_done(spark: SparkSession, group: str) -> Share | None:
-    """The finished tasks of the stages that Spark runs now for a job group; None without any, and through Spark
-    Connect.
+    """How many tasks of the stages that Spark now runs for a job group are finished. None if none run, and through
+    Spark Connect.
     """
     if is_connect(spark):
         return None

@@ -48,8 +48,8 @@ class CopiedFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a savepoint. ``created`` is a time in UTC, ``partitions`` the number for shuffles;
-    ``drained``: the input was ended first.
+    """The description of a savepoint. ``created`` is a time in UTC, ``partitions`` the number of shuffle partitions;
+    ``drained``: the input was ended before the savepoint was taken.
     """
 
     job: str
@@ -84,7 +84,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def unreadable(path: Path, error: Exception) -> ExecutionError:
-    """The error SS428 of a file of a savepoint whose content differs from what was written."""
+    """Returns the error SS428 for a file of a savepoint whose content is not what was written."""
     message = f'file "{path}" of a savepoint cannot be read'
     return ExecutionError(INVALID, message, detail=f"{type(error).__name__}: {error}", hint=_HINT)
 
@@ -185,7 +185,9 @@ def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool =
 
 
 def default_savepoint(checkpoint: str, job: str, parent: str | None = None) -> str:
-    """The path of a savepoint that was requested without one: below ``parent``, else next to the checkpoint."""
+    """The path of a savepoint for which the user gave none: a new folder in ``parent``, or next to the checkpoint if
+    that is None.
+    """
     stamp = f"{job}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     above = parent or f"{checkpoint.rstrip('/')}/../savepoints"
     return f"{above.rstrip('/')}/{stamp}"

@@ -38,7 +38,9 @@ _LOGGED = re.compile(r"(\d+)(\.compact)?")
 
 
 def last_epoch(spark: Path) -> int | None:
-    """The last complete micro-batch; None without any. ``spark``: the folder of Spark's checkpoint."""
+    """The number of the last complete micro-batch in ``spark``, the folder of Spark's checkpoint; None if there is
+    none.
+    """
     complete = set(_numbers(spark / "commits")) & set(_numbers(spark / "offsets"))
     return max(complete, default=None)
 
@@ -104,7 +106,7 @@ def _lines_of(folders: list[Path], histories: list[tuple[str, ...]]) -> list[int
 
 
 def newest_entry(folder: Path) -> int:
-    """The last entry of the log of a source; -1 where there is none."""
+    """The number of the last entry in the log of a source; -1 if there is none."""
     names = (_LOGGED.fullmatch(path.name) for path in folder.iterdir())
     return max((int(name[1]) for name in names if name is not None), default=-1)
 
@@ -226,7 +228,7 @@ def require_whole_checkpoint(storage: Storage) -> None:
 
 
 def require_begun_files(storage: Storage) -> None:
-    """ExecutionError SS459 that names the missing file of a checkpoint whose record says that a job has begun.
+    """ExecutionError SS459 that names a missing file, if the record in a checkpoint says that its job has begun.
 
     Without one of these files the job would start from the beginning, or number its micro-batches like another job's.
     """

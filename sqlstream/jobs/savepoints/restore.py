@@ -45,8 +45,8 @@ _HINT = "Do not use it: no savepoint that sqlstream has written is like that. St
 
 
 def require_confined(folder: Path, names: Iterable[str]) -> None:
-    """ExecutionError SS418 for a file outside of the folder, by name or by link, or one that no savepoint has, or an
-    archive with such names.
+    """Checks the ``names`` of the files to copy from a savepoint. ExecutionError SS418 for a file that is outside of
+    the folder, by name or by link, for one that is not part of any savepoint, and for an archive with such names.
     """
     root = folder.resolve()
     for name in names:
@@ -131,7 +131,7 @@ PartsOf = Callable[[StateLayout | None], tuple[FingerprintPart, ...]]
 
 @dataclass(frozen=True)
 class RestoreOrigin:
-    """A savepoint or a checkpoint to start from: its directory and files of one epoch."""
+    """The savepoint or checkpoint from which a job starts: its directory, and the files of one epoch."""
 
     folder: Path
     what: str

@@ -37,8 +37,8 @@ _LOG = logging.getLogger("sqlstream.spark")
 
 
 def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
-    """The result of ``act``, or ``otherwise`` if it fails, which is logged. ``key`` is the setting that disables
-    the optimization.
+    """Calls ``act`` and returns its result. If it fails, logs that and returns ``otherwise``. ``key`` is the setting
+    with which users disable the optimization, for the log.
     """
     try:
         return act()
@@ -49,7 +49,9 @@ def guarded(key: str, act: Callable[[], T], otherwise: T) -> T:
 
 @contextmanager
 def guarded_context(key: str, context: AbstractContextManager[object]) -> Iterator[None]:
-    """Enter ``context``; run without it where it cannot be entered."""
+    """A context manager that enters ``context``; if that fails, the block runs without it. ``key`` as in
+    ``guarded``.
+    """
     with ExitStack() as stack:
         guarded(key, lambda: stack.enter_context(context), None)
         yield
@@ -73,15 +75,17 @@ _OFFERED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def malloc_settings() -> Mapping[str, str]:
-    """Spark's settings for the allocator's environment variables in executors and their Python processes, so that
-    they retain memory.
+    """Spark's settings that pass environment variables of the memory allocator to executors and their Python processes,
+    so that these keep freed memory for reuse.
     """
     return {f"spark.executorEnv.{name}": value for name, value in _unset().items()}
 
 
 @contextlib.contextmanager
 def malloc_of_processes() -> Iterator[None]:
-    """A context with the allocator's environment variables set for new processes, unless they are set already."""
+    """A context manager: processes started in it get the memory allocator's environment variables, unless the user has
+    set them.
+    """
     added = _unset()
     os.environ.update(added)
     try:
@@ -160,7 +164,8 @@ _MOST_SECONDS = 60
 
 
 def worker_python() -> str:
-    """A script that starts this Python without the zip of PySpark; removed at the end of this process.
+    """The path of a script that starts this Python without PySpark's zip archive on its path; it is removed at the end
+    of this process.
 
     OSError where the temporary folder cannot be written, or is mounted without the right to execute.
     """
@@ -308,7 +313,9 @@ def worker_command(master: str, tuning: Tuning) -> str:
 
 @contextmanager
 def while_starting(log: Path, tuning: Tuning) -> Iterator[None]:
-    """The environment and standard error for the start of the JVM, which keeps both."""
+    """A context manager around the start of the JVM: sets environment variables and redirects standard error to
+    ``log``; the JVM keeps both.
+    """
     with ExitStack() as stack:
         if tuning.log_file:
             stack.enter_context(guarded_context("sqlstream.spark.log-file", messages_to(log)))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def keep_stderr() -> None:
-    """Keep the messages of this process on the current standard error: starting Spark redirects descriptor 2 to its
-    log.
+    """Makes this process's own messages go to the present standard error, because starting Spark redirects file
+    descriptor 2 to Spark's log.
     """
     with contextlib.suppress(OSError):  # a captured stderr has no descriptor
         if sys.stderr.fileno() == 2:

@@ -126,8 +126,11 @@ _KILLED = -9
 
 
 def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
-    """The lack of memory that an error of Spark names; for a Spark that is ``gone``, that Spark's log names, or the
-    signal that has killed Java."""
+    """Returns the diagnostic that Spark ran out of memory if the error text ``text`` says so, else None.
+
+    ``gone``: Spark's process has ended. Then Spark's log is searched too, and a process that was killed by the system
+    counts.
+    """
     match = _MEMORY_ERROR.search(text)
     if match is None and gone:
         match = next(reversed(list(_MEMORY_ERROR.finditer(end_of_log()))), None)

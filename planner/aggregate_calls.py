@@ -26,10 +26,11 @@ _ORDERED_VALUE = frozenset({"percentile_cont", "percentile_disc", "mode"})
 
 @dataclass(frozen=True)
 class CallParts:
-    """An aggregate call taken apart. ``call`` is the call without FILTER, WITHIN GROUP and NULL treatment, ``values``
-    its arguments without DISTINCT and ORDER BY.
+    """The parts of an aggregate call.
 
-    ``nulls`` is the class IgnoreNulls or RespectNulls if the call has one.
+    ``call`` is the call without FILTER, WITHIN GROUP and null treatment; ``values`` are its arguments without DISTINCT
+    and ORDER BY. ``condition`` is that of FILTER, ``order`` that of ORDER BY. ``nulls`` is sqlglot's class IgnoreNulls
+    or RespectNulls, None if neither is written.
     """
 
     call: exp.Expression
@@ -45,9 +46,9 @@ class CallParts:
 
 
 def values_read_by(item: Item) -> Iterator[exp.Expression]:
-    """The values of each row that an aggregate's kernel reads: arguments, condition, ORDER BY.
+    """The expressions that an aggregate's kernel reads of each row: arguments, condition of FILTER, ORDER BY.
 
-    UnsupportedError SS395 for arguments that must be constants.
+    UnsupportedError SS395 for arguments that must be constants and are not.
     """
     parts = call_parts(item.expression)
     called = spark_name(parts.call)
@@ -61,7 +62,7 @@ def values_read_by(item: Item) -> Iterator[exp.Expression]:
 
 
 def call_parts(expression: exp.Expression) -> CallParts:
-    """Takes an aggregate call apart, which may be written inside FILTER, WITHIN GROUP and IGNORE NULLS."""
+    """Takes an aggregate call apart. FILTER, WITHIN GROUP and IGNORE NULLS may stand around the call."""
     condition: exp.Expression | None = None
     order: list[exp.Ordered] = []
     nulls: type[exp.Expression] | None = None
@@ -98,7 +99,9 @@ def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp
 
 
 def values_and_constants(called: str, parts: CallParts) -> tuple[list[exp.Expression], tuple[object, ...]]:
-    """The arguments of a call in two lists: those that are computed per row, and those that are constants."""
+    """Divides the arguments of a call into a pair of lists: those that are computed per row, and those that are
+    constants. ``called`` is the function's name in lower case.
+    """
     if called == "count" and all(isinstance(v, (exp.Star, exp.Literal)) for v in parts.values) and not parts.distinct:
         return [], ()
     if called in _ORDERED_VALUE and (parts.order or called != "mode"):
@@ -133,8 +136,8 @@ def _constant(called: str, expression: exp.Expression) -> object:
 
 
 def kernel_arguments(called: str, values: list[exp.Expression], *, binary: bool) -> list[exp.Expression]:
-    """The arguments of the aggregate ``called`` in the form that its kernel reads, for instance cast. ``binary``: the
-    argument is BINARY.
+    """Returns the arguments of the aggregate ``called`` as its kernel expects them, for instance with casts. ``binary``
+    says whether the argument is BINARY.
     """
     if called in ("listagg", "string_agg") and not binary:
         return [exp.cast(v.copy(), exp.DataType.Type.TEXT) for v in values]
@@ -153,8 +156,8 @@ def _hashed(value: exp.Expression) -> exp.Expression:
 
 
 def sees_order(expression: exp.Expression) -> bool:
-    """True if the result of an aggregate call may depend on the order in which rows arrive. It is also true for users'
-    functions.
+    """True if the result of an aggregate call may depend on the order in which rows arrive, as that of FIRST_VALUE or
+    COLLECT_LIST. Also true for users' functions.
     """
     shows = _arrivals(expression) & {Arrival.PICKED, Arrival.LISTED}
     return bool(shows) or expression.find(exp.Anonymous) is not None
@@ -187,7 +190,7 @@ def lists_in_arrival_order(call: exp.Expr) -> str | None:
 
 
 def types_of_aggregate(aggregate: Item, rows: Schema) -> str:
-    """The type of an aggregate's result, and the types of the values that it reads from rows."""
+    """Returns a pair: the type of an aggregate's result, and the types of the values that it reads of each row."""
     types = {f.name: f.type for f in rows}
     read = [str(types[c.name]) for c in aggregate.expression.find_all(exp.Column) if c.name in types]
     return f"{aggregate.type} of {', '.join(read)}" if read else str(aggregate.type)

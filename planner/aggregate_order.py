@@ -75,13 +75,16 @@ _LAST = frozenset({"last", "last_value"})
 
 
 def in_words_of_spark(query: exp.Expr) -> exp.Expr:
-    """The query for Spark SQL, which has no ordered aggregates: they are replaced by functions over sorted lists."""
-    if all(_sorted_aggregate(node) is node for node in query.find_all(exp.Window, *AGGREGATE_WRAPPERS)):
+    """Returns the query for Spark SQL, which has no ordered aggregates: functions over sorted lists replace them."""
+    # Where Spark rewrites aggregates with DISTINCT, it confuses the arguments of an ordered LISTAGG and fails.
+    alone = query.find(exp.Distinct) is None
+    if all(_sorted_aggregate(node, alone) is node for node in query.find_all(exp.Window, *AGGREGATE_WRAPPERS)):
         return query
-    return rewritten(query, _sorted_aggregate)
+    return rewritten(query, lambda node: _sorted_aggregate(node, alone))
 
 
-def _sorted_aggregate(node: exp.Expr) -> exp.Expr:
+def _sorted_aggregate(node: exp.Expr, alone: bool) -> exp.Expr:
+    """``alone``: whether Spark may order LISTAGG itself, as it can without OVER."""
     window = node if isinstance(node, exp.Window) else None
     call = node.this if window is not None else node
     if not isinstance(call, AGGREGATE_WRAPPERS) or call.find(exp.WithinGroup) is None:
@@ -94,7 +97,7 @@ def _sorted_aggregate(node: exp.Expr) -> exp.Expr:
         ignores = parts.nulls is exp.IgnoreNulls or parts.values[1:] == [exp.true()]
         values = _sorted_values(parts, window, keeps_nulls=not ignores)
         return filled("GET(p1, 0)" if name in _FIRST else "TRY_ELEMENT_AT(p1, -1)", values)
-    if name in _TEXTS and window is not None:  # without OVER Spark orders it
+    if name in _TEXTS and (window is not None or not alone):
         separator = parts.values[1] if len(parts.values) > 1 else text("")
         texts = _sorted_values(parts, window, keeps_nulls=False, kind="STRING")
         return filled("CASE WHEN SIZE(p1) > 0 THEN ARRAY_JOIN(p1, p2) END", texts, separator)

@@ -33,7 +33,9 @@ class BadAction(Enum):
 
 @dataclass(frozen=True)
 class OnError:
-    """The option ``on-error`` of a source: the action for bad rows, and ``table`` for dead letters."""
+    """What to do with bad rows, from the source's option ``on-error``: the action, and ``table`` for dead letters, None
+    without one.
+    """
 
     action: BadAction = BadAction.FAIL
     table: Table | None = None
@@ -57,8 +59,8 @@ hold."""
 
 
 def parse_on_error(text: str) -> tuple[BadAction, str | None]:
-    """Parses a value of the option ``on-error``: the action, and the name of the dead letter table if there is one.
-    ValueError for an invalid text.
+    """Parses a value of the option ``on-error``. Returns a pair: the action, and the name of the dead letter table,
+    None without one. ValueError for an invalid text.
     """
     action, colon, table = text.strip().partition(":")
     bad_action = BadAction(action.strip().lower())
@@ -88,8 +90,8 @@ def required_columns(table: Table) -> tuple[Column, ...]:
 
 
 def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
-    """The columns that must be read: those of ``columns``, those that decide whether a row is bad, and those that a
-    dead letter contains.
+    """The columns that a source must read: the requested ``columns``, those in which NULL makes a row bad, and with a
+    dead letter table all columns that a dead letter contains.
     """
     required = required_columns(table) if on_error.tolerates else ()
     if required and on_error.table is not None:
@@ -98,7 +100,7 @@ def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -
 
 
 def unfit_columns(table: Table) -> Iterator[str]:
-    """The reason why a table cannot receive dead letters, for messages; None if it can."""
+    """Why a table cannot receive dead letters, as a text for messages; None if it can."""
     for column in table.physical_columns:
         kinds, _ = DEAD_LETTER_COLUMNS.get(column.name.lower(), ((), ""))
         if not kinds:

@@ -72,8 +72,8 @@ class Column:
 
 
 class MetadataColumns(Enum):
-    """Two groups of virtual metadata columns: those whose name is their metadata key, and those with another name. The
-    values are the options that exclude a group from ``*``.
+    """Two groups of virtual metadata columns: those that have the name of their metadata key, and those renamed with
+    FROM. The values are the words of the option that excludes a group from ``*``.
     """
 
     DEFAULT = "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS"
@@ -87,8 +87,11 @@ class MetadataColumns(Enum):
 
 @dataclass(frozen=True)
 class Watermark:
-    """``WATERMARK FOR column AS column - delay``; the watermark is ``max(column) - delay_ms``, exactly. Any other
-    ``expression`` over the columns of the table: the watermark is its greatest value, and ``delay_ms`` is 0."""
+    """``WATERMARK FOR column AS column - delay``: the watermark is ``max(column) - delay_ms``, exactly.
+
+    With any other ``expression`` over the table's columns, the watermark is the greatest value of that expression, and
+    ``delay_ms`` is 0.
+    """
 
     column: str
     delay_ms: int
@@ -128,9 +131,10 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A named query; ``columns`` renames its outputs where given; its spans point into ``text``, the script.
+    """A named query. ``columns`` renames its output columns, if given. The spans of its syntax point into ``text``, the
+    script that created it.
 
-    Its names are resolved in the catalog and database of ``namespace``; None: in the current ones.
+    Names in it are resolved in the catalog and database of ``namespace``; None means the current ones.
     """
 
     name: str
@@ -154,11 +158,15 @@ class Catalog(Protocol):
     def function_names(self) -> list[str]: ...
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """The catalog in which the names of a view are resolved."""
+        """The catalog in which the names of a view are resolved: the same one with ``namespace`` as current catalog and
+        database.
+        """
         ...
 
     def cached_for_view(self, view: View, settings: Hashable, answer: Callable[[Catalog], T]) -> T:
-        """The result of ``answer`` for a view and its catalog, cached until an object that it looked up changes."""
+        """Returns ``answer(catalog)``, where the catalog is the one in which the view's names are resolved. The result
+        is cached per view and ``settings``, until an object that it looked up changes.
+        """
         ...
 
     def with_options(self, table: Table, options: tuple[Option, ...], span: Span) -> Table: ...

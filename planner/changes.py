@@ -20,7 +20,9 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 def rejected_kinds(node: Node) -> Iterator[tuple[int, Kinds]]:
-    """The inputs of a node, by index, that emit row kinds which the node does not accept, each with these kinds."""
+    """Yields, for each input that emits row kinds which the node does not accept, a pair: the input's index and these
+    kinds.
+    """
     for port, below in enumerate(node.inputs):
         kinds = below.changelog_mode - node.accepted_kinds(port)
         if kinds:
@@ -36,8 +38,8 @@ def producer_of(node: Node, kinds: Kinds) -> Node:
 
 
 def with_final_rows(node: NodeT) -> NodeT:
-    """The node over inputs that emit each row once, when it is final, if the node works better so (``prefers_inserts``)
-    and there are such inputs.
+    """Replaces inputs that update their results by inputs that emit each row once, when it is final. Only done if the
+    node works better so (``prefers_inserts``) and such inputs exist; otherwise the node is unchanged.
     """
     inputs = list(node.inputs)
     changing = (port for port, below in enumerate(inputs) if below.changelog_mode != APPEND_ONLY)
@@ -63,8 +65,8 @@ def drops_update_before(node: Node, above: bool) -> bool:
 
 @dataclass(frozen=True)
 class Changes:
-    """For EXPLAIN: the ``kinds`` of rows that a node emits, and the same for the nodes below it. ``drops``: -U rows are
-    dropped directly after it.
+    """The changelog of a node for EXPLAIN: the ``kinds`` of rows that it emits, and the same of the nodes below it.
+    ``drops``: its -U rows are dropped directly after it.
     """
 
     node: Node
@@ -94,8 +96,8 @@ class Changes:
 
 
 def changes_of(node: Node, above: bool = False) -> Changes:
-    """The ``Changes`` of a plan's nodes, as the physical plan executes them. ``above``: whoever reads the plan's rows
-    needs -U.
+    """Returns the ``Changes`` of a plan's nodes, as the physical plan executes them. ``above``: the reader of the
+    plan's result needs -U rows.
     """
     inputs = tuple(changes_of(below, node.reads_update_before(above, port)) for port, below in enumerate(node.inputs))
     drops = drops_update_before(node, above)
@@ -105,7 +107,7 @@ def changes_of(node: Node, above: bool = False) -> Changes:
 
 
 def changelog_texts(changes: Changes) -> Iterator[str]:
-    """What happens to row kinds at a node, in a few words for EXPLAIN."""
+    """Yields what a node does with the kinds of rows, for EXPLAIN: ``-U dropped``, ``sink upserts by k``."""
     if changes.drops:
         yield "-U dropped"
     node = changes.node

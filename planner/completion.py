@@ -41,8 +41,8 @@ NO_ALIAS = AFTER_RELATIONS | {
 class Derived:
     """The queries around the cursor whose columns may be completed.
 
-    ``ctes``: the text of each query of WITH that ends before or after the cursor, by name, with the names of its
-    columns. ``items``: the sources in FROM by alias, as texts. ``tables``: the tables that calls in FROM name.
+    ``ctes`` maps the name of each query of WITH to its text with name and column names (``q (a, b) AS (SELECT …)``).
+    ``items`` maps the aliases in FROM to the text of their source. ``tables`` are the tables that calls in FROM name.
     """
 
     ctes: Mapping[str, str]
@@ -50,8 +50,8 @@ class Derived:
     tables: tuple[str, ...]
 
     def columns(self, alias: str, source: str, catalog: Catalog) -> list[tuple[str, DataType]]:
-        """The columns of the source that FROM calls ``alias``; ``source`` is its name there. Empty for a source with
-        mistakes.
+        """The columns, as pairs of name and type, of the source that has ``alias`` in FROM and is named ``source``.
+        Empty if the source has mistakes.
         """
         item = self.items.get(alias, quote_name(source) if source in self.ctes else None)
         if item is None:
@@ -64,8 +64,8 @@ class Derived:
 
 
 def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
-    """The queries that may be named by the query around the cursor, which is in word ``at``: those of WITH and in
-    FROM.
+    """Returns the queries of WITH and FROM that the query around the cursor may name. ``words`` are those of ``text``,
+    ``at`` is the index of the word at the cursor.
     """
     texts = [word.text for word in words]
     items, tables = dict[str, str](), list[str]()
@@ -163,8 +163,8 @@ class SuggestionKind(Enum):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggestion: ``text`` replaces the text between ``start`` and the cursor. ``detail``: a type, a kind,
-    a default.
+    """One suggestion: ``text`` replaces the characters from ``start`` to the cursor. ``detail`` is shown beside it: a
+    type, a kind, a default.
     """
 
     text: str
@@ -175,8 +175,8 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Known:
-    """A key of options or settings that completion may suggest: ``values`` are the words that it accepts, empty if it
-    accepts other values.
+    """An option or setting that completion may suggest. ``values`` are the words that it accepts, empty if it accepts
+    other values.
     """
 
     values: tuple[str, ...] = ()
@@ -370,8 +370,8 @@ class Scope:
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
-        """The scope of the query that contains word number ``at``, including what follows the cursor. The words are of
-        ``text``.
+        """Returns the scope of the query that contains the word with the index ``at``, including what follows the
+        cursor. ``words`` are those of ``text``.
         """
         texts = [word.text for word in words]
         ctes = tuple(_unquoted(a) for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)

@@ -34,19 +34,19 @@ def columns_of(expression: exp.Expr) -> set[str]:
 
 
 def own_expressions(select: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes of the SELECT without those of queries inside it, which are bound separately.
+    """Yields the nodes of a SELECT, without those of queries inside it, which are bound separately.
 
-    Walking them with every outer query would take time quadratic in the depth of nesting.
+    If every outer query walked them too, the time would be quadratic in the depth of nesting.
     """
     return select.walk(prune=lambda node: node is not select and isinstance(node, exp.Query))
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a query and the queries inside it name.
+    """The column and table names that a query uses, including the queries inside it.
 
-    ``qualified``: the columns that name their table, with the first part of that name in lower case. ``tables``: what
-    their FROM clauses call tables, in lower case.
+    ``qualified`` has each column written with its table (``t.x``), as a pair of the first part of the name in lower
+    case and the column. ``tables`` are the lower-case names or aliases of all tables in FROM.
     """
 
     qualified: tuple[tuple[str, exp.Column], ...]
@@ -54,7 +54,9 @@ class Names:
 
     @property
     def outer(self) -> list[exp.Column]:
-        """The columns that name a table which none of the queries reads."""
+        """The columns written with a table (``t.x``) that no FROM of these queries has, so that they must belong to an
+        outer query.
+        """
         return [column for table, column in self.qualified if table not in self.tables]
 
 
@@ -63,7 +65,9 @@ _SOURCES = (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral)
 
 
 def names_in(query: exp.Expr) -> Names:
-    """The names in a query, found once for each node: every query around it asks, at each level of nesting."""
+    """Returns the names that a query uses. They are cached on the node, because at each level of nesting every outer
+    query asks for them.
+    """
     known: Names | None = query.__dict__.get(_NAMES)
     if known is not None:
         return known
@@ -83,9 +87,9 @@ def names_in(query: exp.Expr) -> Names:
 
 
 def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A copy of the node whose children are replaced by ``change`` of them; types are copied.
+    """Returns a copy of the node in which ``change(child)`` replaces each child; types are copied.
 
-    All children of a list are set at once: sqlglot's ``replace`` numbers the whole list again for each.
+    All children of a list are set at once, because sqlglot's ``replace`` would renumber the whole list for each.
     """
 
     def changed(value: object) -> object:
@@ -113,7 +117,9 @@ def with_args(node: N, **args: object) -> N:
 
 
 def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A copy in which ``rule`` has replaced expressions, outer ones first; replacements are not visited again."""
+    """Returns a copy in which ``rule`` was applied to every part of the expression, outer parts first. If it returns
+    another expression, this replaces the part and is not visited again.
+    """
 
     def change(node: exp.Expr) -> exp.Expr:
         changed = rule(node)
@@ -123,12 +129,16 @@ def rewritten(expression: exp.Expr, rule: Callable[[exp.Expr], exp.Expr]) -> exp
 
 
 def parenthesized(value: exp.Expression) -> exp.Expression:
-    """The expression in parentheses unless it is a name or a call, to replace a field."""
+    """Returns the expression in parentheses, unless it is a name or a call, so that it can replace a field in a larger
+    expression.
+    """
     return exp.Paren(this=value) if isinstance(value, (exp.Binary, exp.Unary, exp.Between, exp.In)) else value
 
 
 def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> exp.Expression:
-    """A copy with fields replaced by expressions, in parentheses where necessary."""
+    """Returns a copy in which fields are replaced by the expressions that ``values`` has for their names, in
+    parentheses where necessary.
+    """
 
     def value(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
@@ -139,7 +149,7 @@ def substituted(expression: exp.Expr, values: Mapping[str, exp.Expression]) -> e
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
-    """The operands of AND, in order."""
+    """The conditions that AND connects, in order; the condition itself if it is not an AND."""
     operands: list[exp.Expression] = []
     waiting = [condition]
     while waiting:
@@ -154,14 +164,16 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expression]:
 
 
 def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
-    """The AND of one or more conditions, nested as the parser does."""
+    """Connects one or more conditions by AND, nested as the parser does it."""
     if len(conditions) == 1:
         return conditions[0]
     return as_expression(balanced(exp.And, [_operand(c) for c in conditions]))
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
-    """The conjunction of two conjunctions, made without visiting their operands (see ``with_balanced_condition``)."""
+    """``left AND right`` for two conditions that are ANDs already. It takes constant time, because their operands are
+    not visited (see ``with_balanced_condition``).
+    """
     return exp.And(this=_operand(left), expression=_operand(right))
 
 
@@ -179,9 +191,7 @@ def has_grouping_sets(select: exp.Expr) -> bool:
 
 
 def has_subquery(expression: exp.Expr) -> bool:
-    """True for expressions that contain a query or VALUES, which IN parses as a subquery, and for queries
-    themselves.
-    """
+    """True for a query, and for an expression that contains one, also ``IN (VALUES …)``."""
     return expression.find(exp.Query, exp.Values) is not None
 
 
@@ -197,7 +207,7 @@ def is_repeatable(expression: exp.Expr) -> bool:
 
 
 def is_repeatable_alone(node: exp.Expr) -> bool:
-    """Whether the topmost node alone is repeatable as in ``is_repeatable``."""
+    """Like ``is_repeatable``, but only for the topmost node of an expression; its operands are ignored."""
     name = spark_name(node) if isinstance(node, exp.Func) else None
     return name not in _VOLATILE and not (isinstance(node, exp.Anonymous) and kind_of(node.name) is None)
 

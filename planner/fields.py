@@ -51,7 +51,9 @@ def field_name(shown: str, expression: exp.Expr) -> str:
 
 
 def shown_name(expression: exp.Expr) -> str:
-    """The column name of an expression without alias: its last name part, or its text."""
+    """The name that the column of an expression without alias gets: the last part of a column's name, else the
+    expression's text.
+    """
     match expression:
         case exp.Column() | exp.Dot():
             return expression.name
@@ -126,8 +128,8 @@ _with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
 
 
 def traced(expression: exp.Expr, provenance: Provenance) -> str:
-    """The text of an expression with each field replaced by its provenance: the table columns from which it is
-    computed.
+    """The text of an expression in which each field is replaced by its provenance, that is by the table columns from
+    which it is computed.
     """
 
     def replaced(node: exp.Expr) -> exp.Expr:
@@ -141,7 +143,9 @@ def traced(expression: exp.Expr, provenance: Provenance) -> str:
 
 @contextmanager
 def qualified_by_tables() -> Iterator[None]:
-    """A context in which provenance qualifies columns by their tables; fingerprints of checkpoints do not."""
+    """Returns a context manager. Inside it, provenance names columns with their tables; the fingerprints of checkpoints
+    are computed outside of it, without tables.
+    """
     token = _with_tables.set(True)
     try:
         yield
@@ -158,13 +162,15 @@ def is_qualified_by_tables() -> bool:
 
 
 def keys_fact(rows: Schema, keys: tuple[str, ...], provenance: Provenance) -> str:
-    """The provenance and types of the ``keys`` of rows, as text for a checkpoint's fingerprint, because the state
-    depends on them.
+    """The provenance and types of the ``keys`` of rows as text. It is part of a checkpoint's fingerprint, because a
+    changed key makes the stored state useless.
     """
     types = {f.name: f.type for f in rows}
     return ", ".join(f"{provenance[k]} {types[k]}" for k in keys) or "none"
 
 
 def fields_fact(fields: Schema, provenance: Provenance) -> str:
-    """The provenance and types, by position, of the columns of stored rows as text, for a checkpoint's fingerprint."""
+    """The provenance and types of the columns of stored rows, by position, as text. It is part of a checkpoint's
+    fingerprint.
+    """
     return ", ".join(f"{provenance[f.name]} {f.type}" for f in fields)

@@ -404,10 +404,10 @@ class LateAction(Enum):
 
 @dataclass(frozen=True)
 class LateData:
-    """The clause LATE DATA. ``table`` receives the late rows of TO: ``values`` has an expression for each of its
-    physical columns, in order.
+    """The clause LATE DATA. ``table`` is the table of TO, which receives late rows, None without one; ``values`` has an
+    expression for each of its physical columns, in order.
 
-    They read the fields of the window node's input and its ``columns.start`` and ``columns.end``.
+    These expressions read the fields of the window node's input, and its ``columns.start`` and ``columns.end``.
     """
 
     allow_ms: int = 0

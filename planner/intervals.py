@@ -90,7 +90,9 @@ class NotAnInterval(Exception):
 
 
 def interval_ms(expression: exp.Expr, what: str, span: Span | None) -> int:
-    """The milliseconds of a constant interval; BindError SS212, which names ``what`` the interval is for."""
+    """The milliseconds of a constant interval. BindError SS212 for anything else; ``what`` says in the message what the
+    interval is for.
+    """
     try:
         return whole_ms(fold(expression))
     except NotAnInterval as error:
@@ -112,7 +114,9 @@ def whole_ms(milliseconds: Fraction) -> int:
 
 
 def fold(node: exp.Expr) -> Fraction:
-    """The exact milliseconds of a constant interval. NotAnInterval for other expressions."""
+    """Computes a constant interval: the exact number of milliseconds as a fraction. NotAnInterval for other
+    expressions.
+    """
     match node:
         case exp.Interval():
             return _literal(node)
@@ -247,8 +251,8 @@ _SPARK_LENGTHS = {
 
 
 def for_spark(interval: exp.Interval) -> exp.Interval:
-    """The interval in a form that Spark reads: in seconds where it does not support the unit or a fraction.
-    NotAnInterval.
+    """Returns the interval in a form that Spark reads, in seconds if Spark does not support the unit or a fraction.
+    NotAnInterval if it is not constant.
     """
     unit = interval.args.get("unit")
     if unit is None or not isinstance(interval.this, exp.Literal):

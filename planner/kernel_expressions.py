@@ -116,8 +116,10 @@ class _Compiler(ABC):
 
 @dataclass(frozen=True)
 class PairCondition:
-    """A condition on pairs of rows, compiled for kernels. ``columns``: for the left (0) and the right (1) side the
-    columns that ``condition`` reads, each with the expression that computes it.
+    """A condition on pairs of rows, compiled for kernels.
+
+    ``columns`` has two entries, for the left and the right side: the columns that ``condition`` reads, each with the
+    expression that computes it.
     """
 
     condition: Expression
@@ -223,7 +225,9 @@ def _not_compared(kinds: Sequence[DataType], node: exp.Expr) -> BindError:
 
 
 class Reads(Enum):
-    """What an operand of MATCH_RECOGNIZE reads: a single row, rows to aggregate, CLASSIFIER or MATCH_NUMBER."""
+    """What an operand of a MATCH_RECOGNIZE condition reads: the value of one row, an aggregate of several rows,
+    CLASSIFIER or MATCH_NUMBER.
+    """
 
     ROW = "row"
     ROWS = "rows"
@@ -234,13 +238,13 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class MatchOperand:
-    """A value that a condition or a measure of MATCH_RECOGNIZE reads from the rows of a match. It is referred to by the
-    name of ``item``, whose expression is over the input's fields.
+    """A value that a condition or a measure of MATCH_RECOGNIZE reads from the rows of a match. Conditions refer to it
+    by the name of ``item``, whose expression is over the fields of one input row.
 
-    ``variable`` None: of all rows. A value of a ROW is in the last or first row of the variable, or ``offset`` of its
-    rows away from there, and ``shift`` rows after that; with ``current`` in the row that is about to be mapped.
-    ``absent``: the value where there is no such row, NULL if None. ``running``: rows after the current one do not
-    count.
+    ``variable`` is the pattern variable whose rows count, None for all rows. Which row is read: the ``last`` or the
+    first one of the variable, or the one ``offset`` of its rows away from there, and then ``shift`` rows after that;
+    with ``current`` it starts at the row that is about to be mapped. ``absent`` is the value if there is no such row,
+    NULL if None. ``running``: only rows up to the current one count.
     """
 
     item: Item
@@ -260,7 +264,7 @@ class MatchOperand:
 
 @dataclass(frozen=True)
 class Defined:
-    """A variable of DEFINE with the condition on its rows, as an expression over operands."""
+    """A pattern variable of DEFINE with the condition that its rows must meet, an expression over operands."""
 
     variable: str
     condition: exp.Expression

@@ -15,7 +15,7 @@ _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
 
 @dataclass(frozen=True)
 class Lineage:
-    """The lineage of a column: the expression that computes it, and the table columns in it."""
+    """The lineage of a column: the expression that computes it from table columns, and these columns."""
 
     column: str
     sources: tuple[str, ...]
@@ -23,7 +23,7 @@ class Lineage:
 
 
 def lineage(plan: Output | Insert) -> tuple[Lineage, ...]:
-    """The lineage of each column: of a query's result, or of the table that an INSERT writes."""
+    """Returns one ``Lineage`` per column of a query's result, or of the table that an INSERT writes."""
     with qualified_by_tables():
         names = plan.column_provenance
     columns = columns_read(plan)

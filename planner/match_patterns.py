@@ -12,7 +12,9 @@ MOST_PLACES = 1000
 
 
 class TooManyPlaces(Exception):
-    """Raised for a pattern in which variables are written at more than MOST_PLACES places."""
+    """Raised for a MATCH_RECOGNIZE pattern that names variables more than MOST_PLACES times, with quantifiers
+    expanded.
+    """
 
 
 @dataclass

@@ -13,10 +13,11 @@ from itertools import product
 
 @dataclass(frozen=True)
 class UnknownCase:
-    """A combination of NULLs for which ``(a, b) IN (SELECT c, d …)`` is NULL. Numbers are positions within the row.
+    """One combination of NULLs for which ``(a, b) IN (SELECT c, d …)`` is NULL. The fields are positions in the row,
+    from 0.
 
-    The values before IN at ``own`` are NULL, and the subquery has a row that has NULL at ``theirs`` and is equal at all
-    other positions, ``equal``.
+    The row before IN is NULL at the positions ``own``. The subquery has a row that is NULL at the positions ``theirs``,
+    and equal at the positions ``equal``, which are all the others.
     """
 
     equal: tuple[int, ...]
@@ -25,7 +26,7 @@ class UnknownCase:
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """The positions at which nothing is compared, because one of both is NULL."""
+        """The positions at which nothing is compared, because one of the two values is NULL."""
         return tuple(sorted((*self.own, *self.theirs)))
 
 

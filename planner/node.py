@@ -32,10 +32,10 @@ Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 
 def cached_per_node(answer: Answer) -> Answer:
-    """Cache ``answer``, a function of one frozen node, in the ``__dict__`` of each node.
+    """Decorates a function of one frozen node: its result is computed once and kept in the node's ``__dict__``.
 
-    ``functools.cached_property`` holds a lock per class up to Python 3.11. Properties of nodes compute each other in
-    any order, so two threads that plan could wait for each other's locks.
+    Up to Python 3.11 ``functools.cached_property`` holds a lock per class. Properties of nodes compute each other in
+    any order, so two threads that plan queries could wait for each other's locks for ever.
     """
     key = f"_{answer.__qualname__}"
 
@@ -100,25 +100,27 @@ class Node:
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """Sets of fields whose values no two current rows share."""
+        """Sets of field names. For each set, no two rows of the current result have the same values in all its
+        fields.
+        """
         return frozenset()
 
     @property
     @cached_per_node
     def bounded(self) -> bool:
-        """True where all sources end by themselves."""
+        """True if all sources below end by themselves."""
         return all(child.bounded for child in self.inputs)
 
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """The order in which the rows leave the node; by default that of the first input."""
+        """In which order the rows leave the node; by default as those of the first input."""
         return self.inputs[0].arrival_order if self.inputs else ArrivalOrder.SOURCE
 
     @property
     @cached_per_node
     def window_info(self) -> WindowInfo | None:
-        """The innermost window whose columns the rows carry."""
+        """Describes the innermost window whose columns the rows have; None without one."""
         return None
 
     @property
@@ -143,7 +145,9 @@ class Node:
 
     @property
     def table_read(self) -> tuple[Table, tuple[str, ...]] | None:
-        """The table that the node reads or looks up, and the columns that it reads of it."""
+        """A pair for a node that reads or looks up a table: the table, and the names of the columns that it reads. None
+        for other nodes.
+        """
         return None
 
     @property
@@ -156,7 +160,7 @@ class Node:
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """The kinds of rows that the node emits; by default those of its inputs."""
+        """The kinds of rows (+I, -U, +U, -D) that the node emits; by default those of its inputs."""
         inputs = [child.changelog_mode for child in self.inputs]
         return frozenset().union(*inputs) if inputs else APPEND_ONLY
 
@@ -206,14 +210,14 @@ class Node:
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """Sets of fields that identify the row a change is about.
+        """Sets of field names. Each set identifies the row that an update or delete is about.
 
-        Changes with equal values of such a key leave the node in order, and the last one counts.
+        Changes with equal values of such a key leave the node in their order, and the last one is the current row.
         """
         return self.unique_keys
 
     def is_in_upsert_key(self, names: set[str]) -> bool:
-        """True where one upsert key has all these fields, so that no update changes them."""
+        """True if one upsert key contains all the fields ``names``, so that an update never changes their values."""
         return any(names <= key for key in self.upsert_keys)
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
@@ -244,15 +248,15 @@ class Node:
 
     @property
     def state_title(self) -> tuple[str, str]:
-        """The kind of the operator in a checkpoint's fingerprint, and its name in messages."""
+        """A pair: the kind of the operator in a checkpoint's fingerprint, and its name in messages."""
         return type(self).__name__, type(self).__name__
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """The facts on which the operator's state depends, as names with texts.
+        """Everything on which the operator's stored state depends, as texts by name.
 
-        A checkpoint stores them, to compare them with those of a changed query. Expressions are traced down to columns
-        of tables, so that a renamed field, one more column or a filter change nothing here. By default all fields of
-        the node are facts.
+        A checkpoint stores these facts, and a changed query must have the same ones to go on from it. Expressions are
+        traced down to columns of tables, so a renamed field, one more column or a filter changes nothing here. By
+        default all fields of the node are facts.
         """
         for field in fields(self):
             value = getattr(self, field.name)
@@ -268,13 +272,13 @@ class Node:
 
     @property
     def shapes_state_above(self) -> bool:
-        """True for stateless nodes on which the state of operators above depends, because these read the windows that
-        it assigns.
+        """True for stateless nodes that assign windows which operators above store, so that their state depends on this
+        node.
         """
         return False
 
     def reads_windows(self, above: bool) -> bool:
-        """True where the window columns of the input are read, by this node or by one ``above``."""
+        """True if this node, or a node above (``above``), reads the window columns of the input."""
         return above
 
     @property
@@ -284,20 +288,20 @@ class Node:
 
     @property
     def awaited_domains(self) -> frozenset[TimeDomain]:
-        """The time domains whose watermark the node waits for."""
+        """The time domains (event or processing time) whose watermark the node waits for before it emits."""
         return frozenset()
 
     @property
     def uses_processing_time(self) -> bool:
-        """True where the node may act by the clock of processing time, or waits for an end of input that only this
-        clock can report.
+        """True if the processing-time clock makes the node act, or if only that clock can report the end of the input
+        to it.
         """
         return False
 
     @property
     def emits_ahead_of_clock(self) -> bool:
-        """True if rows that the node emits at a processing time must reach operators above before their clock reaches
-        that time.
+        """True if rows that the node emits when the clock reaches a time must arrive at operators above before their
+        clock reaches it.
         """
         return False
 
@@ -322,8 +326,8 @@ class Node:
 
     @property
     def waits_for(self) -> WaitsFor | None:
-        """What stored rows of the operator may wait for other than time, such as answers of a lookup; None if they wait
-        for time only.
+        """For which event, other than time, stored rows may wait: for instance the answer of a lookup. None if they
+        wait for time only, or if none are stored.
         """
         return None
 
@@ -334,7 +338,7 @@ class Node:
         return self
 
     def pruned(self, required: FieldNames) -> Node:
-        """The node with only the ``required`` fields, and those that it must emit anyway. Its inputs are pruned to the
+        """The node with only the ``required`` fields, and those that it cannot leave out. Its inputs are pruned to the
         fields that it needs.
         """
         raise AssertionError(f"no pruning for {type(self).__name__}")
@@ -345,50 +349,50 @@ class Node:
         return False
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if a condition that reads the fields ``read`` of this node may be evaluated on its input instead."""
+        """True if a filter above this node may be moved below it; ``read`` are the fields that its condition reads."""
         return False
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """The node with ``conditions``, which all satisfy ``passes_filter``, moved to its inputs; ``push`` applies
-        conditions to an input.
+        """Returns the node with filters moved below it. All ``conditions`` satisfy ``passes_filter``; ``push`` filters
+        an input by conditions.
         """
         raise AssertionError(f"no condition passes {type(self).__name__}")
 
     def with_lookup_filters(self, accepts: Accepts) -> Node:
-        """For a lookup: the node with those conditions as filters that its source ``accepts``; other nodes
-        unchanged.
+        """For a lookup: the node in which those conditions of ON that ``accepts`` allows are evaluated by the source.
+        Other nodes are unchanged.
         """
         return self
 
     def with_windows_fused(self) -> Node:
-        """For an aggregate over a window table function, one node that assigns the windows too; other nodes
+        """For an aggregate over a window table function: one node that also assigns the windows. Other nodes are
         unchanged.
         """
         return self
 
     def with_distinct_rows_closed(self) -> Node:
-        """An aggregate in event-time windows over distinct rows, whose state now expires when the windows close; other
-        nodes unchanged.
+        """For an aggregate in event-time windows over distinct rows: the node over an input whose state expires when
+        the windows close. Other nodes are unchanged.
         """
         return self
 
     def distinct_rows_closed(self, time: str, after_ms: int) -> Node:
-        """For distinct rows: the node with a state that expires ``after_ms`` milliseconds after the ``time`` of a row;
-        other nodes unchanged.
+        """For a node that makes rows distinct: the node with state that expires ``after_ms`` milliseconds after the
+        event time ``time`` of a row. Other nodes are unchanged.
 
-        Not to be applied below operators that store or join rows, because their results would change.
+        Do not call it on nodes below operators that store or join rows, because their results would change.
         """
         return self
 
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
-        """The fields of the inputs whose watermark is needed, by this node or one above. ``needed``: the fields of this
-        node whose watermark nodes above need.
+        """The fields of the inputs whose watermark must be computed, for this node or one above. ``needed`` are the
+        fields of this node whose watermark nodes above wait for.
         """
         return needed
 
     def without_unused_time(self, needed: FieldNames) -> Node:
-        """The node for inputs whose unused watermarks were removed: a field remains a time attribute only if it is
-        among ``needed`` and its input still has a watermark for it.
+        """The node adapted to inputs from which unused watermarks were removed: a field stays a time attribute only if
+        it is in ``needed`` and the input still has a watermark for it.
         """
         return self
 
@@ -401,7 +405,7 @@ class Node:
 
     @property
     def columnar_only_clause(self) -> str | None:
-        """The clause that needs the columnar engine, for messages; None for stateful operators that Spark has too."""
+        """The clause of the node that Spark's own operators cannot run, for messages; None if they can run it."""
         return type(self).__name__.upper()
 
     @property
@@ -416,14 +420,14 @@ class Node:
 
     @property
     def asked_together(self) -> tuple[Node, ...]:
-        """For a stateless lookup: all lookups whose requests are sent at the same time as its own, the lowest first;
-        else empty.
+        """For a stateless lookup, all lookups whose requests are sent at the same time as its own, the one nearest to
+        the source first. Empty for other nodes.
         """
         return ()
 
     @property
     def port_count(self) -> int:
-        """The number of inputs of the operator's kernel, each with an exchange."""
+        """How many inputs the operator's kernel has; there is one exchange for each."""
         return 1
 
     @property
@@ -446,9 +450,10 @@ class Node:
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:
-        """The upstream stateful operator to which this one can be chained, or the reason why it needs an exchange.
+        """How this stateful operator is chained to the one upstream: a ``Link``, or a text that says why it needs an
+        exchange instead.
 
-        ``rows_wait``: rows of the query may be stored to wait.
+        ``rows_wait``: some operator of the query may store rows that wait.
         """
         return "only windows with aggregates run in the call of another operator"
 
@@ -470,8 +475,7 @@ class Node:
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """By how many milliseconds rows that this node emits may be older than the query's watermark and still be on
-        time.
+        """How many milliseconds older than the query's watermark an emitted row may be without being late.
 
         The watermark of operators above is earlier by as much.
         """
@@ -528,8 +532,8 @@ PushFilters = Callable[[Node, Conditions], Node]
 
 @dataclass(frozen=True)
 class Link:
-    """The upstream operator to which another one is chained. ``fields``: the fields that the downstream operator reads
-    of its input, mapped to their names in ``below``.
+    """How an operator is chained to the stateful operator upstream (``below``). ``fields`` are pairs: a field that it
+    reads of its own input, and the name of that field in ``below``.
     """
 
     below: Node
@@ -554,7 +558,9 @@ class Unary(Node):
         return replace(self, input=inputs[0])
 
     def pruned(self, required: FieldNames) -> Node:
-        """The node over its input pruned to the fields that the node needs: a root needs all."""
+        """The node over an input with only the fields that the node needs. It keeps all its own fields, as the root of
+        a plan must.
+        """
         return replace(self, input=self.input.pruned(self.input.field_names))
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:

@@ -94,12 +94,12 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class AssignTime(Unary):
-    """Makes ``column`` the time attribute of ``domain`` and its watermark ``max(column) - delay_ms``.
+    """Makes ``column`` the time attribute of ``domain``, with the watermark ``max(column) - delay_ms``.
 
     For PROCESSING and INGESTION the column is added to the schema (the clock at the micro-batch, or at the source) and
-    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) are united with the rows here.
-    ``follows`` is an input field whose maximum is the watermark instead; it is not emitted. ``sub_millisecond``: the
-    times may be finer than milliseconds, unlike those of ``TIMESTAMP(3)``.
+    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) join the rows here.
+    ``follows`` is another input field whose maximum is the watermark; it is not emitted. ``sub_millisecond``: the times
+    may be finer than milliseconds, unlike those of ``TIMESTAMP(3)``.
     """
 
     column: str
@@ -171,7 +171,7 @@ class AssignTime(Unary):
     def passes_filter(self, read: set[str]) -> bool:
         """True for conditions that do not read a processing time.
 
-        False for event and ingestion time, because all rows advance the watermark, also those that a filter would drop.
+        Always False for event and ingestion time: rows that the filter would drop advance the watermark too.
         """
         return self.domain is TimeDomain.PROCESSING and self.column not in read
 
@@ -193,8 +193,8 @@ class Project(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The input's upsert keys under all names of their columns; a column cast to a wider type, or to text, serves
-        as well.
+        """The upsert keys of the input, with every name under which the projection emits their columns. A column that
+        is cast to a wider type or to text still identifies the row.
         """
         names: dict[str, list[str]] = {}
         types = {f.name: f.type.name for f in self.input.schema}
@@ -399,10 +399,11 @@ class Union(Node):
 
 @dataclass(frozen=True)
 class Correlate(Unary):
-    """For each row the rows of a table function, UNNEST or LATERAL VIEW generator; ``outer`` keeps rows without any.
+    """Joins each row with the rows that a table function, UNNEST or LATERAL VIEW generator returns for it; ``outer``
+    also emits rows for which there are none.
 
-    ``function`` is a call over the input's fields, or an ``exp.Unnest`` of one expression, whose ``offset`` asks for
-    the position, counted from 1, as the last output; ``outputs`` are the fields it adds.
+    ``function`` is a call over the input's fields, or an ``exp.Unnest`` of one expression; the ``offset`` of the latter
+    asks for the position, counted from 1, as the last output. ``outputs`` are the added fields.
     """
 
     function: exp.Expression
@@ -502,10 +503,10 @@ class Output(Unary):
 
 @dataclass(frozen=True)
 class Insert(Unary):
-    """The root of INSERT INTO: the input has exactly the physical columns of ``table``, in order and cast.
+    """The root of INSERT INTO. Its input has exactly the physical columns of ``table``, in order and cast.
 
-    ``functions`` as in Output. ``takes``: the kinds of rows that the connector accepts; without -U it identifies rows
-    by the PRIMARY KEY.
+    ``functions`` says what happens to rows for which a scalar function raises an exception. ``takes`` are the kinds of
+    rows that the connector accepts; without -U it identifies rows by the PRIMARY KEY.
     """
 
     table: Table
@@ -513,8 +514,8 @@ class Insert(Unary):
     takes: frozenset[RowKind] = frozenset(RowKind)
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """The kinds that the connector accepts, and -U for sinks that upsert: a -U without a +U of its key becomes a
-        delete.
+        """The kinds of rows that the connector accepts, and also -U for a sink that upserts: a -U that no +U of its key
+        follows becomes a delete.
         """
         return self.takes | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in self.takes else self.takes
 
@@ -573,7 +574,7 @@ class StatementSet(Node):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """The arrival order common to all inserts: the weakest of theirs."""
+        """The weakest order in which the rows of any of the inserts arrive."""
         orders = {insert.arrival_order for insert in self.inserts}
         if ArrivalOrder.ANSWERS in orders:
             return ArrivalOrder.ANSWERS

@@ -42,7 +42,8 @@ class ArrivalOrder(Enum):
 
 @dataclass(frozen=True)
 class WindowInfo:
-    """The window columns that a node's rows have; None for a column that was projected away.
+    """The names of the window columns that a node's rows have; None for one that was projected away. ``domain`` is the
+    time domain of the window.
 
     ``keys``: the fields by which a session was assigned, None once one of them was projected away.
     """
@@ -76,7 +77,9 @@ class StateDescription:
 
 
 def expiry_text(ttl_ms: int, since: str) -> str | None:
-    """When state with a time to live is freed: ``1 h after its last row``; None for 0, which means never."""
+    """Says when state with a time to live is freed: ``1 h after its last row``, of which ``since`` is the last part.
+    None if ``ttl_ms`` is 0, which means never.
+    """
     return f"{readable(ttl_ms)} after {since}" if ttl_ms else None
 
 

@@ -26,8 +26,8 @@ Values = Callable[[exp.Expr], list[exp.Expr] | None]
 
 
 def row_values(expression: exp.Expr, width: int | None = None) -> list[exp.Expr] | None:
-    """The fields of a row constructor; None for any other expression, and for a row that is compared with a value
-    of another ``width``.
+    """The fields of a row constructor such as ``(a, b)``. None for any other expression, and if ``width`` is given and
+    the row has another number of fields.
     """
     row = expression.unnest()
     if not (isinstance(row, exp.Tuple) or (isinstance(row, exp.Anonymous) and row.name.upper() == "STRUCT")):
@@ -92,8 +92,9 @@ Shape = tuple[tuple[str, "Shape | None"], ...]
 
 
 def with_equal_rows(node: exp.Expr, types: Types) -> exp.Expr:
-    """CASE, IF, COALESCE or ARRAY with the first row's field names in all rows, so that Spark finds common types;
-    others unchanged. So are rows that ARRAY_CONTAINS and similar calls look for in an array of rows.
+    """Gives all rows in the branches of CASE, IF, COALESCE or ARRAY the field names of the first one, so that Spark
+    finds a common type; likewise a row that ARRAY_CONTAINS and similar calls look for in an array of rows. Other
+    expressions are unchanged.
     """
     if isinstance(node, exp.Anonymous):
         return _with_equal_elements(node, types)
@@ -133,7 +134,9 @@ def _with_shape(node: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
 
 
 def shaped(value: exp.Expr, shape: Shape, types: Types) -> exp.Expr:
-    """The row with the field names of ``shape``; unchanged if it has them already, or if the value is not a row."""
+    """Returns the row with the field names of ``shape``. A row that has them already, and a value that is not a row,
+    are unchanged.
+    """
     own = shape_of(value, types)
     if own is None or own == shape or len(own) != len(shape):
         return value

@@ -11,8 +11,8 @@ _AS_NEAR = 0.1
 
 
 def did_you_mean(name: str, candidates: Iterable[str], valid: str | None = None) -> str | None:
-    """The hint ``Did you mean "price"?``, or a list of what is ``valid`` (a plural noun) when no name is similar;
-    else None.
+    """Returns the hint ``Did you mean "price"?`` with the most similar of ``candidates``. If none is similar, returns
+    their list, introduced by ``valid`` (a plural noun such as "columns"); None if that is not given.
     """
     spellings = list({c.casefold(): c for c in candidates}.values())
     near = _near(name, spellings, _NEAR)

@@ -300,7 +300,7 @@ def _struct_by_columns(call: exp.Expr, types: Types) -> DataType:
 
 
 def call_arguments(call: exp.Expr) -> list[exp.Expr]:
-    """The arguments of a call in the order of sqlglot's declaration, without flags."""
+    """The arguments of a call that are expressions, in the order in which sqlglot's class declares them."""
     if isinstance(call, exp.Anonymous | JsonCall | exp.Tuple):
         return list(call.expressions)
     arguments: list[exp.Expr] = []

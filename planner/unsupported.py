@@ -254,12 +254,16 @@ FEATURES: dict[str, Unsupported] = {
 
 
 def diagnostic(feature: str, span: Span | None, detail: str | None = None) -> Diagnostic:
-    """The refusal of a ``feature`` of the table; ``detail`` is a sentence about this occurrence."""
+    """Returns the message that a ``feature`` of the table of unsupported clauses is refused. ``detail`` is a sentence
+    on this use of it; None for the table's own.
+    """
     entry = FEATURES[feature]
     return Diagnostic(entry.code, f"{entry.what} are not executed yet", span, detail or entry.detail, entry.hint)
 
 
 def refusal(feature: str, span: Span | None, detail: str | None = None) -> UnsupportedError:
-    """The error for a part of the dialect that is not executed."""
+    """Returns the UnsupportedError for a ``feature`` of the table of unsupported clauses. ``detail`` is a sentence on
+    this use of it.
+    """
     refused = diagnostic(feature, span, detail)
     return UnsupportedError(refused.code, refused.message, span, diagnostics=(refused,))

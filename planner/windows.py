@@ -236,7 +236,7 @@ class CountWindow(BaseWindow):
 
     @property
     def rows_text(self) -> str:
-        """When results are emitted, as a sentence."""
+        """A sentence for EXPLAIN that says after how many rows results are emitted."""
         if self.full_only:
             return f"results come with the {ordinal(self.size)} row of a key and every {self.slide} rows then"
         return f"results come with every {ordinal(self.slide)} row of a key"
@@ -244,10 +244,11 @@ class CountWindow(BaseWindow):
 
 @dataclass(frozen=True)
 class RowMeasured(BaseWindow):
-    """Windows with one measure in rows, the other in time.
+    """Windows with one measure in rows and the other in time.
 
-    Size in rows: the last rows before each multiple of ``slide``, shifted by ``offset_ms``. Slide in rows: at every
-    ``slide``-th row of a key, the rows in (time - size, time] of that row.
+    If the size is in rows: at each multiple of ``slide``, shifted by ``offset_ms``, the last ``size`` rows before it.
+    If the slide is in rows: at each ``slide``-th row of a key, the rows whose times are in (time - size, time] of that
+    row.
     """
 
     size: Measure
@@ -267,7 +268,7 @@ class RowMeasured(BaseWindow):
 
     @property
     def rows_text(self) -> str:
-        """When results are emitted, as a sentence."""
+        """A sentence for EXPLAIN that says when results are emitted."""
         if isinstance(self.slide, RowCount):
             return f"results come with every {ordinal(self.slide.count)} row of a key"
         return f"results come every {readable(self.slide)}"

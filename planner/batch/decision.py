@@ -41,10 +41,10 @@ class Clause:
 
 @on_deep_stack
 def streaming_clause(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Clause | None:
-    """The first clause of a query that only streams support, except subqueries that Spark does not execute; None
-    without one.
+    """The first clause of a query that only streams support, None without one. Subqueries that Spark does not execute
+    are not counted.
 
-    Views of the query are expanded; its tables are named as in ``tables``.
+    Views are expanded. ``tables`` maps the names of tables in the query to the tables.
     """
     for node in query.walk():
         for name, at in _clauses(node, catalog):
@@ -104,8 +104,8 @@ ALL_BOUNDED = "all inputs are bounded"
 
 @dataclass(frozen=True)
 class BatchDecision:
-    """The decision whether a query runs as a batch: the reasons against it, such as an endless input or a clause of
-    streams.
+    """The decision whether a query runs as a batch over finished data. Its fields are the reasons against it, each None
+    if it does not apply: a table that does not end, a clause of streams, a table that only streams can read.
     """
 
     unbounded: Input | None = None
@@ -132,8 +132,8 @@ class BatchDecision:
 def chosen_way(
     resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool], named: Callable[[Table], str]
 ) -> BatchDecision:
-    """The decision for a query. ``ends`` says whether a table's rows are complete, ``named`` is the query's name for
-    the table.
+    """Decides whether a query runs as a batch. ``ends`` returns True for a table whose rows are complete; ``named``
+    returns the name that a table has in the query.
     """
     tables = {named(table_input.table): table_input.table for table_input in resolved.inputs}
     return BatchDecision(

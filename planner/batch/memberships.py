@@ -23,9 +23,10 @@ _LISTED = "__listed"
 
 
 class Memberships:
-    """Finds IN predicates with subqueries where NULL has the same effect as FALSE, such as in WHERE.
+    """Finds the IN predicates with subqueries whose NULL has the same effect as FALSE, for instance as a condition of
+    WHERE.
 
-    ``filled``: the NOT NULL columns of each table, in lower case, by the name of the table in the query.
+    ``filled``: the names of the NOT NULL columns, in lower case, by the name of their table in the query.
     """
 
     def __init__(self, filled: Mapping[str, Collection[str]]) -> None:
@@ -33,7 +34,7 @@ class Memberships:
         self._null_is_false: set[int] = set()
 
     def visit(self, node: exp.Expr) -> None:
-        """Records which operands of a node are conditions for which NULL has the same effect as FALSE. To be called for
+        """Records which operands of ``node`` are conditions for which NULL has the same effect as FALSE. Call it for
         outer nodes before inner ones.
         """
         match node:
@@ -48,8 +49,8 @@ class Memberships:
                 self._null_is_false.update(id(branch.this) for branch in node.args["ifs"])
 
     def replaced(self, written: exp.Expr, node: exp.Expr) -> None:
-        """Records that ``node`` has replaced the expression ``written``, so that what is known of ``written`` holds for
-        ``node``.
+        """Records that the expression ``node`` has taken the place of ``written`` in the query, so that NULL has the
+        same effect in it.
         """
         if id(written) in self._null_is_false:
             self._null_is_false.add(id(node))
@@ -59,7 +60,7 @@ class Memberships:
         return id(node) in self._null_is_false
 
     def unknown(self, node: exp.In, query: exp.Expr) -> list[UnknownCase]:
-        """The conditions under which the IN with a subquery is NULL."""
+        """The combinations of NULLs for which the IN with the subquery ``query`` is NULL."""
         operands = row_values(node.this, _width(query)) or [node.this]
         select = node.find_ancestor(exp.Select)
         own = [not self._is_filled(value, select) for value in operands]
@@ -122,7 +123,9 @@ class Memberships:
 
 
 def with_unknown(membership: exp.In, cases: Sequence[UnknownCase]) -> exp.Expr:
-    """The IN predicate with a subquery for Spark SQL, made NULL where SQL requires it: in the ``cases``."""
+    """Returns the IN predicate with a subquery for Spark SQL, wrapped in CASE so that it is NULL in the ``cases`` in
+    which SQL requires that.
+    """
     query = membership.args["query"]
     operands = row_values(membership.this, _width(query)) or [membership.this]
     unknown = [_holds(operands, query, case) for case in cases]

@@ -22,9 +22,10 @@ _ONE: dict[type[exp.Expr], str] = {exp.EQ: "1", exp.LTE: "1", exp.LT: "2"}
 
 @on_deep_stack
 def with_newest_first(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> exp.Expr:
-    """The query with the order of reading as the last order of each ROW_NUMBER() that finds the newest row of a key.
+    """Returns the query with one more ORDER BY column in each ROW_NUMBER() that selects the newest row of a key: of
+    rows with equal times, the one read last is first.
 
-    Its tables are named as in ``tables``.
+    ``tables`` maps the names of tables in the query to the tables.
     """
     scopes = ScopesOfQuery(catalog, tables)
 

@@ -48,8 +48,8 @@ _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 
 @dataclass(frozen=True)
 class Nearest:
-    """For an ASOF JOIN: the value of the right side that is compared, and whether its greatest value is the nearest
-    one.
+    """What an ASOF JOIN compares: ``value`` is the right side's value; ``descending`` is True if the greatest value
+    that matches is the nearest.
     """
 
     value: exp.Expr
@@ -62,7 +62,9 @@ def is_asof(join: exp.Expr) -> bool:
 
 
 def nearest(join: exp.Join) -> Nearest | None:
-    """What an ASOF JOIN compares; None where the text does not show to which side a value belongs, and for USING."""
+    """Returns what an ASOF JOIN compares. None for USING, and where the text alone does not show to which side a value
+    belongs.
+    """
     if join.args.get("using") or not join.this.alias_or_name:
         return None
     written = join.args.get("match_condition") or join.args.get("on")
@@ -73,8 +75,9 @@ def nearest(join: exp.Join) -> Nearest | None:
 
 
 def as_lateral(join: exp.Join, right: exp.Expr, conditions: Sequence[exp.Expr], key: Sequence[str]) -> exp.Join:
-    """An ASOF JOIN written as a LATERAL join with ``right``, whose rows fulfil the ``conditions``; of rows with equal
-    values the one with the least ``key`` is taken.
+    """Rewrites an ASOF JOIN as a LATERAL join with a query: the rows of ``right`` that fulfil the ``conditions``,
+    nearest value first, LIMIT 1. Of rows with equal values the one with the least ``key`` (columns of ``right``) is
+    first.
     """
     wanted = nearest(join)
     assert wanted is not None, "the join is no batch"
@@ -119,8 +122,8 @@ def _reads(value: exp.Expr, right: str) -> bool | None:
 
 
 class Unnested:
-    """Infers the types of values in UNNEST. ``columns`` are the columns of the query's tables, by name in lower
-    case.
+    """Infers the types of values in UNNEST. ``columns`` maps the lower-case names of all columns of the query's tables
+    to their types.
     """
 
     def __init__(self, columns: Mapping[str, DataType]) -> None:
@@ -242,11 +245,11 @@ def for_spark(
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
     filled: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> exp.Expr:
-    """A copy of the query in Spark's dialect. SqlStreamError with everything that Spark cannot express.
+    """Returns a copy of the query in Spark's dialect. SqlStreamError that lists everything that Spark cannot express.
 
-    ``keys`` are the PRIMARY KEY columns by the query's names of tables, ``filled`` the NOT NULL columns, in lower case.
-    ``columns`` are all columns by name in lower case, UNKNOWN where their types differ: SS234 for a text in double
-    quotes that is the name of one.
+    ``keys`` has the PRIMARY KEY columns and ``filled`` the NOT NULL columns (lower case) of each table, by its name in
+    the query. ``columns`` maps the lower-case name of each column to its type, UNKNOWN if several tables have it with
+    different types; a text in double quotes with such a name is refused (SS234).
     """
     context = Context(catalog)
     for text in query.find_all(exp.Literal):

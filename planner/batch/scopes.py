@@ -58,7 +58,7 @@ class Source:
 
 @dataclass
 class Scope:
-    """The tables of one SELECT, and the scope of the query around it."""
+    """The tables in FROM of one SELECT, and the scope of the query around it, None for the outermost."""
 
     around: Scope | None = None
     sources: list[Source] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Scope:
         return None
 
     def level(self, column: exp.Column) -> int | None:
-        """The query that has the column: 0 for this one, 1 for the one around it, and so on; None where none has it."""
+        """In which query a column is found: 0 for this one, 1 for the one around it, and so on; None if none has it."""
         level, scope = 0, self
         while scope.owner(column) is None:
             if scope.around is None:
@@ -100,7 +100,7 @@ class Scope:
 
 
 class Queries(dict[str, Sequence[Column] | None]):
-    """The columns of the queries in WITH, by the query's name in lower case."""
+    """The result columns of the queries in WITH, by the query's name in lower case."""
 
 
 class Scopes:
@@ -113,7 +113,9 @@ class Scopes:
         self._columns_by_query: dict[tuple[int, int], tuple[exp.Expr, Scope | None, Sequence[Column] | None]] = {}
 
     def scope_of(self, select: exp.Select, queries: Queries, around: Scope | None) -> Scope:
-        """The scope of a SELECT inside ``around``, cached because each level of nested queries needs it often."""
+        """The scope of a SELECT that is nested in ``around``. It is cached, because each level of nested queries asks
+        for it often.
+        """
         key = (id(select), id(around))
         if key not in self._scopes_by_query:
             self._scopes_by_query[key] = (select, self._new_scope(select, queries, around))
@@ -207,8 +209,8 @@ class Scopes:
         return columns
 
     def keeps_time(self, select: exp.Select, queries: Queries, around: Scope | None) -> bool:
-        """Whether event times of its tables remain event times in a SELECT: without groups, and with time-bounded
-        joins.
+        """True if the event times of the tables remain event times in the result of a SELECT: it has no groups, and its
+        joins bound the distance of times.
         """
         if select.args.get("distinct") or self.is_aggregation(select) or _has_subqueries(select):
             return False
@@ -269,7 +271,7 @@ def steps_of(*owners: exp.Expr) -> list[exp.Expr]:
 
 
 def columns_outside(expression: exp.Expr) -> Iterator[exp.Column]:
-    """The columns that an expression reads outside of its subqueries."""
+    """The columns that an expression reads, without those inside its subqueries."""
     nodes = expression.walk(prune=lambda node: isinstance(node, exp.Query))
     return (node for node in nodes if isinstance(node, exp.Column))
 

@@ -23,7 +23,7 @@ _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
 def names_given(query: exp.Expr) -> Counter[str]:
-    """For each name in lower case, how many column aliases in the query have it."""
+    """How many column aliases of the query have each name, as a counter by lower-case name."""
     names = Counter(alias.alias.casefold() for alias in query.find_all(exp.Alias))
     names.update(column.name.casefold() for alias in query.find_all(exp.TableAlias) for column in alias.columns)
     return names
@@ -32,10 +32,11 @@ def names_given(query: exp.Expr) -> Counter[str]:
 def with_aliases_read(
     select: exp.Select, is_column: Callable[[str], bool], given: Counter[str], aggregates: Callable[[exp.Expr], bool]
 ) -> exp.Select:
-    """The SELECT with column aliases replaced by their expressions where Spark does not resolve them.
+    """Returns the SELECT in which column aliases are replaced by their expressions where Spark does not resolve them:
+    inside aggregates and OVER, and with GROUP BY in all columns.
 
-    These are aggregates and OVER, and with GROUP BY all columns. Names that may also be columns of FROM are not
-    replaced.
+    An alias for whose name ``is_column`` is true is not replaced, because the name may be a column of FROM. ``given``
+    counts the aliases of each name in the whole query; ``aggregates`` is true for expressions with an aggregate.
     """
     grouped = select.args.get("group") is not None
     own = Counter(e.alias.casefold() for e in select.expressions if isinstance(e, exp.Alias))
@@ -66,7 +67,9 @@ def with_aliases_read(
 
 
 def without_grouping(select: exp.Select) -> exp.Select:
-    """The SELECT with 0 for GROUPING and GROUPING_ID of keys of a plain GROUP BY."""
+    """Returns the SELECT with the constant 0 in place of GROUPING and GROUPING_ID, if GROUP BY has no grouping sets.
+    Spark refuses these calls there.
+    """
     group = select.args.get("group")
     if group is None or has_grouping_sets(select) or not any(map(_is_bits, own_expressions(select))):
         return select

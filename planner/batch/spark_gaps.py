@@ -22,9 +22,9 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
 
 @on_deep_stack
 def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> list[tuple[str, Span | None]]:
-    """The parts of a query that Spark SQL does not execute: the name of each for messages, with its span.
+    """The parts of a query that Spark SQL does not execute, as pairs of the part's name for messages and its span.
 
-    ``tables`` are the tables by their names in the query.
+    ``tables`` maps the names of tables in the query to the tables.
     """
     gaps = _Gaps(catalog, tables)
     of_selects = [gap for select in query.find_all(exp.Select) for gap in gaps.of_select(select)]
@@ -33,9 +33,9 @@ def spark_gaps(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> l
 
 @on_deep_stack
 def with_values_of_groups(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> exp.Expr:
-    """The query with ANY_VALUE around scalar subqueries that read the keys of GROUP BY.
+    """Returns the query with ANY_VALUE around each scalar subquery that reads keys of GROUP BY.
 
-    They have one value in each group, which Spark accepts of aggregates only.
+    Such a subquery has one value in each group, but Spark accepts it only inside an aggregate.
     """
     gaps = _Gaps(catalog, tables)
 
@@ -48,7 +48,7 @@ def with_values_of_groups(query: exp.Expr, catalog: Catalog, tables: dict[str, T
 
 
 class ScopesOfQuery(Scopes):
-    """The scopes of the SELECTs of one query, each in its place."""
+    """The scopes of all SELECTs of one query, each inside the scopes of the queries around it."""
 
     def __init__(self, catalog: Catalog, tables: dict[str, Table]) -> None:
         super().__init__(catalog, tables)
@@ -56,7 +56,9 @@ class ScopesOfQuery(Scopes):
         self._given: dict[int, Queries] = {}
 
     def scope(self, select: exp.Select) -> Scope:
-        """The columns that a SELECT sees. A query in FROM sees what the query around does not, but for LATERAL."""
+        """The tables and columns that a SELECT may name. A query in FROM does not see those of the query around it,
+        except after LATERAL.
+        """
         if id(select) not in self._scopes_of_selects:
             parent = select.find_ancestor(exp.Select)
             around = self.scope(parent) if isinstance(parent, exp.Select) else None

@@ -43,8 +43,8 @@ _KEPT = ("joins", "laterals", "pivots", "sample")
 
 @dataclass(frozen=True)
 class Input:
-    """A table that a query reads. ``at`` is the span where it is named first, in the text of ``view`` if a view names
-    it.
+    """A table that a query reads. ``at`` is the syntax that names it first; it belongs to the text of ``view``, or to
+    the query's own text if that is None.
     """
 
     table: Table
@@ -54,8 +54,8 @@ class Input:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A query with its names resolved. ``query`` has Spark's names for tables, ``inputs`` are its tables, each once,
-    ``views`` the views it reads.
+    """A query with its names resolved. In ``query`` the tables have Spark's names. ``inputs`` are the tables, each
+    once; ``views`` are the views that it reads.
     """
 
     query: exp.Expr
@@ -189,10 +189,8 @@ _PRESERVED = ("", "LEFT")
 
 
 def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
-    """The conjuncts of WHERE over columns of one table, which Spark calls ``name``; empty if the query names it several
-    times.
-
-    UNSAFE after an outer join that fills the table's columns with NULL, which WHERE reads.
+    """The conditions of WHERE that read only columns of one table, for its reader; ``name`` is the table's name in the
+    query. Empty if the query names the table several times, or if an outer join may fill its columns with NULL.
     """
     named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
@@ -236,8 +234,8 @@ _MARK = re.compile(f"{_BEGIN}(\\d+){_NAMED}|{_END}")
 
 @dataclass(frozen=True)
 class SqlFragment:
-    """The origin of a part of the text for Spark: ``text[start:end]`` was made from ``span`` of the user's script, or
-    of a view's text.
+    """Maps a part of the text for Spark to its origin: ``text[start:end]`` was made from ``span`` of the user's script,
+    or of the text of ``view``.
     """
 
     start: int
@@ -248,14 +246,16 @@ class SqlFragment:
 
 @dataclass(frozen=True)
 class SparkText:
-    """The text of a query for Spark, and the ``SqlFragment``s that map it to the user's script, in no order."""
+    """The text of a query for Spark. ``parts`` map it to the user's script for error messages; they are in no order and
+    may be nested.
+    """
 
     text: str
     parts: tuple[SqlFragment, ...] = ()
 
     def part_at(self, start: int, end: int) -> SqlFragment | None:
-        """The smallest fragment that contains the range ``[start, end)`` of the text; if there is none, the fragments
-        within the range.
+        """The smallest fragment that contains the characters ``start`` to ``end`` (exclusive) of the text. If there is
+        none, one fragment made of those within this range; None without any.
         """
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]

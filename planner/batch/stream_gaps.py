@@ -67,8 +67,8 @@ def stream_gaps(
 ) -> frozenset[str]:
     """The clauses of a query that streams do not support; empty if a stream can execute it.
 
-    ``tables`` are the tables by their names in the query. ``is_source`` says whether a stream reads the table, rather
-    than looks it up.
+    ``tables`` maps the names of tables in the query to the tables. ``is_source`` returns True for a table that a stream
+    reads, False for one that it looks up by key.
     """
     return frozenset(_Gaps(catalog, tables, is_source).of_query(query, Queries(), None))
 

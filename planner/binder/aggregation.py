@@ -44,15 +44,15 @@ from sqlstream.types import TIMESTAMP
 
 
 def bind_aggregation(select: exp.Select, scope: Scope, context: Context) -> Relation:
-    """The plan of a SELECT with groups, and the names of its columns."""
+    """Binds a SELECT with GROUP BY, HAVING or aggregates. Returns its plan with the names of its columns."""
     if has_timed_window(select):
         scope = with_times_of_distinct(scope)
     return _bind_groups(select, bind_grouping(select, scope, context), scope, scope.tables, context)
 
 
 def bind_distinct(relation: Relation, at: exp.Expr, tables: Sequence[str], context: Context) -> Relation:
-    """The distinct rows of a relation over ``tables``, as GROUP BY all columns. ``at`` is the syntax that requires
-    them.
+    """Binds SELECT DISTINCT as GROUP BY all columns. ``relation`` is the SELECT without DISTINCT, which reads
+    ``tables``; ``at`` is the syntax that requires distinct rows, for messages.
     """
     scope = scope_of(relation, None)
     keys = tuple(Key(at, field_of(f.name), f.name) for f in relation.fields)
@@ -99,11 +99,12 @@ def _groups_by_window(grouping: Grouping, scope: Scope) -> bool:
 
 @dataclass(frozen=True)
 class Windowed:
-    """The input of an aggregation in windows.
+    """The input of an aggregation whose groups are windows.
 
-    ``keys`` maps bound grouping expressions to fields, in order. ``grouped`` is the window of GROUP BY, if it is
-    written there; then its AssignWindows is the root of the input's plan. ``below`` has the names of the rows without
-    those of the windows. ``time`` is the field that assigns the windows, None for the clock of processing time.
+    ``scope`` has the rows with the columns of their windows, ``below`` the same rows without them. ``keys`` maps each
+    bound grouping expression to the name of its field, in the order of GROUP BY. ``time`` is the field by which rows
+    are assigned to windows; None if the clock of processing time assigns them. ``grouped`` is the window written in
+    GROUP BY; None if the window is a table function in FROM.
     """
 
     scope: Scope
@@ -234,9 +235,11 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
 def complete_columns(
     scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
 ) -> tuple[Scope, WindowColumns]:
-    """The scope with all three columns of the window: start, end and time. Missing ones are computed from the others.
+    """Returns the scope with all three columns of the window: start, end and time. Missing ones are computed from the
+    others.
 
-    The start and the end of a TUMBLE or HOP determine each other; those of a CUMULATE or SESSION do not (SS213).
+    The start and the end of a TUMBLE or HOP determine each other; those of a CUMULATE or SESSION do not (BindError
+    SS213).
     """
     if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
@@ -295,7 +298,9 @@ def _shifted(field: str, milliseconds: int) -> exp.Expression:
 def bind_group_aggregate(
     select: exp.Select, grouping: Grouping, scope: Scope, ttl_ms: int, context: Context
 ) -> Relation:
-    """The plan of a SELECT whose groups have no window, and the names of its columns."""
+    """Binds a SELECT whose groups have no window. Returns its plan with the names of its columns. ``ttl_ms`` is the
+    time to live of a group's state in milliseconds, 0 for no limit.
+    """
     refuse_clauses(clauses_of(select), context)
     below, keys = with_keys(grouping.keys, scope)
     reserved = UniqueNames([f.name for f in below.node.schema])
@@ -340,8 +345,9 @@ def _with_proctime(
 
 
 def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict[exp.Expression, str]]:
-    """Makes every grouping key a field: keys that are expressions are computed by a projection. Returns the scope over
-    it, and the field for each bound key.
+    """Makes every grouping key a field: a projection computes the keys that are expressions.
+
+    Returns a pair: the scope over that projection, and a dictionary from each bound key to the name of its field.
     """
     keys: dict[exp.Expression, str] = {}
     unique = UniqueNames(f.name for f in scope.node.schema)
@@ -360,7 +366,9 @@ def with_keys(grouping_keys: tuple[Key, ...], scope: Scope) -> tuple[Scope, dict
 def result_of(
     column: Selected, scope: Scope, context: Context, clause: ClauseContext, groups: Groups
 ) -> exp.Expression:
-    """A column of the select list, bound over the fields of the aggregation."""
+    """Binds one column of the select list of a grouped SELECT. Returns an expression over the fields that the
+    aggregation emits; the aggregate calls in it are collected in ``groups``.
+    """
     bound = column.bound if column.bound is not None else bind(column.expression, scope, context, clause)
     return groups.rewrite(bound, column.aliases[0] if column.aliases else None)
 
@@ -368,8 +376,8 @@ def result_of(
 def having_of(
     select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
 ) -> exp.Expression | None:
-    """The condition of HAVING, bound over the fields of the aggregation. Aliases of the select list precede columns of
-    FROM.
+    """Binds HAVING. Returns the condition over the fields that the aggregation emits, None without HAVING. A name is
+    looked up among the aliases of the select list first, then among the columns of FROM.
     """
     having = select.args.get("having")
     if having is None:
@@ -387,7 +395,9 @@ def having_of(
 def projected(
     node: Node, selected: list[Selected], results: list[exp.Expression], scope: Scope, context: Context
 ) -> Relation:
-    """The projection of the aggregation to the select list. A column that only names a time attribute remains one."""
+    """Returns the projection of an aggregation (``node``) to the select list. A result that is nothing but a time
+    attribute stays a time attribute.
+    """
     types = types_of(scope.over(node), context)
     names, items = UniqueNames(), []
     for column, result in zip(selected, results, strict=True):
@@ -412,8 +422,8 @@ class Groups:
     calls: dict[exp.Expression, Item] = field(default_factory=dict)
 
     def rewrite(self, bound: exp.Expression, wish: str | None = None) -> exp.Expression:
-        """The expression ``bound`` with its aggregate calls and grouping keys replaced by fields of the aggregation.
-        ``wish``: the preferred name of the field if it is one aggregate call.
+        """Returns ``bound`` with its aggregate calls and grouping keys replaced by fields that the aggregation emits.
+        ``wish`` is the preferred name of the field if the whole expression is one aggregate call.
         """
         key = self.keys.get(bound)
         if key is not None:
@@ -428,7 +438,7 @@ class Groups:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The aggregate calls that were collected, with their fields."""
+        """The aggregate calls collected so far, each with the name and type of its result."""
         return tuple(self.calls.values())
 
     def _aggregate(self, call: exp.Expression, wish: str) -> str:

@@ -27,8 +27,8 @@ _NO_CHANNELS = ("ARRAY", "MAP", "STRUCT", "VARIANT", "BINARY", "INTERVAL", "FLOA
 
 
 def align_barriers(clause: syntax.AlignBarriers, scope: Scope, context: Context) -> Scope:
-    """Binds ALIGN BARRIERS: the scope with the column ``barrier_id`` added. BindError SS212, SS269 to SS272 for
-    mistakes in the clause, SS325 if its input has updates.
+    """Binds the clause ALIGN BARRIERS. Returns the scope with the column ``barrier_id`` added. BindError SS212, SS269
+    to SS272 for mistakes in the clause, SS325 if its input has updates.
     """
     if scope.find(BARRIER_ID):
         hint = f"Rename it in a subquery: FROM (SELECT {BARRIER_ID} AS id, … FROM …) ALIGN BARRIERS (…)."

@@ -253,8 +253,8 @@ arguments of any other call are refused when it is bound (SS338)."""
 
 
 def with_positions(select: exp.Select, context: Context) -> exp.Select:
-    """The SELECT with named arguments of Spark's functions replaced by positional ones. BindError SS207 for wrong
-    names.
+    """Returns the SELECT in which calls of Spark's functions have positional arguments instead of named ones (``name =>
+    value``). BindError SS207 for wrong names.
     """
     if not any(isinstance(node, exp.Kwarg) for node in own_expressions(select)):
         return select
@@ -292,8 +292,9 @@ def has_named_arguments(call: exp.Func) -> bool:
 
 
 def ordered_arguments(call: exp.Func, name: str, parameters: Parameters) -> list[exp.Expr]:
-    """The arguments of a call in the order of the parameters, with defaults up to the last one given. Mistakes raise
-    BindError SS207.
+    """Returns the arguments of a call with named arguments, in the order of the function's parameters. Parameters
+    without an argument get their defaults; those after the last argument given are left out. Mistakes raise BindError
+    SS207.
     """
     values = _values_by_parameter(call, name, parameters)
     last = max(position for position, parameter in enumerate(parameters) if parameter in values)
@@ -340,10 +341,8 @@ _CUT_MARK = "cut"
 
 
 def expanded(call: exp.Anonymous, context: Context) -> exp.Expr | None:
-    """What replaces a call of a user's function: the call with its arguments in order, its SQL body, or its result cut
-    to the declared length.
-
-    None for calls that are not replaced.
+    """Returns what replaces a call of a user's function: the call with its arguments in order, the SQL body of a SQL
+    function, or the call inside a CAST to the declared length. None for calls that are not replaced.
     """
     function = context.catalog.function(call.name)
     if function is None:

@@ -38,8 +38,8 @@ _FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-js
 def changelog_of(
     option: Option | None, connector: str, format_name: str | None, context: Context
 ) -> frozenset[RowKind] | None:
-    """The kinds of rows that the option declares, or those of the connector or the format; None if none of them has
-    changes. BindError SS218 for a mode that does not exist.
+    """The kinds of rows (+I, -U, +U, -D) that a table emits: those of its changelog option, else the connector's or the
+    format's. None if none of them declares changes. BindError SS218 for an unknown mode.
     """
     if option is None:
         return _CONNECTORS.get(connector) or _FORMATS.get((format_name or "").strip().lower())
@@ -53,10 +53,10 @@ def changelog_of(
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
-    """Checks that an operator accepts the row kinds of its inputs, and reports SS325 if not. Returns the operator, over
-    inputs that emit only final rows if that makes it possible (``with_final_rows``).
+    """Reports SS325 if an operator does not accept the row kinds of one of its inputs. Returns the operator; where its
+    inputs can emit final rows only instead of updates, with such inputs.
 
-    ``at`` is the syntax that needs each input, or one for all of them. Finished data has no changes.
+    ``at`` is the syntax for the message: one per input, or one for all of them. Nothing is checked over finished data.
     """
     if context.settings.any_order:
         return node
@@ -101,7 +101,9 @@ _FUNCTION_FORMS = {
 
 
 def changelog_function(call: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The rows of TO_CHANGELOG or FROM_CHANGELOG. Mistakes raise BindError SS201, SS260, SS261, SS262, SS268."""
+    """Binds a call of TO_CHANGELOG or FROM_CHANGELOG in FROM. Returns the scope of its rows. ``bind_source`` binds the
+    table argument. Mistakes raise BindError SS201, SS260, SS261, SS262, SS268.
+    """
     name = call.name.upper()
     arguments = _arguments_by_name(call, name)
     table = arguments["input"].value
@@ -272,10 +274,10 @@ def _keys(call: TableFunction, arguments: dict[str, Argument], scope: Scope, nam
 
 
 def with_previous_rows(table: Table, relation: Relation, alias: str, context: Context) -> Relation:
-    """The rows of a table; if its changelog lacks the previous row of each update (-U), with a node that adds it.
+    """Returns the plan that reads a table. If the table's changelog lacks the previous row of each update (-U), a node
+    that adds it is on top.
 
-    An optimizer rule removes the node again if no operator above reads previous rows. ``alias`` is the table's name in
-    FROM.
+    An optimizer rule removes that node if no operator above reads previous rows. ``alias`` is the table's name in FROM.
     """
     repeated = context.settings.repeated_changes and table.changelog != APPEND_ONLY
     if not table.primary_key or not (is_upsert(table) or repeated):

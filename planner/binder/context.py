@@ -85,13 +85,14 @@ BindQuery = Callable[[exp.Expr, "Context"], Relation]
 
 @dataclass(frozen=True)
 class Context:
-    """The state of binding a query.
+    """What binding functions pass on while one query is bound: the catalog, the settings, the names in scope, the
+    mistakes.
 
     ``queries`` are those of WITH, by lower-case name; ``views`` the views that are being expanded, outermost first.
-    ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` gives the time to live, in
-    milliseconds, of rows of a table of FROM in state that does not end by itself, by the table's alias; 0 for no limit.
-    ``around`` says whether an outer query has a column. ``twice`` counts the outer subqueries that the plan contains
-    twice.
+    ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` is a function from a table's alias
+    in FROM to the time to live, in milliseconds, of its rows in state that does not end by itself, 0 for no limit.
+    ``around`` is a function that returns True for a column of an outer query. ``twice`` is the number of outer
+    subqueries that the plan contains twice.
     """
 
     catalog: Catalog
@@ -118,7 +119,9 @@ class Context:
         self.problems.update(dict.fromkeys(diagnostics))
 
     def refuse(self, feature: str, at: exp.Expr | Span | None, detail: str | None = None) -> None:
-        """Reports that a feature, named as in ``planner/unsupported.py``, is not supported."""
+        """Records that a feature is not supported, without raising. ``feature`` is its name in
+        ``planner/unsupported.py``, ``detail`` replaces the detail given there.
+        """
         span = span_of(at) if isinstance(at, exp.Expr) else at
         self.report(unsupported.diagnostic(feature, span, detail))
 
@@ -159,8 +162,8 @@ _NAMES = {"with_": "WITH", "from_": "FROM", "for_": "FOR", "global_": "GLOBAL"}
 
 
 def refuse_rest(node: exp.Expr, consumed: Iterable[str], context: Context) -> None:
-    """Reports each clause (argument of sqlglot's ``node``) that is set although no binding function has read it: those
-    not in ``consumed``.
+    """Reports each clause of ``node`` that is set although no binding function has read it. ``consumed`` names the
+    clauses that were read, as arguments of sqlglot's class.
     """
     bound = set(consumed)
     for key, value in node.args.items():

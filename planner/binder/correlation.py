@@ -54,9 +54,11 @@ _NOT_DISTINCT = "Values of the types MAP and VARIANT cannot be compared, so it i
 
 @dataclass(frozen=True)
 class Limited:
-    """The LIMIT of a subquery: its first rows by ``order``, whose columns are the last of its select list.
+    """ORDER BY and LIMIT of a subquery, which keep the rows with the numbers ``first`` to ``last`` (from 1) in the
+    order ``order``.
 
-    They are numbered ``first`` to ``last``; ``at`` is the syntax of the limit.
+    The values of ``order`` are selected in addition, as the last columns of the subquery. ``at`` is the syntax of the
+    limit.
     """
 
     order: tuple[exp.Expr, ...]
@@ -72,14 +74,16 @@ class Limited:
 
 @dataclass
 class Correlation:
-    """The correlation of one subquery: what it reads of the query ``around`` it, collected while the subquery is bound.
+    """How one subquery depends on the outer query. It is filled while the subquery is bound.
 
-    ``is_set``: only the set of its rows matters, as for IN and EXISTS; ``lists``: its columns are used; ``needs_keys``:
-    its rows are joined on equalities alone; ``inner``: by a join that any condition may have. ``conditions`` are as
-    written, except that the expressions over the subquery, listed in ``selected``, are replaced by ``reference``.
-    ``keyed``: all conditions are equalities, or read only the query around. ``one_row``: it aggregates without GROUP
-    BY, and ``defaults`` are the values of its columns over no rows, None for NULL. ``limited``: its LIMIT, which
-    applies to the rows of each key, or, where it is not ``keyed``, of each row around.
+    Given: ``around`` is the scope of the outer query. ``is_set``: duplicates do not matter, as for IN and EXISTS.
+    ``lists``: the subquery's columns are used. ``needs_keys``: the join with its rows has equalities only. ``inner``:
+    that join is an inner join, which may have any condition.
+
+    Filled: ``conditions`` are the correlated conditions of WHERE; in them, the expressions over the subquery
+    (``selected``) are replaced by ``reference``. ``keyed`` is True if all of them are equalities, or read only the
+    outer query. ``one_row`` is True if the subquery aggregates without GROUP BY; ``defaults`` then are the values of
+    its columns over no rows, None for NULL. ``limited`` is its LIMIT, per key if ``keyed``, else per outer row.
     """
 
     around: Scope
@@ -100,8 +104,8 @@ class Correlation:
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
     def start_of(self, select: exp.Select, context: Context) -> Scope | None:
-        """The outer values from which a generator makes the subquery's rows, if it is the only source in FROM; None
-        otherwise.
+        """Returns the scope of the outer values that a generator in the subquery's FROM reads (``UNNEST(o.items)``), if
+        that generator is the only source in FROM. None otherwise.
         """
         if not select.args.get("from_"):
             return None
@@ -128,12 +132,13 @@ class Correlation:
     def split(
         self, select: exp.Select, where: exp.Expr | None, inside: Scope, *, aggregates: bool, context: Context
     ) -> tuple[exp.Select, exp.Expr | None, Scope]:
-        """Separate a subquery from the outer query: its SELECT without correlation, the rest of its WHERE, and its
-        rows.
+        """Separates a subquery from the outer query. Returns three things: its SELECT without correlated conditions,
+        the rest of its WHERE (None if nothing is left), and the scope of its FROM.
 
-        Conditions of WHERE that read the outer query are removed, and the values they need are selected and grouped by.
-        Where the subquery reads the outer query otherwise, its rows are first joined with the distinct outer values.
-        UnsupportedError SS308 for HAVING without GROUP BY.
+        Conditions of WHERE that read the outer query are removed from it, and the values that they need are selected,
+        and grouped by. If other clauses read the outer query, FROM is first joined with the distinct outer values.
+        ``inside`` is the scope of FROM, ``aggregates`` says whether the SELECT aggregates. UnsupportedError SS308 for
+        HAVING without GROUP BY.
         """
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
@@ -408,10 +413,10 @@ def _may_read(select: exp.Select, aggregates: bool) -> bool:
 
 
 def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
-    """The value of an expression of aggregates over no rows; None if it is NULL.
+    """The value of an expression of aggregates where there are no rows; None if it is NULL.
 
-    A count is 0, Spark's COLLECT_LIST and COLLECT_SET are empty, any other aggregate is NULL, also Flink's ARRAY_AGG,
-    COLLECT and JSON_ARRAYAGG.
+    COUNT is 0, Spark's COLLECT_LIST and COLLECT_SET are empty lists, any other aggregate is NULL, also Flink's
+    ARRAY_AGG, COLLECT and JSON_ARRAYAGG.
     """
 
     def alone(node: exp.Expr) -> exp.Expr:
@@ -466,7 +471,7 @@ class SubqueryRows:
     ttl_ms: int
 
     def reference(self, name: str) -> exp.Column:
-        """The column for ``value_0``, ``key_0``, ``there``, and so on, in conditions."""
+        """The column that a join condition names to read ``value_0``, ``key_0``, ``there`` and so on."""
         return self.read.reference(name)
 
     @property
@@ -504,8 +509,8 @@ class SubqueryRows:
         return self._scope(node, {"there": there.name})
 
     def nulls(self) -> Scope:
-        """The scope of the distinct keys, with the column ``nulls``: TRUE if the value of one of the key's rows is
-        NULL.
+        """The scope with one row per distinct key, and the column ``nulls``: TRUE if one of the subquery's rows with
+        that key has the value NULL.
         """
         (value,), names = self.values, self._names()
         rows, filled = (
@@ -520,11 +525,12 @@ class SubqueryRows:
         )
 
     def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
-        """The scope of the distinct combinations of keys and of the values at the positions ``compared``, with counts
-        of rows with NULLs.
+        """Returns a scope with one row per distinct combination of the keys and of the values at the positions
+        ``compared``, and with counts of rows that have NULLs.
 
-        The values are named ``value_0_{number}``; ``nulls_{number}_{i}`` is the number of rows in which all values at
-        the positions ``among[i]`` are NULL.
+        For each i, the column ``nulls_{number}_{i}`` counts the rows in which all values at the positions ``among[i]``
+        are NULL. The compared values are named ``value_0_{number}``, and so on; ``number`` keeps the names of several
+        calls apart.
         """
         names = self._names()
         checks = [_all_null(self.values[i] for i in nulls) for nulls in among if nulls]
@@ -539,8 +545,8 @@ class SubqueryRows:
         return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
 
     def single(self) -> Scope:
-        """The scope of the distinct keys, with the value of one row of each, and ``rows``, the number of rows of the
-        key, by which several values are detected.
+        """The scope with one row per distinct key: the value of one of the subquery's rows with that key, and ``rows``,
+        their number, by which more than one is detected.
         """
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)

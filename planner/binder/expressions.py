@@ -46,10 +46,11 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """The clause of an expression: its name for messages, and whether ``aggregates`` are allowed.
+    """Describes the clause to which an expression belongs: its name for messages, and whether ``aggregates`` are
+    allowed.
 
-    Outside of aggregates, ``names`` may resolve a column before the scope does, and ``calls`` a function call; both
-    return None for what they do not know.
+    ``names`` and ``calls`` are tried before the usual resolution, outside of aggregates: ``names`` returns the
+    expression for a column, ``calls`` that for a function call. Both return None for what they do not know.
     """
 
     clause: str
@@ -77,7 +78,7 @@ def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause:
 
 
 def types_of(scope: Scope, context: Context) -> Types:
-    """Types of expressions over the scope, including calls of users' functions."""
+    """Returns the object that computes types of expressions over the scope, calls of users' functions included."""
     return Types(scope.node.schema, context.catalog.function)
 
 
@@ -206,8 +207,8 @@ class _Binder:
 
 
 def quoted_name(text: exp.Literal) -> SqlStreamError:
-    """The mistake SS234 for a name in double quotes: ``"price"`` is a string, as in Spark, where standard SQL means a
-    column.
+    """Returns the error SS234 for a column name in double quotes: ``"price"`` is a string, as in Spark; in standard SQL
+    it would be a column.
     """
     name = text.name
     hint = f"Write `{name.replace('`', '``')}` for the column, or {quote_string(name)} for the text."
@@ -252,11 +253,11 @@ NULL_DEFAULTS: dict[str | None, type[exp.Expression]] = {
 
 
 def with_null_treatment(call: exp.Expr, context: Context) -> exp.Expr:
-    """The bound aggregate with IGNORE NULLS or RESPECT NULLS in the place where Spark expects it. BindError SS207 if
-    the function takes none.
+    """Returns the bound aggregate call with IGNORE NULLS or RESPECT NULLS where Spark expects it. BindError SS207 if
+    the function accepts neither.
 
-    Users may write the treatment after the argument or after the parentheses. Flink's default is written out, so that
-    only the binder knows it.
+    Users may write it after the argument or after the parentheses. Where none is written and Flink's default differs
+    from Spark's, the default is made explicit.
     """
     treatments = [node for node in call.walk() if isinstance(node, NULL_TREATMENTS)]
     name = spark_name(_plain_call(call))

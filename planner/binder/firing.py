@@ -48,8 +48,8 @@ COUNTED = (CountWindow, RowMeasured)
 
 @dataclass(frozen=True)
 class FiringContext:
-    """What is known of the windows to which firing clauses belong. ``scope`` has the rows that enter the windows;
-    ``has_time``: these rows have a time.
+    """The window and the rows to which firing clauses (TRIGGER, EVICT, EMIT, LATE DATA) belong. ``scope`` has the rows
+    before they are assigned to windows; ``has_time``: these rows have a time column.
     """
 
     window: Window
@@ -67,8 +67,8 @@ class FiringContext:
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
-    """Binds when windows fire: by the clauses of a SELECT, or else the settings. BindError SS226 to SS229, SS237, SS238
-    for mistakes in the clauses.
+    """Binds when windows fire: as TRIGGER or EMIT says, without them as the session's settings say. BindError SS226 to
+    SS229, SS237, SS238 for mistakes in the clauses.
     """
     bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)
@@ -178,8 +178,8 @@ def _pulse_of(ms: int | None) -> firing.EveryRows | firing.EveryInterval | None:
 
 
 def bind_trigger(trigger: syntax.TriggerExpr, fired: FiringContext, span: Span) -> Trigger:
-    """The trigger over the fields of the rows below the window; ``span`` is that of the clause. Mistakes raise
-    BindError SS226.
+    """Returns the bound trigger; its expressions read the rows that enter the window. ``span`` is that of the clause.
+    Mistakes raise BindError SS226.
     """
     match trigger:
         case syntax.Purging():
@@ -247,8 +247,8 @@ def _every_interval(
 
 
 def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
-    """The length of a constant interval in milliseconds. BindError SS212, which calls it ``what``, unless it is
-    positive.
+    """The length of a constant interval in milliseconds. BindError SS212 unless it is positive; the message calls the
+    interval ``what``.
     """
     assert interval is not None
     at = span_of(interval) or span
@@ -476,7 +476,9 @@ def refuse_clauses(clauses: StreamClauses, context: Context) -> None:
 
 
 def with_emit(emit: Emit | None, node: Node, select: exp.Expr, context: Context) -> Node:
-    """The plan of a query with the clause EMIT applied, which says when the windows in its subqueries fire."""
+    """Returns the plan of a query with the clause EMIT, which decides when the windows in its subqueries fire. ``node``
+    is the plan without EMIT.
+    """
     if emit is None:
         return node
     if emit.kind is EmitKind.ON_WINDOW_CLOSE and emit.interval is None:

@@ -95,8 +95,9 @@ def gives_rows(call: exp.Expr, context: Context) -> bool:
 def generate(
     call: exp.Expr, wanted: list[str], scope: Scope, outer: bool, context: Context
 ) -> tuple[Correlate, list[str]]:
-    """The plan node that computes a generator call for each row, and the names of its outputs for users. BindError
-    SS216 for a wrong number of names.
+    """Binds a generator call such as EXPLODE. Returns a pair: the plan node that computes it for each row, and the
+    names of its output columns. ``wanted`` are the names that the user gave, empty for the default names; ``outer``
+    keeps rows without results. BindError SS216 for a wrong number of names.
     """
     if isinstance(call, exp.Unnest):
         bound, columns = _unnested(call, len(wanted), scope, context)

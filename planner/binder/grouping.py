@@ -49,7 +49,9 @@ _GROUPED = (exp.Group, exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple, exp.Pa
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping expression of GROUP BY, as written and as bound; ``wish`` is the preferred name of its field."""
+    """One expression of GROUP BY, as written and as bound. ``wish`` is the preferred name of the field that holds its
+    value.
+    """
 
     written: exp.Expr
     bound: exp.Expression
@@ -58,8 +60,8 @@ class Key:
 
 @dataclass(frozen=True)
 class GroupedWindow:
-    """A window that is written in GROUP BY. ``spark``: as a call of window() or session_window(). ``time`` None:
-    windows follow the clock of processing time.
+    """A window that is written in GROUP BY. ``spark`` is True if it is a call of Spark's window() or session_window().
+    ``time`` is the field by which rows are assigned; None if the clock of processing time assigns them.
     """
 
     window: Window
@@ -196,7 +198,7 @@ def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
 
 
 def aliased(name: str, expressions: Sequence[exp.Expr]) -> exp.Expr | None:
-    """The expression of the select list with that alias."""
+    """The first expression of a select list that has the alias ``name``; None if there is none."""
     matching = (e.this for e in expressions if isinstance(e, exp.Alias) and e.alias.casefold() == name.casefold())
     return next(matching, None)
 

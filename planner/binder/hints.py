@@ -42,8 +42,8 @@ _OPTIONS_FORM = "Write t /*+ OPTIONS('key' = 'value') */."
 
 
 def options_of(hint: TableHint) -> tuple[Option, ...]:
-    """The options that a table's OPTIONS hints set; of several for one key the last counts. BindError SS324 or SS376
-    for a malformed hint.
+    """Returns the options that OPTIONS hints set for a table; if a key is set several times, the last value counts.
+    BindError SS324 or SS376 for a malformed hint.
     """
     given: dict[str, Option] = {}
     for call in hint.hint.expressions:
@@ -68,7 +68,9 @@ def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, 
 
 
 def without_table(clauses: TableClauses) -> Span | None:
-    """The span of an OPTIONS hint that follows something other than a table of the catalog; None without a hint."""
+    """The span of an OPTIONS hint, for sources of FROM that are not tables of the catalog and so cannot have one. None
+    if there is no hint.
+    """
     return clauses.hint.span if clauses.hint is not None else None
 
 
@@ -125,8 +127,8 @@ _STATE_TTL_FORM = "Write /*+ STATE_TTL('t' = '1d') */ with the alias that the ta
 
 @dataclass
 class StateTtls:
-    """The STATE_TTL hints of one SELECT by table, and the default. ``used`` collects the tables whose hint applies to
-    some state.
+    """The times to live of rows in state for one SELECT: those of its STATE_TTL hints by table, and the session's
+    default. ``used`` collects the tables for which some operator has asked.
     """
 
     default_ms: int
@@ -155,7 +157,7 @@ class StateTtls:
 
 
 def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
-    """The STATE_TTL hints of a SELECT; the last of several for one table counts."""
+    """Reads the STATE_TTL hints of a SELECT. If several name the same table, the last one counts."""
     ttls = StateTtls(context.settings.state_ttl_ms)
     hint = select.args.get("hint")
     for call in hint.expressions if isinstance(hint, exp.Hint) else ():
@@ -211,7 +213,9 @@ class LookupHints:
     used: set[str] = field(default_factory=set)
 
     def take(self, right: exp.Expr) -> exp.Expr | None:
-        """The hint that names the table ``right`` by its alias or its name, marked as used."""
+        """Returns the LOOKUP hint that names the table ``right`` by its alias or its name, and marks it as used. None
+        without such a hint.
+        """
         names = [right.alias_or_name, right.name]
         hinted = next((n.casefold() for n in names if n.casefold() in self.hints), None)
         if hinted is None:
@@ -228,7 +232,9 @@ class LookupHints:
 
 
 def misplaced_lookup(clause: LookupAsync, what: str) -> BindError:
-    """The error SS253 for LOOKUP ASYNC after a source that is not looked up; ``what`` says what it needs."""
+    """Returns the error SS253 for LOOKUP ASYNC after a source that is not looked up. ``what`` completes the message
+    "LOOKUP ASYNC needs …".
+    """
     hint = "Write JOIN c FOR SYSTEM_TIME AS OF o.pt LOOKUP ASYNC (…) ON c.id = o.id, or LATERAL TABLE(f(o.x))."
     return bind_error("SS253", f"LOOKUP ASYNC needs {what}", clause.span, hint)
 
@@ -249,7 +255,9 @@ def tables_of(select: exp.Select) -> list[str]:
 
 
 def lookup_hints(select: exp.Select, context: Context) -> LookupHints:
-    """The LOOKUP hints of a SELECT. Refuses hints of unknown names, and checks the tables of hints on joins."""
+    """Collects the LOOKUP hints of a SELECT. Also reports hints with unknown names, and join hints that name tables
+    missing in FROM.
+    """
     hints = LookupHints()
     hint = select.args.get("hint")
     if hint is not None and not isinstance(hint, exp.Hint):
@@ -283,7 +291,9 @@ _RETRY_OPTIONS = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attem
 
 
 def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
-    """The options ``'key' = 'value'`` of a LOOKUP hint by key. SS256 for anything else."""
+    """Returns the options ``'key' = 'value'`` of a LOOKUP hint, as a dictionary by key. Reports SS256 for anything
+    else.
+    """
     pairs: dict[str, exp.EQ] = {}
     for pair in hint.expressions:
         if isinstance(pair, exp.EQ) and all(e.is_string for e in (pair.left, pair.right)):
@@ -295,8 +305,8 @@ def pairs_of(hint: exp.Expr, context: Context) -> dict[str, exp.EQ]:
 
 @dataclass
 class HintOptions:
-    """Reads the options of a LOOKUP hint one by one. ``known`` collects the keys that were requested, for messages
-    about unknown ones.
+    """Reads the options of a LOOKUP hint one by one. ``known`` collects every key that was read, so that an error about
+    an unknown key can list the valid ones.
     """
 
     pairs: dict[str, exp.EQ]
@@ -305,7 +315,9 @@ class HintOptions:
     known: list[str] = field(default_factory=lambda: ["table"])
 
     def read(self, key: str, default: _T, convert: Callable[[str], _T | None], wanted: str) -> _T:
-        """The value of an option, converted; SS256 where ``convert`` returns None."""
+        """Returns the value of the option ``key`` as ``convert`` makes it, or ``default`` where the hint lacks the
+        option. Where ``convert`` returns None, SS256 is reported, which says that the value must be ``wanted``.
+        """
         self.known.append(key)
         pair = self.pairs.get(key)
         if pair is None:

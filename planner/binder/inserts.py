@@ -200,8 +200,8 @@ def _aliased_value(value: PartitionValue) -> exp.Alias:
 
 @dataclass(frozen=True)
 class SideRowFields:
-    """What is known of the rows of a side output: an adjective for messages ("late"), the origin of its columns, and
-    its fields by name.
+    """Describes the rows of a side output for messages and name lookup: an adjective ("late"), a text that says where
+    the columns come from, and the fields by name.
     """
 
     adjective: str
@@ -215,8 +215,8 @@ def side_table(table: exp.Table, context: Context) -> Table:
 
 
 def side_values(table: Table, rows: SideRowFields, span: Span, context: Context) -> tuple[exp.Expression, ...]:
-    """The values for the physical columns of ``table``, which receives a side output, in their order and cast to their
-    types. BindError SS206, SS216 for columns that do not fit.
+    """Returns the expressions that fill the physical columns of ``table``, the target of a side output, in their order
+    and cast to their types. BindError SS206, SS216 for columns that do not fit.
     """
     return tuple(_side_value(c, table, rows, span, context) for c in table.physical_columns)
 

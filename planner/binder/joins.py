@@ -54,7 +54,8 @@ JOIN_KINDS = {
 def stream_join(
     join: exp.Join, left: Scope, right: Scope, where: Sequence[exp.Expr], context: Context
 ) -> tuple[Scope, list[exp.Expr]]:
-    """The scope of a stream join, and the conditions of ``where`` that the join already fulfils.
+    """Binds a join of two streams. Returns the scope of its rows, and those conditions of ``where`` that the join
+    itself applies, so that no filter has to.
 
     An inner join uses conditions of WHERE like those of ON. BindError SS239 for a missing condition, SS291 to SS293 for
     one that kernels cannot evaluate.
@@ -81,7 +82,9 @@ def stream_join(
 def written_conditions(
     join: exp.Join, left: Scope, right: Scope, pairs: Scope, context: Context
 ) -> tuple[list[exp.Expression], VisibleColumns]:
-    """Binds ON or USING: the conditions, and the columns of both sides, of which those of USING are shown once."""
+    """Binds ON or USING. Returns a pair: the list of conditions, and the visible columns of both sides, in which a
+    column of USING is shown once.
+    """
     if join.args.get("using"):
         return joined_using(join.args["using"], left.columns, right.columns)
     if join.args.get("on") is not None:
@@ -99,11 +102,11 @@ def join_sides(
     context: Context,
     implied: Iterable[exp.Expression] = (),
 ) -> Node:
-    """The join of two sides, whose fields have different names, on bound conditions.
+    """Returns the plan of a join of two sides on bound conditions. No field name may occur on both sides.
 
-    A filter above an inner join has the remaining conditions. ``implied`` conditions are checked above again, unless
-    ``_is_fulfilled``. Mistakes raise SS291 to SS293, SS325. Over finished rows Spark SQL evaluates any condition, and
-    the join is only the columns of both sides.
+    Conditions that the join cannot evaluate become a filter above an inner join. ``implied`` are conditions that WHERE
+    applies again later; the join may use them, but needs no filter for them. Mistakes raise SS291 to SS293, SS325. For
+    finished data the plan is a join without conditions, because Spark SQL evaluates them.
     """
     if context.settings.any_order:
         return RegularJoin(left.node, right.node, kind, (), None)
@@ -139,9 +142,8 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
 
 
 class WhereConditions:
-    """The conjuncts of WHERE. Each join of FROM gets those that may read its right side.
-
-    The others read its left side alone, or tables that are joined later.
+    """The conditions of WHERE that are connected by AND. Each join of FROM asks for those that may read its right
+    side.
     """
 
     def __init__(self, where: Sequence[exp.Expr]) -> None:
@@ -157,7 +159,9 @@ class WhereConditions:
         return by_name
 
     def of(self, right: Scope) -> list[exp.Expr]:
-        """The conditions that name the right side or one of its columns, in order."""
+        """The conditions without subqueries that name the table on the right side of a join, or one of its columns, in
+        their order.
+        """
         names = {visible.name.casefold() for visible in right.columns}
         names |= {(table or "").casefold().split(".")[0] for table in right.tables}
         indices = {i for name in names for i in self._by_name.get(name, ())}
@@ -305,10 +309,10 @@ def _join_node(by_use: _Conditions, left: Node, right: Node, kind: JoinKind, ttl
 def window_join(
     left: Node, right: Node, kind: JoinKind, equal: tuple[Equality, ...], condition: exp.Expression | None
 ) -> WindowJoin | None:
-    """The join of rows with equal windows; None for any other join, and where rows of a window may arrive after its
-    end.
+    """Returns the join of rows whose windows are equal. None if the conditions do not compare windows, or if rows of a
+    window may arrive after its end.
 
-    Windows are equal if both bounds are, or one of them where it determines the other.
+    Windows are equal if both bounds are, or one bound where it determines the other.
     """
     windows = _joinable_window(left), _joinable_window(right)
     if windows[0] is None or windows[1] is None:
@@ -360,7 +364,7 @@ def _joinable_window(side: Node) -> WindowInfo | None:
 
 
 def with_distinct_fields(right: Scope, left: Scope) -> Scope:
-    """The right side with those fields renamed whose names the left side has too."""
+    """Returns the right side of a join, with those fields renamed whose names occur on the left side too."""
     names = UniqueNames(f.name for f in left.node.schema)
     renamed = {f.name: names.unique(f.name) for f in right.node.schema}
     if all(name == own for own, name in renamed.items()):
@@ -370,7 +374,9 @@ def with_distinct_fields(right: Scope, left: Scope) -> Scope:
 
 
 def scope_of_both(left: Scope, right: Scope) -> Scope:
-    """The scope of a join's conditions: the columns of both sides, whose fields have different names."""
+    """Returns the scope in which a join's conditions are bound: the columns of both sides. No field name may occur on
+    both.
+    """
     return Scope(RegularJoin(left.node, right.node, JoinKind.INNER, ()), (*left.columns, *right.columns))
 
 
@@ -410,7 +416,7 @@ class Sides:
         self._types = Types((*left.schema, *right.schema))
 
     def side_of(self, expression: exp.Expr) -> int | None:
-        """The one side that an expression reads: 0 for left, 1 for right; None for both or neither."""
+        """The side that an expression reads: 0 for left, 1 for right; None if it reads both sides or no column."""
         read = columns_of(expression)
         return next((side for side in (0, 1) if read and read <= self._fields[side].keys()), None)
 
@@ -478,8 +484,8 @@ def _microseconds(interval: exp.Expr) -> int | None:
 
 
 def pair_conjunction(rest: list[exp.Expression], left: Node, right: Node) -> exp.Expression | None:
-    """The conjunction of ``rest``, checked to be one that kernels evaluate on pairs of rows; None if it is always true.
-    BindError SS291 to SS293 if they cannot.
+    """Joins the conditions ``rest`` by AND, and checks that kernels can evaluate the result on pairs of rows. Returns
+    None if it is always true. BindError SS291 to SS293 if they cannot.
     """
     effective = [condition for condition in rest if not is_always_true(condition)]
     if not effective:
@@ -497,8 +503,8 @@ VisibleColumns = tuple[Visible, ...]
 def joined_using(
     names: list[exp.Expr], left: VisibleColumns, right: VisibleColumns
 ) -> tuple[list[exp.Expression], VisibleColumns]:
-    """What USING means: the equalities of its columns, and the columns of both sides: those of USING first, each
-    once.
+    """Binds USING. Returns a pair: the equalities of its columns, and the visible columns of both sides, in which the
+    columns of USING are first and shown once.
     """
     conditions: list[exp.Expression] = []
     merged: list[Visible] = []
@@ -523,8 +529,8 @@ def _using_column(name: exp.Expr, columns: tuple[Visible, ...], side: str) -> Vi
 
 
 def with_using_columns(join: exp.Join, scope: Scope, left: Scope, right: Scope, kind: JoinKind) -> Scope:
-    """The scope after a join with USING, where a shared column is that of the side that always has a row; in a FULL
-    JOIN it is the first that is not NULL.
+    """Returns the scope after a join with USING. A shared column has the value of the side that always has a row (the
+    right one in a RIGHT JOIN); in a FULL JOIN it has the first value that is not NULL.
     """
     names = [name.name for name in join.args.get("using") or ()]
     if not names or kind in (JoinKind.INNER, JoinKind.LEFT):
@@ -557,10 +563,10 @@ _EXPLICIT_JOIN = ("side", "method", "on", "using")
 
 
 def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The joins of FROM, reordered if all are commas, so that each table is joined by an equality of WHERE if there is
-    one.
+    """Returns the joins of FROM in a better order, if all are written as commas: where possible, each table is joined
+    on an equality of WHERE.
 
-    Without an equality, all rows of the join are processed in one task. Other joins keep their written order.
+    A join without an equality is computed in one task. Joins that are not written as commas keep their order.
     """
     if not steps or not all(map(_is_comma_join, steps)):
         return list(steps)
@@ -585,7 +591,9 @@ def in_order_of_keys(first: exp.Expr, steps: Sequence[exp.Expr], where: Sequence
 
 
 def in_order_of_text(scope: Scope, first: exp.Expr, steps: Sequence[exp.Expr]) -> Scope:
-    """The scope with its columns in the order in which FROM names their tables."""
+    """Returns the scope with its columns in the order in which the user wrote the tables in FROM, after the joins were
+    reordered.
+    """
     places = {name: i for i, name in enumerate([_source_name(first), *(_source_name(step.this) for step in steps)])}
     if not all(column.table is not None and column.table.casefold() in places for column in scope.columns):
         return scope

@@ -33,11 +33,11 @@ def is_lateral_query(join: exp.Expr) -> bool:
 
 
 def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
-    """The scope of each row joined with its rows of LATERAL (SELECT …). UnsupportedError SS308 where that is not a
-    join.
+    """Binds a join with LATERAL (SELECT …). Returns the scope in which each row is joined with the rows of the subquery
+    for it. UnsupportedError SS308 if no join can compute that.
 
-    The conditions in which the subquery reads the row become the join's; LIMIT becomes a Top-N per compared value, or a
-    join with the nearest row.
+    Conditions in which the subquery reads the outer row become conditions of the join. LIMIT becomes a Top-N per
+    compared value, or a join with the nearest row.
     """
     context, lateral = subqueries.context, join.this
     refuse_rest(join, ("this", "side", "kind", "on"), context)

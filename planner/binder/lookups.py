@@ -198,9 +198,11 @@ def _apply_conditions(by_use: LookupConditions, scope: Scope, node: Lookup) -> S
 
 @dataclass
 class LookupConditions:
-    """The conjuncts in ON of a lookup join, by where they are evaluated. ``keys``: equalities with key columns, in the
-    order of the keys; ``left``: read the left side alone; ``above``: call Python functions, and become a filter after
-    the join; ``rest``: evaluated on the answers.
+    """The conditions in ON of a lookup join, by where they are evaluated.
+
+    ``keys``: equalities with key columns, in the order of the keys. ``left``: conditions that read the left side alone.
+    ``rest``: conditions evaluated on the rows that the lookup returns. ``above``: conditions that call Python
+    functions, for a filter above the join.
     """
 
     keys: tuple[Item, ...] = ()
@@ -210,8 +212,8 @@ class LookupConditions:
 
 
 def split_conditions(conditions: Iterable[exp.Expression], node: Lookup, context: Context) -> LookupConditions:
-    """Sorts the conjuncts in ON of a lookup join, which are over the fields of ``node``, by kind. BindError SS206,
-    SS258 for conditions that do not fit a lookup.
+    """Divides the conditions in ON of a lookup join by where they are evaluated. They read the fields of ``node``.
+    BindError SS206, SS258 for conditions that do not fit a lookup.
     """
     parts = LookupConditions()
     columns = _key_columns(node)
@@ -324,8 +326,8 @@ def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
 def lookup_call(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, hints: LookupHints
 ) -> Scope:
-    """The scope of a lateral join with a user's coroutine: each row with the rows that the coroutine returns. The
-    lookup is asynchronous also without LOOKUP ASYNC.
+    """Binds a lateral join with a user's coroutine. Returns the scope in which each row is joined with the rows that
+    the coroutine returns for it. The lookup is asynchronous even without LOOKUP ASYNC.
     """
     function = lookup_function_of(call, context)
     assert function is not None, "the caller has looked"
@@ -391,7 +393,7 @@ def _answer_names(source: exp.Expr, call: exp.Expr, function: Function) -> list[
 
 @dataclass(frozen=True)
 class ChosenOptions:
-    """The options of a lookup, with the side output for rows whose lookup fails."""
+    """The options of a lookup, and the side output for rows whose lookup fails, None without one."""
 
     options: LookupOptions
     failed: FailedRows | None = None
@@ -400,9 +402,10 @@ class ChosenOptions:
 def chosen_options(
     right: exp.Expr, hints: LookupHints, scope: Scope, context: Context, *, asynchronous: bool = False
 ) -> ChosenOptions:
-    """The options of the lookup of ``right`` from LOOKUP ASYNC or a LOOKUP hint, else from the session's settings.
+    """Returns the options for the lookup of ``right``: those of its LOOKUP ASYNC or LOOKUP hint, else the session's
+    settings. BindError SS257 where both clause and hint are written.
 
-    ``asynchronous`` selects the session's defaults. SS257 where both clause and hint are written.
+    ``asynchronous``: without a clause or hint, the settings for asynchronous lookups apply.
     """
     clause, hint = table_clauses_of(right).lookup, hints.take(right)
     if clause is not None and hint is not None:
@@ -476,8 +479,9 @@ def _cache(cache: syntax.Cache, context: Context) -> Cache:
 
 
 def failed_rows(table: exp.Table, clause: LookupAsync, scope: Scope, context: Context) -> FailedRows:
-    """The side output for rows whose lookup fails. Its columns are those of the left side and ``error``, matched by
-    name with those of the table. BindError SS202, SS206, SS216 if the table does not fit.
+    """Binds the side output for rows whose lookup fails. The rows have the columns of the left side and ``error``, the
+    message; they fill the columns of ``table`` with the same names. BindError SS202, SS206, SS216 if the table does not
+    fit.
     """
     table_of_failed = side_table(table, context)
     fields: dict[str, Field] = {}
@@ -505,7 +509,9 @@ _OPTION_UNITS = {"": "ms", "milli": "ms", "millis": "ms", "secs": "s"}
 
 
 def with_options_of(table: Table, chosen: ChosenOptions) -> ChosenOptions:
-    """The options of a lookup; those that neither clause nor hint sets are taken from the table's declaration."""
+    """Completes the options of a lookup: the cache and the retries that neither clause nor hint sets are those that the
+    table declares.
+    """
     options = chosen.options
     if options.cache is None:
         options = replace(options, cache=cache_of(table))

@@ -51,7 +51,9 @@ _FURTHEST = 10_000
 
 
 def with_matches(select: exp.Select, scope: Scope, context: Context) -> Scope:
-    """The scope of the matches if the SELECT has MATCH_RECOGNIZE, else the scope of FROM."""
+    """Returns the scope of the matches if the SELECT has MATCH_RECOGNIZE; otherwise ``scope``, that of FROM,
+    unchanged.
+    """
     carrier = select.args.get("match")
     clause = match_recognize_of(select)
     if carrier is None:

@@ -130,7 +130,7 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
 
 
 def is_row_count(clause: exp.Expr | None, least: int) -> bool:
-    """Whether LIMIT or OFFSET, if present, is a literal number of at least ``least`` rows."""
+    """True if LIMIT or OFFSET is absent, or a literal number of at least ``least`` rows."""
     if clause is None:
         return True
     value = clause.args.get("expression")
@@ -155,7 +155,9 @@ def _add_hidden(query: exp.Expr, ordered: list[exp.Expr]) -> dict[int, int]:
 
 
 def sorted_by(ordered: exp.Expr, field: str) -> Sorted:
-    """A column of ORDER BY, whose value is ``field``. By default NULLs are first, or last in a descending order."""
+    """Returns a sort column for one item of ORDER BY whose value is in ``field``. By default NULLs are first, or last
+    in a descending order.
+    """
     descending, nulls_first = bool(ordered.args.get("desc")), ordered.args.get("nulls_first")
     return Sorted(field, descending, not descending if nulls_first is None else bool(nulls_first))
 
@@ -193,12 +195,12 @@ NO_NUMBER = "SS640"
 
 @dataclass(frozen=True)
 class Ranked(Unary):
-    """A temporary node for ROW_NUMBER, RANK or DENSE_RANK, until outer queries are bound, which may have a condition on
-    the number.
+    """A temporary plan node for ROW_NUMBER, RANK or DENSE_RANK. It exists until outer queries are bound, because they
+    may have a condition on the number.
 
-    A filter above replaces it: ``rn <= 3`` makes a Top-N, ``rn = 1`` in the order of a time attribute a deduplication.
-    Without a condition it becomes OVER, whose numbers are updated where the order is not that of time. The fields are
-    those of TopN; ``at`` is where the call is written.
+    Such a filter decides what replaces the node: ``rn <= 3`` makes a Top-N, ``rn = 1`` in the order of a time attribute
+    a deduplication. Without a condition it becomes OVER, whose numbers are updated unless the order is that of time.
+    The fields are those of TopN; ``at`` is where the call is written.
     """
 
     keys: tuple[str, ...]
@@ -275,8 +277,8 @@ def resolve_ranks(node: Node, context: Context) -> Node:
 
 
 def filter_rank(node: Filter, context: Context, at: exp.Expr) -> Node:
-    """The filter; if its condition bounds a row number that is computed directly below, the operator that emits only
-    those rows.
+    """Combines a filter with the row number that is computed directly below it. Returns the operator that emits only
+    the rows with these numbers; the filter unchanged if its condition does not bound a row number.
 
     BindError SS640 for bounds that exclude every number.
     """
@@ -413,7 +415,9 @@ def _is_time_below(node: Node, name: str) -> bool:
 
 
 def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
-    """When the window whose bounds are among ``keys`` closes; None if ``keys`` contain no window that fires once."""
+    """Returns which of ``keys`` is a window's bound, and how many milliseconds after its value the window closes. None
+    if no key is the bound of a window that fires once.
+    """
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:
         return None

@@ -84,8 +84,8 @@ def with_overs(
 ) -> tuple[Scope, list[Selected], list[exp.Expr]]:
     """Binds the OVER calls of a select list and of QUALIFY.
 
-    Returns the scope with their results, filtered by QUALIFY; the select list over it; and the conditions of QUALIFY
-    with subqueries, which the caller applies.
+    Returns three things: the scope with a column for each call, filtered by QUALIFY; the select list over that scope;
+    and the conditions of QUALIFY with subqueries, which the caller must apply.
     """
     qualify = select.args.get("qualify")
     written = [*(c.expression for c in columns if c.bound is None), *([qualify.this] if qualify is not None else [])]

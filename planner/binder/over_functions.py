@@ -34,8 +34,8 @@ def name_of(call: exp.Expr) -> str:
 
 
 def without_treatment(call: exp.Expr) -> tuple[exp.Expr, type[exp.Expr] | None]:
-    """A call without IGNORE NULLS or RESPECT NULLS, and its treatment; both may follow the call or one of its
-    arguments.
+    """Splits a call into the call without IGNORE NULLS or RESPECT NULLS, and that clause's sqlglot class, None if it is
+    not written. The clause may follow the call or one of its arguments.
 
     BindError SS207 where the call has two. Aggregates are unchanged.
     """
@@ -75,15 +75,18 @@ def with_treatment(bound: exp.Expression, treatment: type[exp.Expr] | None, at: 
 
 
 def number_argument(called: str) -> int:
-    """The position of the argument that must be a constant number."""
+    """The position, from 0, of the argument of a window function that must be a constant number: the offset of LAG, the
+    count of NTILE.
+    """
     return 0 if called == _NTILE else 1
 
 
 def check_positional(
     call: exp.Expr, called: str, arguments: Sequence[exp.Expr], spec: exp.Expr, domain: TimeDomain | None
 ) -> None:
-    """Checks the bound arguments of a call of a function in POSITIONAL (such as LAG), and that it fits the window
-    specification. Mistakes raise BindError SS239, SS245.
+    """Checks the bound arguments of a function that reads rows by position (LAG, NTH_VALUE, …), and that its OVER
+    clause suits it. ``spec`` is that clause, ``domain`` the time domain of its order. Mistakes raise BindError SS239,
+    SS245.
     """
     wrong = _wrong_count(called, len(arguments)) or _wrong_number(called, arguments)
     if wrong is not None:
@@ -131,18 +134,22 @@ def require_few(value: exp.Expr, what: str) -> None:
 
 
 def needs_event_time(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for a function or frame that reads following rows although rows are in the order of processing time."""
+    """Returns the error for a function or frame (``what``) that reads following rows, although rows are ordered by
+    processing time.
+    """
     return bind_error(WRONG_OVER, f"{what} needs an order of event time", at, _NO_FOLLOWING)
 
 
 def needs_all_rows(what: str, at: exp.Expr) -> SqlStreamError:
-    """The error for a function that reads all rows of a partition although rows are in the order of processing time."""
+    """Returns the error for a function (``what``) that reads all rows of a partition, although rows are ordered by
+    processing time.
+    """
     return bind_error(WRONG_OVER, f"{what} needs another order than that of processing time", at, _NEVER_ALL)
 
 
 def not_over(call: exp.Expr, called: str) -> SqlStreamError:
-    """The error for a call that OVER does not support: SS304 for a window function of Spark, SS239 for any other
-    function.
+    """Returns the error for a call that OVER does not support: SS304 for a window function of Spark, SS239 for any
+    other function.
     """
     if kind_of(called) is BuiltinKind.WINDOW:
         return unsupported.refusal("over function", span_of(call), f"It is {called.upper()}.")

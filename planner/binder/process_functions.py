@@ -29,7 +29,9 @@ ROWTIME = "rowtime"
 def process_function(
     call: TableFunction, function: Function, context: Context, bind_source: Callable[[exp.Expr], Scope]
 ) -> Scope:
-    """The rows that a process function emits. Mistakes raise BindError SS201, SS260 to SS266, SS268."""
+    """Binds a call of a process function (Flink's process table function) in FROM. Returns the scope of the rows that
+    it emits. Mistakes raise BindError SS201, SS260 to SS266, SS268.
+    """
     signature = signature_of(function)
     arguments = arguments_by_name(call, function)
     tables = [bound_table(arguments[t.name], t, call, context, bind_source) for t in signature.tables]
@@ -110,7 +112,9 @@ def signature_of(function: Function) -> ProcessSignature:
 
 
 def arguments_by_name(call: TableFunction, function: Function) -> dict[str, Argument]:
-    """The arguments of a call by parameter. Mistakes raise BindError SS260, SS261."""
+    """The arguments of a process function's call, as a dictionary by parameter name. Mistakes raise BindError SS260,
+    SS261.
+    """
     signature = signature_of(function)
     names = (*signature.parameters, ON_TIME, UID)
     by_parameter: dict[str, Argument] = {}
@@ -157,7 +161,7 @@ def _check_kinds(call: TableFunction, function: Function, arguments: Mapping[str
 
 
 def expected(function: Function) -> str:
-    """The hint with the signature of a process function: ``Write f(input => TABLE t PARTITION BY k, …).``"""
+    """The hint that shows how to call a process function: ``Write f(input => TABLE t PARTITION BY k, …).``"""
     signature = signature_of(function)
     keys = " PARTITION BY k" if signature.keyed or len(signature.tables) > 1 else ""
     shown = {table.name: f"TABLE t{keys}" for table in signature.tables}
@@ -179,7 +183,9 @@ def _wrong(message: str, argument: Argument, function: Function) -> Exception:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound table argument: the scope of the table, and what the function reads of it."""
+    """A bound table argument of a process function: the scope of the table, the argument as written, and the columns
+    and keys that the function reads.
+    """
 
     scope: Scope
     written: TableArgument
@@ -193,8 +199,8 @@ def bound_table(
     context: Context,
     bind_source: Callable[[exp.Expr], Scope],
 ) -> Bound:
-    """Binds a table argument: the columns and keys of the table that the function reads. BindError SS262, SS266 if they
-    do not fit its signature.
+    """Binds a table argument of a process function. BindError SS262, SS266 if the table's columns and keys do not fit
+    the ``parameter`` that the function declares.
     """
     written = argument.value
     assert isinstance(written, TableArgument), "arguments are of their kinds"
@@ -261,8 +267,9 @@ def check_keys(call: TableFunction, function: Function, tables: Sequence[Bound])
 
 
 def timed(argument: Argument | None, tables: list[Bound]) -> tuple[list[Bound], TimeDomain | None]:
-    """The tables with the time of their rows: one of the columns in on_time for each table, and the time domain.
-    BindError SS264 for wrong columns.
+    """Binds ``on_time``, the argument that names one time column per table. Returns a pair: the tables, each with its
+    time column set, and the time domain (always event time). Without the argument the tables are unchanged and the
+    domain is None. BindError SS264 for wrong columns.
     """
     if argument is None:
         return tables, None
@@ -296,8 +303,8 @@ def _with_time(table: Bound, descriptor: Descriptor) -> tuple[Bound, exp.Identif
 
 
 def ordered_by_time(tables: Sequence[Bound]) -> bool:
-    """True if the tables have ORDER BY, which must be their time, in all of them or in none. BindError SS263
-    otherwise.
+    """True if all table arguments have ORDER BY, False if none has. BindError SS263 if only some have it, or if it is
+    not the table's ``on_time`` column, ascending.
     """
     ordered = [t for t in tables if t.written.order_by]
     for table in ordered:

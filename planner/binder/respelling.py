@@ -38,12 +38,12 @@ _OF_ROWS = (*COMPARED, exp.In, exp.Between)
 
 
 def without_quantifiers(select: exp.Select) -> exp.Select:
-    """The SELECT with some operators rewritten: comparisons with ANY, SOME and ALL, row comparisons, SINGLE_VALUE, and
-    ORDER BY in aggregates.
+    """Returns the SELECT with some operators rewritten: comparisons with ANY, SOME and ALL, row comparisons,
+    SINGLE_VALUE, and ORDER BY in aggregates.
 
-    Comparisons of rows become comparisons of their fields. Those of a list become comparisons joined by OR or AND;
-    those of a subquery IN or NOT IN, or comparisons with its least or greatest value. Those of an array are refused
-    later (SS355), as in Flink and Spark.
+    A comparison of rows becomes comparisons of their fields. A comparison with a list becomes comparisons joined by OR
+    or AND. A comparison with a subquery becomes IN or NOT IN, or a comparison with its least or greatest value. A
+    comparison with an array is refused later (SS355), as in Flink and Spark.
     """
     if not any(_is_spelled_out(node) for node in own_expressions(select)):
         return select
@@ -253,7 +253,9 @@ _FILLED = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.BINARY)
 
 
 def cut_to(value: exp.Expr, kind: exp.DataType) -> exp.Expr:
-    """A text or bytes cut to the length of the type, and padded to it if the type has a fixed length, as CAST does."""
+    """Returns the expression that cuts a text or bytes to the length of the type, and pads it if the type has a fixed
+    length, as CAST does.
+    """
     if kind.this not in SIZED or not kind.expressions:
         return value
     length = exp.Literal.number(kind.expressions[0].name)
@@ -428,10 +430,10 @@ _LENGTHS = {
 
 
 def flink_function(node: exp.Expr, types: Types, context: Context, again: Respell) -> exp.Expr | None:
-    """The Spark expression for a bound call of one of Flink's functions, or for an operator whose meaning depends on
-    its operands' types.
+    """Returns the Spark expression for a bound call of one of Flink's functions, or for an operator whose meaning
+    depends on the types of its operands. None for all other expressions.
 
-    None for all others. ``again`` does the same for operands. BindError SS206, SS207, SS366 for wrong arguments.
+    ``again`` is called to rewrite the operands in the same way. BindError SS206, SS207, SS366 for wrong arguments.
     """
     match node:
         case RoundedTime():
@@ -544,8 +546,8 @@ _AROUND = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.Respect
 
 
 def may_lack_rows(node: exp.Expr) -> bool:
-    """Whether an aggregate with what stands around it may be of no rows in a group or frame, where a list is NULL, as
-    in Flink and in SQL: FILTER and IGNORE NULLS may leave none, and a frame may end before the row or begin after it.
+    """True if an aggregate may be computed over no rows although its group or partition has rows: FILTER and IGNORE
+    NULLS may leave none, and a frame may exclude its own row. Its list then is NULL, as in Flink and standard SQL.
     """
     while isinstance(node, _AROUND):
         frame = _frame_of(node) if isinstance(node, exp.Window) else None
@@ -566,12 +568,14 @@ def _frame_of(window: exp.Window) -> exp.Expr | None:
 
 
 def leaves_out_the_row(frame: exp.Expr) -> bool:
-    """Whether a frame of OVER may have no row, as it ends before its own row or begins after it."""
+    """True if a frame of OVER ends before its own row or begins after it, so that it may be empty."""
     return frame.args.get("end_side") == "PRECEDING" or frame.args.get("start_side") == "FOLLOWING"
 
 
 def array_call(node: exp.Expr) -> exp.Expr | None:
-    """The call of ARRAY_AGG inside of what stands around it; COLLECT_LIST is Spark's, of which the list is empty."""
+    """The call of Flink's ARRAY_AGG inside its FILTER, OVER and null treatment; None for other aggregates. COLLECT_LIST
+    is not meant, because Spark's result over no rows is an empty list instead of NULL.
+    """
     while isinstance(node, _AROUND):
         node = node.this
     return node if isinstance(node, exp.Anonymous) and node.name.lower() == "array_agg" else None

@@ -20,9 +20,10 @@ from sqlstream.planner.type_inference import Types, member_type
 
 @dataclass(frozen=True)
 class Visible:
-    """A name that users may write, and the field that it stands for.
+    """A column name that users may write, and the field that it stands for.
 
-    ``starred`` names are part of ``*``. ``qualified`` names need their table: JOIN … USING shows the column once.
+    ``starred``: the column is part of ``*``. ``qualified``: it must be written with its table (``t.x``), as a column
+    that JOIN … USING shows once under its plain name.
     """
 
     name: str
@@ -104,8 +105,8 @@ class Scope:
         raise self._unknown(column, parts)
 
     def visible_of(self, column: exp.Column) -> Visible | None:
-        """The name to which a written column, or the STRUCT that it is a member of, refers; None for columns of outer
-        queries.
+        """The visible column to which a written column refers; for ``s.x``, a member of a STRUCT, that of the STRUCT.
+        None for columns of outer queries.
         """
         parts = [p.name for p in column.parts]
         return next((found[0] for _, table, name in _readings(parts) if (found := self.find(name, table))), None)
@@ -175,7 +176,9 @@ def scope_of(relation: Relation, alias: str | None) -> Scope:
 
 
 def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The column names that an alias, such as ``AS t (a, b)``, gives, else ``names``. SS216 for a wrong number."""
+    """The column names of a source in FROM: those of its alias (``AS t (a, b)``), else ``names``. SS216 for a wrong
+    number.
+    """
     columns = alias.columns if isinstance(alias, exp.TableAlias) else []
     if columns and len(columns) != len(names):
         raise bind_error("SS216", f'"{table}" has {counted(len(names), "column")}, not {len(columns)}', alias)

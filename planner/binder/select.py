@@ -197,12 +197,12 @@ Valued = Callable[[exp.Expr, Scope], tuple[Scope, exp.Expr]]
 
 @dataclass(frozen=True)
 class AboveGroups:
-    """A grouped SELECT divided into two queries: ``groups`` computes the groups and what is read of them; the query
-    above it has OVER, QUALIFY and subqueries.
+    """A grouped SELECT divided into two queries: ``groups`` computes the groups, and the query above it computes OVER,
+    QUALIFY and subqueries.
 
-    ``columns`` is the select list of the query above, ``select`` has its QUALIFY and WINDOW, ``conditions`` are those
-    of HAVING with subqueries. ``read`` are the expressions that the query above reads of a group, in the order of the
-    columns of ``groups``.
+    Of the query above, ``columns`` is the select list, ``select`` has QUALIFY and WINDOW, ``conditions`` are those
+    conditions of HAVING that contain subqueries. ``read`` are the expressions that it needs from each group: column i
+    of ``groups`` computes ``read[i]``.
     """
 
     groups: exp.Select
@@ -212,8 +212,8 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The scope of the query above: the columns of the groups, and the names by which subqueries refer to grouping
-        keys.
+        """The scope of the query above. ``relation`` is the bound ``groups``, ``below`` the scope of FROM. It has the
+        columns of the groups, and the names by which subqueries refer to grouping keys.
         """
         fields = enumerate(relation.fields)
         visible = [Visible(_group_column(i).name, f.name, _GROUP_PREFIX, starred=False) for i, f in fields]
@@ -257,8 +257,8 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """The query of the groups, with the subqueries in its keys and aggregates replaced by columns that are joined to
-    its input.
+    """Returns the query of the groups, in which each subquery inside a key or an aggregate is replaced by a column.
+    Joins with the subqueries add these columns to its input.
     """
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []
@@ -425,11 +425,12 @@ _DECLARE_WATERMARK = "Declare one in CREATE TABLE: WATERMARK FOR ts AS ts - INTE
 def with_watermark(
     select: exp.Select, where: exp.Expr | None, scope: Scope, context: Context
 ) -> tuple[exp.Select, exp.Expr | None, Scope]:
-    """The query with CURRENT_WATERMARK(…) replaced by a column, over a scope with that column.
+    """Replaces CURRENT_WATERMARK(…) in a query by a column. Returns the SELECT, its WHERE and the scope that has the
+    column.
 
-    An additional operator adds to each row the watermark at which it arrived. Calls in HAVING and elsewhere are refused
-    later, because a group does not arrive. BindError SS210 for arguments without a watermark, UnsupportedError SS325
-    for updating rows.
+    An additional operator adds the watermark at which each row arrived. Calls in HAVING and elsewhere after grouping
+    are refused later, because a group has no time of arrival. BindError SS210 for arguments without a watermark,
+    UnsupportedError SS325 for updating rows.
     """
     group = select.args.get("group")
     written = [e for e in (where, *select.expressions, group) if e is not None]

@@ -115,7 +115,9 @@ def with_lateral_aliases(select: exp.Select, scope: Scope, context: Context) -> 
 
 
 def with_computed_aliases(columns: list[Selected], scope: Scope, context: Context) -> tuple[Scope, list[Selected]]:
-    """The scope in which columns that later ones read by alias are computed once, so that all read the same value."""
+    """Returns the scope in which a column that later columns read by its alias is computed once, so that all of them
+    read the same value. It matters for random values and users' functions.
+    """
     names = UniqueNames(f.name for f in scope.node.schema)
     computed, last_reader = list(columns), dict[str, int]()
     for i, column in enumerate(columns):
@@ -140,7 +142,9 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
 
 
 def is_computed_once(expression: exp.Expr) -> bool:
-    """True if a column is an expression over one row, so that a projection below the others may compute it."""
+    """True if a column of the select list has neither OVER nor a subquery, so that a projection below the others can
+    compute it.
+    """
     return expression.find(exp.Query, exp.Window) is None
 
 
@@ -149,7 +153,7 @@ _BY_ALIAS = "by_alias"
 
 
 def is_read_by_alias(node: exp.Expr) -> bool:
-    """Whether a subquery is the copy that replaced the alias of an earlier column."""
+    """True if ``node`` is a subquery that was copied into an expression in place of the alias of an earlier column."""
     return bool(node.meta.get(_BY_ALIAS))
 
 

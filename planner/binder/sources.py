@@ -74,10 +74,10 @@ _EMPTY = frozenset({"", "CROSS", "INNER"})
 def bind_from(
     select: exp.Select, context: Context, bind_query: BindQuery, subqueries: Subqueries, start: Scope | None = None
 ) -> tuple[Scope, exp.Expr | None]:
-    """The scope of FROM with its joins and lateral views, and those conditions of WHERE that no join has used, for a
-    filter above.
+    """Binds FROM with its joins and lateral views. Returns a pair: the scope of the joined rows, and those conditions
+    of WHERE that no join has used and a filter must apply.
 
-    ``start`` are the rows for a generator at the start of FROM; None for one row.
+    ``start`` has the outer rows for a generator that is the first source of FROM; None for a single row.
     """
     source = select.args.get("from_")
     hints = lookup_hints(select, context)
@@ -358,7 +358,7 @@ def _misplaced_watermark(clause: WatermarkDelay, context: Context) -> None:
 
 
 def sampled(sample: exp.Expr, scope: Scope, context: Context) -> Scope:
-    """TABLESAMPLE (n PERCENT) on a stream: each row is kept with that probability.
+    """Binds TABLESAMPLE (n PERCENT) on a stream, which keeps each row with that probability.
 
     UnsupportedError SS332 for a number of rows, buckets, REPEATABLE, and updating rows. Spark draws new numbers in each
     micro-batch whatever the seed is, so REPEATABLE is possible only over finished data.

@@ -59,7 +59,7 @@ _ORDER_HINT = (
 
 
 def bind_relation(query: exp.Expr, context: Context) -> Relation:
-    """The plan of a query and the names of its columns."""
+    """Binds a query. Returns its plan with the names of its columns."""
     if is_ordered(query):
         return bind_ordered(query, context, lambda plain: bind_relation(plain, context))
     match query:
@@ -79,8 +79,8 @@ def bind_relation(query: exp.Expr, context: Context) -> Relation:
 
 
 def with_queries(query: exp.Expr, context: Context) -> Context:
-    """The context with the queries of WITH, each of which sees those before it. BindError SS216 for a wrong number of
-    column names.
+    """Returns the context in which the queries of WITH are known by name; each of them may read those before it.
+    BindError SS216 for a wrong number of column names.
     """
     with_clause = query.args.get("with_")
     if with_clause is None:
@@ -214,15 +214,15 @@ def _apply_operator(query: exp.SetOperation, branches: list[Branch], context: Co
 
 
 def union_all(branches: Sequence[Branch], operator: str, context: Context) -> Relation:
-    """UNION ALL of branches, with the names of the first one and common types. ``operator`` is for messages. Mistakes
-    raise BindError SS219.
+    """Binds UNION ALL of several queries. The result has the column names of the first one, and types that fit all.
+    ``operator`` is the name in messages. Mistakes raise BindError SS219.
     """
     return Relation(Union(_with_common_types(branches, operator, context)), branches[0][0].names)
 
 
 def compare_branches(left: Branch, right: Branch, kind: SetKind, context: Context) -> Relation:
-    """INTERSECT or EXCEPT of two branches, with the names of the first one and common types. Mistakes raise BindError
-    SS219.
+    """Binds INTERSECT or EXCEPT of two queries. The result has the column names of the first one, and types that fit
+    both. Mistakes raise BindError SS219.
     """
     left_rows, right_rows = _with_common_types((left, right), kind.value, context)
     return Relation(SetOperation(left_rows, right_rows, kind, context.settings.state_ttl_ms), left[0].names)
@@ -363,7 +363,7 @@ def bind_statement_set(
 
 
 def refuse_statement(statement: Statement) -> None:
-    """UnsupportedError for statements that parse and are not executed."""
+    """Raises UnsupportedError for a statement that parses but is not executed."""
     match statement:
         case Use(kind="MODULE") if str(statement.name).casefold() != CORE_MODULE:
             raise unsupported.refusal("module", statement.span, f'There is one module, "{CORE_MODULE}".')
@@ -450,9 +450,10 @@ _TOLERANT_NODES: dict[FunctionKind, tuple[type[Node], ...]] = {
 
 
 def functions_on_error(plan: Node, settings: BinderSettings, catalog: Catalog) -> OnError:
-    """The action for rows for which a function of the plan raises an exception; FAIL where it calls none.
+    """What to do with a row for which a user's function in the plan raises an exception: fail, skip it, or write it to
+    a table. FAIL if the plan calls none.
 
-    BindError SS240, SS241 for the table of dead letters, SS244 for functions that the setting does not apply to.
+    BindError SS240, SS241 for the table of dead letters, SS244 for functions to which the setting does not apply.
     """
     action, name = settings.functions
     if action is BadAction.FAIL:

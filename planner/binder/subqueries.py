@@ -54,8 +54,8 @@ MOST_NULLABLE = 3
 
 
 def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expression]]:
-    """Divides WHERE into the conjunction of conditions without subqueries, and the conditions that contain
-    subqueries.
+    """Divides WHERE. Returns a pair: the conditions without subqueries, joined by AND (None if there are none), and the
+    list of conditions that contain subqueries.
     """
     if not has_subquery(where):
         return where, []
@@ -73,13 +73,14 @@ class Subqueries:
     bind: Bind
 
     def filtered(self, scope: Scope, conditions: Iterable[exp.Expr]) -> Scope:
-        """The scope of the rows for which all ``conditions``, which contain subqueries, are true."""
+        """Returns the scope of those rows for which all ``conditions`` are true. The conditions contain subqueries."""
         for condition in conditions:
             scope = self._where(scope, condition)
         return scope
 
     def selected(self, columns: Sequence[Selected], scope: Scope) -> tuple[Scope, list[Selected]]:
-        """The select list with its subqueries replaced by columns of the returned scope.
+        """Binds the subqueries of a select list. Returns a pair: the scope with a column for each subquery, and the
+        select list in which these columns replace the subqueries.
 
         A subquery that other columns read by its alias is joined once.
         """
@@ -154,10 +155,11 @@ class Subqueries:
         filters: bool = False,
         known: dict[exp.Expr, exp.Expr] | None = None,
     ) -> tuple[Scope, exp.Expr]:
-        """The expression with its subqueries replaced by columns of the returned scope.
+        """Binds the subqueries of one expression. Returns a pair: the scope with a column for each subquery, and the
+        expression in which these columns replace the subqueries.
 
-        ``filters``: it is a condition that rows must fulfil, so that NULL acts as FALSE. ``known`` are the columns of
-        earlier subqueries, for those that are read by an alias.
+        ``filters``: the expression is a condition of WHERE or HAVING, for which NULL and FALSE are the same. ``known``
+        maps earlier subqueries to their columns, for those that are read again by an alias.
         """
         answers = {} if known is None else known
 
@@ -291,16 +293,17 @@ class Subqueries:
         return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
 
     def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery after LATERAL, and the names of its columns. ``around`` is the scope of the query to
-        its left; ``inner``: the join is inner.
+        """Binds the subquery after LATERAL. Returns a pair: its rows, and the names of its columns. ``around`` is the
+        scope of the sources to its left; ``inner`` says whether the join is inner.
         """
         return self.rows_and_names(query, replace(self._correlation(around, False, True, False), inner=inner))
 
     def rows_and_names(
         self, query: exp.Expr, read: Correlation, *, twice: bool = False
     ) -> tuple[SubqueryRows, tuple[str, ...]]:
-        """The rows of a subquery, and the names of its own columns. ``read`` collects what it reads of the outer query;
-        ``twice``: the plan may contain the subquery twice.
+        """Binds a subquery. Returns a pair: its rows, and the names of its own columns, without those added for the
+        correlation. ``read`` is filled with what it reads of the outer query; ``twice``: the plan may contain the
+        subquery twice.
         """
         around = read.around
         outer = self.context.around
@@ -339,7 +342,9 @@ class Subqueries:
         return Scope(joined.node, tuple(c for c in joined.columns if c.name not in rows.names_of_keys))
 
     def nearest_joined(self, scope: Scope, rows: SubqueryRows, kind: JoinKind, at: exp.Expr) -> Scope:
-        """The scope of the query, each row joined with the nearest row of the subquery, as an ASOF JOIN."""
+        """Returns the scope in which each row of the outer query is joined with the nearest row of the subquery, like
+        an ASOF JOIN.
+        """
         condition = conjunction([as_expression(condition) for condition in rows.read.conditions])
         join = exp.Join(
             this=exp.to_table(rows.read.prefix), on=condition, side="LEFT" if kind is JoinKind.LEFT else None
@@ -460,10 +465,11 @@ def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
 
 
 def limited_select(select: exp.Select) -> tuple[exp.Select, Limited] | None:
-    """For a subquery with LIMIT: the subquery without ORDER BY and LIMIT, which also selects the columns of ORDER BY;
-    and the limit.
+    """Separates ORDER BY and LIMIT from a subquery. Returns a pair: the subquery without them, which selects the values
+    of ORDER BY as additional last columns, and the limit.
 
-    None without a LIMIT, for one that is not a literal, and with DISTINCT of other columns.
+    Returns None without a LIMIT, if LIMIT or OFFSET is not a literal number, and for SELECT DISTINCT ordered by a
+    column that it does not select.
     """
     order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
     count, skipped = _whole_number(limit), _whole_number(offset) if offset is not None else 0

@@ -206,7 +206,7 @@ def delay_ms(expression: exp.Expr) -> int:
 
 
 def conversion_hint(name: str, kind: DataType) -> str:
-    """The hint how to convert a column of another type to a TIMESTAMP."""
+    """The text of a hint: how to convert a column of type ``kind`` to a TIMESTAMP."""
     value = f"TIMESTAMP_MILLIS({name})" if kind.is_numeric else f"CAST({name} AS TIMESTAMP)"
     return f"Add a column such as event_time AS {value} to CREATE TABLE, and a WATERMARK for it."
 
@@ -267,7 +267,7 @@ _MILLISECONDS = 3
 
 
 def in_whole_milliseconds(name: str, table: Table) -> bool:
-    """True where the times of a column are declared or computed as whole milliseconds, as ``TIMESTAMP(3)``."""
+    """True if the type or the computation of a time column guarantees whole milliseconds, as ``TIMESTAMP(3)`` does."""
     column = _find(name, table.columns)
     while column is not None and isinstance(column.expression, exp.Column):
         column = _find(column.expression.name, table.columns)

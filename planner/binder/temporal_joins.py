@@ -92,7 +92,9 @@ def temporal_scope(
     left_tables: Sequence[str],
     context: Context,
 ) -> Scope:
-    """The scope of a temporal join. Conditions in ``rest`` (of an inner join) are a filter after it."""
+    """Returns the scope of a temporal join. ``rest`` are the conditions besides the keys: of an inner join they become
+    a filter above it, of a left join they become part of it.
+    """
     if node.kind is JoinKind.LEFT:
         node = replace(node, condition=pair_conjunction([*rest], node.left, node.right))
     node = check_changes(node, context, join)
@@ -115,7 +117,9 @@ def inner_or_left(join: exp.Join, what: str) -> JoinKind:
 def conditions_on(
     join: exp.Join, left: Scope, right: Scope, context: Context
 ) -> tuple[list[exp.Expression], tuple[Visible, ...]]:
-    """The conditions of ON or USING, one per comparison, and the columns of both sides."""
+    """Binds ON or USING of a temporal join. Returns a pair: the list of conditions, and the visible columns of both
+    sides.
+    """
     conditions, columns = written_conditions(join, left, right, scope_of_both(left, right), context)
     context.stop_if_wrong()
     return [conjunct for condition in conditions for conjunct in comparisons_of(condition)], columns
@@ -394,7 +398,9 @@ _ALL_AT_ONCE = (
 
 
 def snapshot_of(source: exp.Expr, context: Context) -> TableFunction | None:
-    """The call of SNAPSHOT in FROM; None for other sources, and where the catalog has a function of that name."""
+    """The call of SNAPSHOT if ``source`` is one; None for other sources, and if the catalog has a function of that
+    name.
+    """
     function = table_function_of(source) if isinstance(source, exp.Table) else None
     named = function is not None and function.name.upper() == SNAPSHOT
     return function if named and context.catalog.function(SNAPSHOT) is None else None
@@ -418,7 +424,7 @@ def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope
 
 
 def snapshot_without_left(call: TableFunction) -> BindError:
-    """SS220 for SNAPSHOT as the first source of FROM."""
+    """Returns the error SS220 for SNAPSHOT as the first source of FROM, where it has no rows to join."""
     return bind_error("SS220", f"{SNAPSHOT} joins the rows on its left, and there are none", call.span, _SNAPSHOT_FORM)
 
 

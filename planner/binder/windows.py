@@ -152,16 +152,16 @@ def _watermark_hint(name: str, scope: Scope) -> str:
 
 
 def watermarked_columns(scope: Scope) -> dict[str, str]:
-    """For each table from which the scope's rows come and that has a watermark: the table's name and the column of the
-    watermark.
+    """A dictionary from each table with a watermark, among those from which the scope's rows come, to the table's
+    watermark column.
     """
     times = (n for n in scope.node.walk() if isinstance(n, AssignTime) and n.domain is TimeDomain.EVENT)
     return {n.table: n.column for n in times}
 
 
 def attribute_kept_hint(marked: Mapping[str, str]) -> str:
-    """A hint for tables with watermarks: that a query in between does not select their time column unchanged.
-    ``marked`` maps tables to these columns.
+    """Returns a hint for a missing time attribute: a query in between does not select the table's time column
+    unchanged. ``marked`` maps tables to their watermark columns.
     """
     columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
     have = "have" if len(marked) > 1 else "has"
@@ -193,10 +193,10 @@ def assign_windows(scope: Scope, window: Window, time: Field | None, partition_b
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a window function.
+    """The parameters of a window table function such as TUMBLE.
 
-    ``measures`` and ``optional`` may be given by position, after the table and, where the function is ``timed``, its
-    time; ``named`` ones by name only.
+    Every call gives the table, then its time column if the function is ``timed``, then ``measures`` (sizes and slides).
+    ``optional`` ones may follow by position or name; ``named`` ones are given by name only.
     """
 
     measures: tuple[str, ...]
@@ -327,7 +327,9 @@ def _check_kinds(kind: str, arguments: Mapping[str, Argument]) -> None:
 
 
 def measures_of(arguments: Mapping[str, Argument]) -> dict[str, Measured]:
-    """Those arguments that are expressions or numbers of rows, by parameter name."""
+    """Those arguments that are expressions or numbers of rows (sizes, slides, gaps), as a dictionary by parameter
+    name.
+    """
     measures: dict[str, Measured] = {}
     for name, argument in arguments.items():
         value = argument.value
@@ -351,8 +353,8 @@ class WindowInput:
 
 
 def window_of_measures(kind: str, values: Values, span: Span | None, row: WindowInput) -> Window:
-    """The window of a kind (TUMBLE, …, COUNT_WINDOW) from its arguments by parameter. Mistakes raise BindError SS211,
-    SS212.
+    """Makes the window of a kind (TUMBLE, …, COUNT_WINDOW). ``values`` are the arguments by parameter name, ``row`` the
+    rows over which they are bound. Mistakes raise BindError SS211, SS212.
     """
     if kind == "SESSION":
         return _session(values, span, row)

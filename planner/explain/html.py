@@ -63,9 +63,10 @@ def _rate_text(rate: float) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """All numbers that the HTML page of EXPLAIN shows, at one moment. Which ones there are depends on the plan alone.
+    """All numbers that the HTML page of EXPLAIN shows, at one moment. Which figures there are depends only on the plan.
 
-    ``source``: the address of newer ones, as ``as_json`` writes them; None for a page without updates.
+    ``source`` is the URL from which the page loads newer figures, as JSON (``as_json``); None for a page without
+    updates.
     """
 
     figures: Sequence[Figure]

@@ -31,7 +31,7 @@ def advice(plan: Node, rules: Sequence[Stage] = STAGES) -> list[str]:
 
 
 def latency(plan: Node) -> Iterator[str]:
-    """The minimum latency of each windowed operator, as sentences; no result can be emitted earlier."""
+    """Yields a sentence on the minimum latency of each windowed operator: no result can be emitted earlier."""
     return (text for topic, text in _said(plan) if topic is Topic.LATENCY)
 
 
@@ -60,7 +60,9 @@ PLANNER_STAGES = ("LOGICAL", "OPTIMIZED", "TRACE", "CHANGELOG_MODE", "ADVICE")
 
 
 def formats_of(stage: str) -> tuple[str, ...]:
-    """The formats of a stage of ``PLANNER_STAGES``; stages that are not one plan have no diagram."""
+    """The formats (TEXT, JSON, …) in which EXPLAIN can show a stage of ``PLANNER_STAGES``. A stage that is not a single
+    plan has no diagram.
+    """
     return ("TEXT", "JSON") if stage in ("TRACE", "ADVICE") else ("TEXT", "JSON", "MERMAID")
 
 
@@ -71,8 +73,8 @@ def explain(
     stage: str = "OPTIMIZED",
     rules: Sequence[Stage] = STAGES,
 ) -> str:
-    """The text of EXPLAIN for a bound plan, at a stage of ``PLANNER_STAGES`` in one of ``formats_of(stage)``; ``rules``
-    optimize the plan.
+    """Returns the text of EXPLAIN for a bound plan, as it is at one of ``PLANNER_STAGES``. ``format`` must be one of
+    ``formats_of(stage)``; ``rules`` optimize the plan.
     """
     assert stage in PLANNER_STAGES and format in formats_of(stage), f"EXPLAIN {format} {stage} is not the planner's"
     if format == "JSON":

@@ -12,7 +12,7 @@ from sqlstream.planner.node import Node
 
 
 class HasInputs(Protocol):
-    """A node of a tree that can be printed: of a logical or a physical plan."""
+    """A node of a logical or a physical plan, as ``tree`` can print it."""
 
     @property
     def inputs(self: T) -> tuple[T, ...]: ...

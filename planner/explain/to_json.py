@@ -61,9 +61,9 @@ def to_json(plan: Node) -> dict[str, Any]:
 
 @on_deep_stack
 def from_json(document: dict[str, Any] | str) -> Node:
-    """The plan of a document or its text. The document need not be trusted, because nothing is imported for it.
+    """Makes a plan from a document or its JSON text. The document may come from anyone: reading it imports nothing.
 
-    ValueError for another version, and for expressions other than sqlglot's.
+    ValueError for a document of another version, and for expressions other than sqlglot's.
     """
     parsed = json.loads(document) if isinstance(document, str) else document
     if parsed.get("version") != VERSION:
@@ -77,7 +77,7 @@ def from_json(document: dict[str, Any] | str) -> Node:
 
 
 def encode(value: Any) -> Any:
-    """A value of a plan as JSON values."""
+    """Returns a value of a plan's field as JSON values; ``decode`` is the inverse."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -152,7 +152,7 @@ def _bare(expression: exp.Expr) -> exp.Expr:
 
 
 def decode(kind: Any, value: Any) -> Any:
-    """The value of a field annotated with ``kind``."""
+    """Returns the value of a plan's field from JSON values; ``kind`` is the field's annotated type."""
     if get_origin(kind) in (Union, UnionType):
         return _decode_union(get_args(kind), value)
     if get_origin(kind) is tuple:

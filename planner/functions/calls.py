@@ -21,7 +21,9 @@ _CALL = re.compile(r"`?(\w+)`?(?:\(|$)")
 
 
 def hint_for(name: str, users: Iterable[str]) -> str:
-    """The hint for a function that does not exist: one with that meaning, else one with a similar name."""
+    """Returns the hint for an unknown function ``name``: the function with the same meaning in this dialect, else one
+    with a similar name (also among ``users``, the names of users' functions), else where all functions are listed.
+    """
     return instead_of(name) or one_of_many(name, [*FUNCTIONS, *users]) or _ALL
 
 

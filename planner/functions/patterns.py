@@ -62,8 +62,8 @@ def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class MisusedEscape:
-    """A constant pattern of LIKE whose escape character precedes ``behind`` or ends it; ``better`` is the corrected
-    pattern.
+    """A constant pattern of LIKE with an escape character that is at its end, or precedes a character that needs no
+    escape (``behind``). ``better`` is the corrected pattern.
     """
 
     pattern: exp.Literal

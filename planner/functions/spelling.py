@@ -33,8 +33,8 @@ def _parsed(template: str) -> exp.Expr:
 
 
 def filled(template: str, *operands: exp.Expr) -> exp.Expression:
-    """The expression of an SQL template with the operands inserted at its placeholders, in parentheses where
-    necessary.
+    """Returns the expression of an SQL template: the operands replace its placeholders ``p1``, ``p2``, …, in
+    parentheses where necessary.
     """
     values = {f"p{i}": operand for i, operand in enumerate(operands, 1)}
 
@@ -52,13 +52,13 @@ def text(value: str) -> exp.Expression:
 
 
 def called(name: str, *arguments: exp.Expr) -> exp.Expression:
-    """Returns a function that makes a call of ``name`` from its arguments."""
+    """Returns the call of the function ``name`` with these arguments, as an expression."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def with_value(value: exp.Expr, name: str, body: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """An expression that computes ``value`` once and evaluates ``body`` over it. ``body`` gets the variable ``name`` of
-    a lambda.
+    """Returns an expression in which ``value`` is computed once although ``body`` uses it several times. ``body`` gets
+    the variable that stands for it, called ``name``, and returns the expression over it.
     """
     if isinstance(value, exp.Column | exp.Literal):
         return body(value)
@@ -137,7 +137,7 @@ def _unspeakable(step: Step) -> bool:
 
 
 def text_of(steps: tuple[Step, ...]) -> str:
-    """The text of a JSON path to one value, as VARIANT_GET expects it."""
+    """Returns the text of a JSON path to a single value, as Spark's VARIANT_GET expects it."""
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else _member(str(step)) for step in steps)
 
 
@@ -148,8 +148,8 @@ def _member(name: str) -> str:
 
 
 def text_for_strings(steps: tuple[Step, ...]) -> str | None:
-    """The text of a JSON path to one value, as GET_JSON_OBJECT expects it; None if that function cannot express the
-    path.
+    """Returns the text of a JSON path to a single value, as Spark's GET_JSON_OBJECT expects it; None if that function
+    cannot express the path.
     """
     if any(isinstance(step, str) and ("'" in step or "?" in step) for step in steps):
         return None
@@ -224,12 +224,16 @@ def is_json(predicate: exp.Is) -> exp.Expr:
 
 
 def nests(value: exp.Expr) -> bool:
-    """True if the value is already a JSON text, to be inserted into another JSON text unchanged."""
+    """True if the value is already JSON text, the result of a JSON function, which is inserted into other JSON text
+    unchanged.
+    """
     return isinstance(value, exp.Anonymous | JsonCall) and value.name.lower() in _NESTING
 
 
 def member_text(value: exp.Expr, on_null: str) -> exp.Expr:
-    """The JSON text of a value; for NULL it is ``null``, or NULL where ``on_null`` is ABSENT."""
+    """Returns the expression for the JSON text of a value. For NULL its result is ``null``, or SQL's NULL where
+    ``on_null`` is ABSENT.
+    """
     whole = _raw(value) if nests(value) else _text_of(value)
     if on_null == "ABSENT":
         return filled("NULLIF(p1, 'null')", whole)

@@ -44,8 +44,10 @@ from sqlstream.planner.windows import AlignedWindow, Session
 
 @dataclass(frozen=True)
 class Reduction:
-    """An aggregate call in terms of Spark's aggregates. ``partials``: SQL of aggregate calls by hidden column name;
-    ``result``: SQL over these columns that gives the call's result.
+    """How Spark's own aggregates compute one aggregate call of the query, in two steps.
+
+    ``partials`` are pairs of a hidden column's name and the SQL of the Spark aggregate that fills it. ``result`` is SQL
+    over these columns, which gives the value of the call after the aggregation.
     """
 
     partials: tuple[tuple[str, str], ...]
@@ -53,8 +55,9 @@ class Reduction:
 
 
 def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, sessions: bool) -> Reduction:
-    """The ``Reduction`` of an aggregate item over ``rows``. UnsupportedError SS3xx where DISTINCT cannot be expressed
-    in Spark's streaming aggregation. ``sessions``: the windows are sessions.
+    """Translates one aggregate call (``item``) over ``rows`` into Spark's aggregates. ``index`` is its position among
+    the aggregates, for the names of hidden columns; ``sessions`` says whether the windows are sessions.
+    UnsupportedError SS3xx where Spark's streaming aggregation cannot compute DISTINCT.
     """
     treated, nulls = _split_nulls(item.expression)
     call, condition = _split_filter(treated)

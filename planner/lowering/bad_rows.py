@@ -36,7 +36,9 @@ _ERROR = "__bad_error"
 
 @dataclass(frozen=True)
 class Letter:
-    """The parts of a row's dead letter; ``error`` is NULL for good rows."""
+    """The parts of a row's dead letter: the name of the source, the record as it was read, the error, and where it was
+    read (file or offset). ``error`` is NULL for good rows.
+    """
 
     source: str
     record: Column
@@ -51,10 +53,11 @@ class Letter:
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
-    """Separates good rows from bad ones (rows that cannot be read). Bad rows are dropped or, if a dead letter table
-    receives them, reduced to their hidden columns.
+    """Separates good rows from bad ones, which cannot be read. Without a dead letter table bad rows are dropped;
+    otherwise they stay in the returned DataFrame with all columns NULL except those of the side output.
 
-    ``counted`` is the name of the metric that counts bad rows; None if another reader of the same rows counts them.
+    ``counted`` is the name of the metric that counts bad rows. None: another reader of the same rows counts and writes
+    them, so they are dropped.
     """
     rows = rows.select("*", letter.error.alias(_ERROR))
     bad = column(_ERROR).isNotNull()
@@ -73,12 +76,12 @@ def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | No
 
 
 def marker(table: Table) -> str:
-    """The value of the column LATE_TABLE that directs dead letters to this table."""
+    """The value of the hidden column LATE_TABLE in rows that are dead letters for this table."""
     return f"dead-letter/{table.name}"
 
 
 def letters_for(table: Table, rows: DataFrame) -> DataFrame:
-    """The dead letters for a table among the rows of a micro-batch, as rows with the columns of the table."""
+    """Selects the dead letters for a table from a micro-batch, as rows with the columns of that table."""
     bad = rows.where(column(LATE_TABLE) == F.lit(marker(table)))
     letters = bad.select(F.from_json(F.decode(column(LATE), "UTF-8"), _LETTER).alias("letter")).select("letter.*")
     letters = letters.withColumn("failed_at", F.current_timestamp())
@@ -92,8 +95,8 @@ def _in_letter(table_column: TableColumn) -> Column:
 
 
 def bad_column(rows: DataFrame, member: str) -> Column | None:
-    """The column with a member of the hidden STRUCT column BAD, which describes a bad row; None if the source has no
-    BAD.
+    """Returns one member of the hidden STRUCT column BAD, with which a source describes a row that it could not read.
+    None if the rows have no such column.
     """
     return F.col(f"{BAD}.{member}") if BAD in rows.columns else None
 
@@ -102,7 +105,8 @@ def bad_column(rows: DataFrame, member: str) -> Column | None:
 
 
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
-    """Filters rows by a condition that may raise an error; optimizers do not move other conditions below it.
+    """Filters rows by a condition that may raise an error. Spark's optimizer may move other conditions above or below a
+    filter; it moves none across this one.
 
     ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
     from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
@@ -137,8 +141,8 @@ Lack = tuple[Column, str]
 
 
 def lacks(table: Table) -> list[Lack]:
-    """The checks of NOT NULL: for each such column of the table, and each such field within a column, the condition
-    that it is NULL, and the error's text.
+    """The NOT NULL checks of a table, as pairs: a condition that is true where the value is missing, and the error's
+    text. There is one for each NOT NULL column, and for each NOT NULL field inside a column.
     """
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
@@ -173,8 +177,8 @@ def null_text(table: Table, path: str) -> str:
 
 
 def inner_lacks(table_column: TableColumn) -> list[Lack]:
-    """The checks of NOT NULL fields within a column: for each the condition that it is NULL, and its path, as in
-    ``place.city`` or ``visits[].at``.
+    """The NOT NULL checks of the fields inside a column, as pairs: a condition that is true where the value is missing,
+    and the field's path, as in ``place.city`` or ``visits[].at``.
     """
     return _inside(table_column.type, column(table_column.name), table_column.name)
 
@@ -207,8 +211,8 @@ def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
 
 
 def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> DataFrame:
-    """The rows, with a check that the columns ``names`` are not NULL where the table declares NOT NULL. The job fails
-    at a row that lacks a value; the error names its file.
+    """Adds a check to the rows: the job fails at a row with NULL in one of the columns ``names`` that the table
+    declares NOT NULL. The error names the row's file.
 
     Spark does not move the check (see ``without_rows``).
     """
@@ -237,8 +241,10 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> Data
 def with_calls(
     rows: DataFrame, expressions: Sequence[exp.Expression], context: Context
 ) -> tuple[DataFrame, list[exp.Expression]]:
-    """Computes the results of all function calls in ``expressions`` as columns, and drops or redirects rows for which a
-    call fails. Returns the rows, and the expressions over these columns.
+    """Computes all calls of users' functions in ``expressions`` as columns. A row for which a call fails is dropped or
+    becomes a dead letter.
+
+    Returns a pair: the rows with these columns, and the expressions, which read the columns instead of calling.
     """
     if not context.functions.tolerates:
         return rows, list(expressions)

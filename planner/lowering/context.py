@@ -31,21 +31,21 @@ METRIC = "bad"
 
 @dataclass
 class Counted:
-    """Remembers for which sources a query already counts bad rows, so that a source that is read twice is counted
-    once.
+    """Remembers which sources of a query already have a metric for bad rows, so that a source that is read twice is
+    counted once.
     """
 
     sources: list[tuple[str, str]] = field(default_factory=list)
 
     def first(self, source: str, what: str = "") -> bool:
-        """True at the first call with this source and kind of count (``what``)."""
+        """True at the first call with this source and ``what`` (the kind of rows counted), False at later ones."""
         is_first = (source, what) not in self.sources
         self.sources.append((source, what))
         return is_first
 
     @property
     def metric(self) -> str:
-        """The name of the metric of the last new source."""
+        """The name of the metric for the source of the last call of ``first``."""
         return f"{METRIC}/{len(self.sources)}/{quote(self.sources[-1][0], safe='')}"
 
 
@@ -53,8 +53,9 @@ class Counted:
 class Context:
     """What lowering functions share while a plan is lowered.
 
-    ``lower_step`` makes the rows of a step, -U rows included (``lower.lower_step``). ``counted``: the sources whose bad
-    rows are metrics of the query. ``functions``: what happens to rows for which a scalar function raises an exception.
+    ``lower_step`` returns the rows of a step, -U rows included (``lower.lower_step``). ``counted`` are the sources
+    whose bad rows the query counts as a metric. ``functions`` says what happens to rows for which a scalar function
+    raises an exception.
     """
 
     runtime: Runtime
@@ -73,10 +74,10 @@ class Context:
         return replace(self, functions=functions)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
-        """The expression as text of Spark SQL. Python functions that it calls are registered in the session under the
-        names in the text.
+        """Returns the expression as text of Spark SQL. Python functions that it calls are registered in the session
+        under the names that the text uses.
 
-        Scalar functions are not called for control rows and side outputs among ``rows``.
+        They are not called for control rows and side outputs among ``rows``.
         """
         skipped = None if rows is None else passing(rows)
         return _spark_sql(with_registered_functions(expression, self.runtime, skipped))

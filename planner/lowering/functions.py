@@ -39,8 +39,9 @@ _INSTALLED = tuple(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib",
 
 
 def modules_to_ship(implementation: object) -> tuple[ModuleType, ...]:
-    """The modules that must be sent to workers with a user's function: the loaded ones in the folder of the module that
-    defines ``implementation``, unless that module is installed.
+    """The modules whose code must be sent to workers with a user's function, because workers may not have them: those
+    loaded from the folder of the module that defines ``implementation``. Installed modules are not sent, except
+    sqlstream's adapter.
     """
     module = inspect.getmodule(implementation)
     folder = _folder(module) if module is not None else None
@@ -117,8 +118,8 @@ def cast_arguments(call: exp.Expression, function: Function) -> list[exp.Express
 
 
 def register(function: Function, runtime: Runtime, arity: int) -> str:
-    """Registers the function in the Spark session and returns its name there, which is unique, so that other jobs may
-    use the same name for another function. ``arity``: the number of arguments.
+    """Registers the function in the Spark session, and returns its name there. The name is unique, so that other jobs
+    may use the same name for another function. ``arity`` is the number of arguments of the call.
     """
     if function.kind not in _EXECUTED:
         raise UnsupportedError("SS392", f'{function.kind.value} function "{function.name}" is not executed')
@@ -135,10 +136,10 @@ def register_unless(function: Function, runtime: Runtime, arity: int) -> str:
 
 
 def register_tolerant(function: Function, runtime: Runtime, arity: int) -> str:
-    """Registers a scalar or table function that does not fail for single rows, and returns its name in Spark.
+    """Registers a scalar or table function whose exceptions do not fail the job. Returns its name in Spark.
 
-    Its first argument is true for rows to skip, its result a STRUCT of the value, the error, and the location of the
-    error.
+    Its additional first argument is true for rows for which it is not called. The result is a STRUCT of the value, the
+    error's text, and where the error was raised.
     """
     result = _result(function)
     columnar = tolerant(_columnar(function, runtime, arity), result.to_arrow())

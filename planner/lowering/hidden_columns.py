@@ -52,15 +52,15 @@ def micros(name: str) -> str:
 
 
 def event_time(micros_text: str, offset_ms: int = 0) -> str:
-    """SQL text of the instant that Spark compares with its watermark. ``micros_text``: SQL text of microseconds since
-    1970; ``offset_ms`` milliseconds are added.
+    """SQL text of the timestamp that Spark compares with its watermark. ``micros_text`` is SQL text of microseconds
+    since 1970, to which ``offset_ms`` milliseconds are added.
     """
     return f"timestamp_micros({micros_text} + {(EPOCH_SHIFT_MS + offset_ms) * 1000}L)"
 
 
 def lifting_time(micros_text: str) -> str:
-    """SQL text of the event time by which a row advances the watermark; NULL from the end of the input on.
-    ``micros_text``: SQL text of microseconds since 1970.
+    """SQL text of the timestamp by which a row advances the watermark; NULL for times at or after the end of input,
+    which must not. ``micros_text`` is SQL text of microseconds since 1970.
     """
     return f"CASE WHEN {micros_text} < {END_OF_INPUT}L THEN {event_time(micros_text)} END"
 
@@ -103,15 +103,15 @@ def hidden_clock(rows: DataFrame) -> list[Column]:
 
 
 def hidden_results(rows: DataFrame) -> list[Column]:
-    """The hidden columns of a query's results that sinks read: the kind of each row, and side outputs for other
-    tables.
+    """The hidden columns of a query's result that sinks read: the kind of each row, and the rows of side outputs for
+    other tables.
     """
     return [column(name) for name in (ROW_KIND, LATE_TABLE, LATE) if name in rows.columns]
 
 
 def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
-    """The hidden columns ``names``, in a fixed order, as a union needs them; missing ones are added: +I for kinds, NULL
-    for others.
+    """Returns the hidden columns ``names`` in a fixed order, so that DataFrames can be united. A missing one is added:
+    with +I for the kind of row, with NULL otherwise.
     """
     return [
         column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
@@ -129,7 +129,7 @@ def passing(rows: DataFrame) -> exp.Expression | None:
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """The condition of ``passing`` as a column of Spark; None if there are no such rows."""
+    """The same condition as ``passing``, as a column instead of SQL text; None if there are no such rows."""
     condition = passing(rows)
     return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
 

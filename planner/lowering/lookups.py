@@ -36,8 +36,8 @@ _POSITION = "__lookup_position"
 
 
 def with_answers(rows: DataFrame, node: Lookup, answers: str, context: Context) -> DataFrame:
-    """Joins rows with their answers: one row per answer. ``answers`` is the name of an ARRAY column with the answers,
-    which the outputs of the lookup replace.
+    """Joins each row with the rows that a lookup returned for it. ``answers`` is the name of the ARRAY column that has
+    them; the lookup's output columns replace it.
     """
     passing = passes_by(rows)
     kept = [column(name) for name in rows.columns if name != answers]
@@ -102,9 +102,10 @@ def require_array_functions(node: Lookup, context: Context) -> None:
 
 @dataclass(frozen=True)
 class FailureColumns:
-    """The names of columns for failed rows: ``error`` has the cause, ``values`` the row for the side output.
+    """The names of the hidden columns for rows whose lookup failed: ``error`` has the cause, ``values`` the row for the
+    side output.
 
-    ``table``: the value of LATE_TABLE that directs them to their table.
+    ``table`` is the value of the hidden column LATE_TABLE that directs such rows to their table.
     """
 
     error: str
@@ -113,9 +114,7 @@ class FailureColumns:
 
 
 def with_failures(rows: DataFrame, failed: FailedRows, marks: FailureColumns, context: Context) -> DataFrame:
-    """Turns rows with an error into rows of a side output, with the values for the table of ``failed``; other rows are
-    unchanged.
-    """
+    """Turns rows whose lookup failed into rows of the side output ``failed``; other rows are unchanged."""
     rows = with_side_columns(rows.withColumnRenamed(marks.error, LOOKUP_ERROR))
     fails = f"{LATE_TABLE} IS NULL AND {LOOKUP_ERROR} IS NOT NULL"
     values = struct_of(failed.table, [context.sql(value) for value in failed.values])
@@ -168,8 +167,8 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 
 
 def asked(rows: DataFrame, group: Sequence[NumberedLookup], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """The rows with the answers of a group of lookups, one column per lookup, and with columns for errors and deferred
-    rows where these are used. The requests are sent when the query runs.
+    """Returns the rows with one more column per lookup of the group, which has its answers as an array, and with
+    columns for errors and deferred rows where these are used. The requests are sent when the query runs.
     """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)
@@ -199,14 +198,16 @@ def _asks_nothing(node: Lookup, rows: DataFrame) -> Column | None:
 
 
 def step_of(lookup: NumberedLookup, context: Context) -> LookupStep:
-    """The configuration of a lookup for the operator that sends requests (``udfs.lookup``)."""
+    """Returns the configuration of a lookup for the operator that sends its requests (``udfs.lookup``)."""
     source = context.runtime.lookup(lookup.node)
     asked = (lookup.keys, lookup.answers, lookup.node.options, lookup.error, lookup.deferred)
     return LookupStep(lookup.number, source, *asked, context.runtime.run_id)
 
 
 def answer_fields(lookup: NumberedLookup) -> list[StructField]:
-    """The hidden columns with the answers of a lookup."""
+    """The hidden columns that a lookup fills: the answers as an ARRAY, and where used the error's text and whether the
+    lookup was deferred.
+    """
     members = ", ".join(f"{quoted(f.name)}: {f.type.ddl()}" for f in lookup.node.read)
     fields = [f"{lookup.answers} ARRAY<STRUCT<{members}>>"]
     fields += [f"{lookup.error} STRING"] if lookup.error is not None else []
@@ -224,8 +225,8 @@ def _fields(texts: Sequence[str]) -> list[StructField]:
 
 
 def joined(rows: DataFrame, group: Sequence[NumberedLookup], context: Context) -> DataFrame:
-    """Joins rows with the answers of each lookup of the group: the rows with the lookups' outputs. Failed rows become
-    rows of side outputs.
+    """Joins rows with the answers of each lookup of a group, and returns the rows with the lookups' output columns.
+    Rows whose lookup failed become rows of side outputs.
     """
     markers: dict[str, str] = {}
     for lookup in group:

@@ -121,8 +121,8 @@ def with_side_columns(rows: DataFrame) -> DataFrame:
 
 
 def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
-    """Turns rows into rows of side outputs: ``markers`` maps STRUCT columns with the row for a table, NULL for ordinary
-    rows, to the table's value in LATE_TABLE.
+    """Turns rows into rows of side outputs. ``markers`` maps a STRUCT column to the value of LATE_TABLE for a table:
+    where the column is not NULL, its value is the row for that table.
     """
     kept = [f for f in rows.schema.fields if f.name not in markers]
     schema = rows.select(*(column(f.name) for f in kept)).schema
@@ -132,7 +132,7 @@ def sent_aside(rows: DataFrame, markers: Mapping[str, str]) -> DataFrame:
 
 
 def struct_of(table: Table, values: Sequence[str]) -> Column:
-    """A row for a table, as a STRUCT column; ``values`` are the SQL texts of its physical columns."""
+    """Returns a STRUCT column that is a row for ``table``; ``values`` are the SQL texts of its physical columns."""
     named = zip(values, table.physical_columns, strict=True)
     return F.struct(*(F.expr(value).cast(c.type.ddl()).alias(c.name) for value, c in named))
 
@@ -143,7 +143,7 @@ def struct_of(table: Table, values: Sequence[str]) -> Column:
 
 
 class SharedSources:
-    """The ``Runtime`` of a statement set: its queries share one source per table."""
+    """The ``Runtime`` that lowers a statement set: all its queries read a table from one source."""
 
     def __init__(self, runtime: Runtime, root: Step) -> None:
         reads = [step for step in root.walk() if isinstance(step, Read)]
@@ -198,7 +198,9 @@ class SharedSources:
         return self._clock
 
     def clocks(self) -> list[DataFrame]:
-        """The control rows and ticks that operators have requested, united in DataFrames."""
+        """The DataFrames of control rows that operators have requested, one per table, and the one of ticks if any
+        operator needs it.
+        """
         return [*self._control.values(), *([self._clock] if self._clock is not None else [])]
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -246,8 +248,8 @@ TABLES_METRIC = "tables"
 
 
 def rows_of(batch: DataFrame, plan: StatementSet, table: Table) -> DataFrame:
-    """The rows of a micro-batch of a statement set that one table receives, with its columns and ROW_KIND if there is
-    one.
+    """Selects from a micro-batch of a statement set the rows that one table receives, with the table's columns, and
+    ROW_KIND if there is one.
     """
     number = _number(plan, table)
     return batch.where(column(TABLE_NUMBER) == F.lit(number)).select(f"{quoted(_struct(number))}.*")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Runtime(Protocol):
-    """What lowering needs from the job in which the query will run: sources, control rows and functions."""
+    """What lowering needs from the job in which the query will run: the rows of sources, control rows, lookup sources
+    and users' functions.
+    """
 
     @property
     def spark(self) -> SparkSession: ...
@@ -63,7 +65,7 @@ class Runtime(Protocol):
         ...
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How tasks read the files of ``places`` as text; None for Parquet."""
+        """How tasks decode the files of ``places`` as text; None for Parquet."""
         ...
 
     def control(self, table: str) -> DataFrame:
@@ -87,10 +89,10 @@ class Runtime(Protocol):
         ...
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
-        """Called once for each stateful operator of Spark that runs kernels.
+        """Reports a stateful operator of Spark that runs kernels. Called once for each.
 
-        ``numbers``: the numbers in the plan of the chained operators that run in it, upstream first; operators are
-        numbered from the plan's root.
+        ``numbers`` are the operators of the plan that run in it as a chain, upstream first; the stateful operators of a
+        plan are numbered from its root.
         """
         ...
 
@@ -102,8 +104,8 @@ class Runtime(Protocol):
         ...
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
-        """In a test that runs micro-batches one by one: the output of operator ``number``, whose state the test keeps.
-        None in queries, where Spark keeps it.
+        """In a test that runs micro-batches one by one, returns the output of operator ``number``; the test keeps the
+        operator's state. None in ordinary queries, where Spark keeps it.
         """
         ...
 

@@ -47,9 +47,9 @@ MOST_TOGETHER = 50
 
 
 def where_all(rows: DataFrame, conditions: Sequence[exp.Expression], context: Context) -> DataFrame:
-    """The rows for which all conditions are true, evaluated in their order; control rows are kept.
+    """Filters the rows by all conditions, evaluated in their order. Control rows are kept.
 
-    Where many are joined by AND, the time of Spark's optimizer grows with their cube: 6 s for 1,000, 80 s for 3,000. So
+    Spark's optimizer takes time cubic in the number of conditions joined by AND: 6 s for 1,000, 80 s for 3,000. So
     further ones become branches of a CASE, which it does not analyse (1 s for 3,000).
     """
     parts = [conjunction([*conditions[i : i + MOST_TOGETHER]]) for i in range(0, len(conditions), MOST_TOGETHER)]

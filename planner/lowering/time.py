@@ -41,12 +41,12 @@ _VALUE = "{value}"
 
 
 def time_of(node: AssignTime) -> str:
-    """The name of the time attribute for messages, with that of its table."""
+    """The name of a time attribute with that of its table, as error messages show it."""
     return time_name(node.column, node.table)
 
 
 def time_name(column: str, table: str) -> str:
-    """The name of a table's event time for messages."""
+    """The name of the time attribute ``column`` of ``table``, as error messages show it."""
     return f'event time "{column}" of table "{table}"'
 
 
@@ -56,15 +56,17 @@ def null_time(name: str) -> str:
 
 
 def time_error(name: str, column: str) -> str:
-    """SQL text of the error code and message for an invalid time in a column; its value is NULL for a valid time."""
+    """SQL text of the message with which an invalid time in ``column`` is reported; its value is NULL for a valid time.
+    ``name`` is the name in the message.
+    """
     return (
         f"CASE WHEN {quoted(column)} IS NULL THEN {_null(name)} WHEN {_beyond(column)} THEN {_range(name, column)} END"
     )
 
 
 def required_time(name: str, column: str, failure: str, otherwise: str, passing: str | None = None) -> str:
-    """SQL text that gives ``otherwise`` for valid times, NULL for rows for which the condition ``passing`` is true, and
-    ``failure`` for invalid times.
+    """SQL text of a CASE: ``otherwise`` for valid times, ``failure`` for invalid ones, and NULL for rows for which the
+    condition ``passing`` is true.
 
     In ``failure``, ``{error}`` stands for the call that fails with SS401 or SS430.
     """
@@ -156,8 +158,8 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
 
 
 def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame:
-    """The rows with the column EVENT_TIME. If the query has several watermarks, ``metric`` is the number under which
-    Spark observes the one of these rows; otherwise None.
+    """Makes Spark report the watermark of these rows as a metric with the number ``metric``. ``rows`` must have the
+    column EVENT_TIME. The rows are returned unchanged if ``metric`` is None, as in a query with only one watermark.
     """
     if metric is None:
         return rows

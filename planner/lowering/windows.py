@@ -74,10 +74,10 @@ def window_columns(names: WindowColumns, start: str, end: str) -> tuple[Column, 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The windows of fixed size that may contain a row. They are numbered 0 to ``candidates`` - 1; each starts at or
-    before the row's time, and contains it if it ends after it.
+    """SQL texts for the windows of fixed size that may contain a row's time. There are ``candidates`` of them, numbered
+    from 0. Each starts at or before the time, but contains it only if it also ends after it.
 
-    ``start`` and ``end`` are SQL texts over the row's time and the window's number, in microseconds since 1970.
+    ``start`` and ``end`` compute a window's bounds from the time and the window's number, in microseconds since 1970.
     """
 
     candidates: int
@@ -122,11 +122,11 @@ def with_session_time(rows: DataFrame, time: str) -> DataFrame:
 
 
 def session_keys(session: Session, *, keyed: bool) -> list[Column]:
-    """The grouping keys of sessions, for rows that have passed ``with_session_time``; ``keyed``: the query has other
+    """The grouping keys of sessions, for rows that have passed ``with_session_time``. ``keyed``: the query has other
     grouping keys.
 
-    Spark requires another key with a session window. Where there is none, one is added that is always 0, made of a
-    column so that Catalyst does not remove it as a literal.
+    Spark does not group by a session window alone. If there is no other key, a key is added that is always 0. It is
+    computed from a column, because Spark would remove a literal.
     """
     window = F.session_window(column(_SESSION_TIME), f"{session.gap_ms} milliseconds").alias(_WINDOW)
     everything = F.expr(f"pmod(unix_micros({_SESSION_TIME}), 1L)").alias(_EVERYTHING)
@@ -171,17 +171,18 @@ _EARLIER_FIRST = "(l, r) -> CASE WHEN l.arrival < r.arrival THEN -1 WHEN l.arriv
 
 
 def with_arrival(rows: DataFrame) -> DataFrame:
-    """The rows with the hidden column by which ``Collecting`` sorts in order of arrival. To be applied before the
-    aggregation's shuffle.
+    """Adds the hidden column by which ``Collecting`` sorts values in order of arrival. Call it before the rows are
+    shuffled for the aggregation.
     """
     return rows.select("*", F.expr(_PLACE).alias(_ARRIVAL))
 
 
 @dataclass(frozen=True)
 class Collecting:
-    """SQL texts of an aggregate that collects values into a list, and of expressions that read the list.
+    """Builds SQL of an aggregate that collects the values of a group into a list, and of expressions that read this
+    list.
 
-    ``by_arrival``: the list is sorted by arrival, for rows that have passed ``with_arrival``. NULLs are collected only
+    ``by_arrival``: the list is sorted by arrival; the rows must have passed ``with_arrival``. NULLs are collected only
     with ``respecting_nulls``.
     """
 
@@ -199,8 +200,8 @@ class Collecting:
         return f"collect_list({placed})" + (f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else "")
 
     def picked(self, extreme: str, value: str, kept: str | None, *, ignores_nulls: bool) -> str:
-        """SQL text of an aggregate that gives the value of the row that arrived first or last, as a struct.
-        ``extreme``: min_by for the first, max_by for the last; ``kept``: the condition on rows.
+        """SQL text of an aggregate that returns the value of the row that arrived first (``extreme`` is ``min_by``) or
+        last (``max_by``), as a STRUCT. ``kept`` is a condition on rows, None for all.
         """
         assert self.by_arrival, "rows have no arrival"
         conditions = [f"({text})" for text in (kept,) if text is not None]

@@ -39,7 +39,7 @@ class AlignBarriers(Unary):
 
     @property
     def holds(self) -> bool:
-        """True where the operator holds rows back, which wait for the markers of other channels."""
+        """True if the operator stores rows of a channel while it waits for the markers of other channels."""
         return not self.at_least_once
 
     @property

@@ -21,9 +21,11 @@ class Deduplicate(Unary):
 
     In processing time rows are in order of arrival, so the first one is final. In event time an earlier (or later) row
     replaces the previous result, however late it arrives. ``ttl_ms``: the state of a key expires this many milliseconds
-    of processing time after its row arrived; 0: never. ``closes``: the state of a key expires when the watermark has
-    closed all windows above that accept its rows; rows that arrive later are emitted. It is set for distinct rows,
-    which are first rows in order of arrival, with all fields as ``keys`` and an event time ``time``.
+    of processing time after its row arrived; 0: never.
+
+    ``closes`` is set for SELECT DISTINCT below windows, where all fields are ``keys`` and ``time`` is an event time:
+    the state of a key then expires when the watermark has closed all windows above that accept its row. A row that
+    arrives after that is emitted again.
     """
 
     keys: tuple[str, ...]
@@ -88,8 +90,8 @@ class Deduplicate(Unary):
     )
 
     def append_only_variant(self) -> Node | None:
-        """A node that emits the first row of each key once, when the watermark has passed its time so that it is
-        final.
+        """A node that emits the first row of each key once, when the watermark has passed its time so that no earlier
+        row can arrive.
         """
         if self.last:
             return None

@@ -21,13 +21,13 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class GroupAggregate(Unary):
-    """GROUP BY without windows: one row per existing value of ``keys``; without keys one row in all, once there are
-    rows. ``aggregates`` are calls of one aggregate function each.
+    """GROUP BY without windows. Emits one row per value of ``keys``; without keys, one row as soon as there is input.
+    ``aggregates`` are calls of one aggregate function each.
 
     ``grouping_sets`` lists, for GROUPING SETS, the keys of each set. ``grouping_id`` then names an additional BIGINT
     field with GROUPING_ID over all ``keys`` in order; keys that a set leaves out are NULL in the result. ``ttl_ms``:
-    the state of a group expires this many milliseconds of processing time after its last change, and its result
-    remains; 0: never. Schema: keys, grouping_id, aggregates.
+    the state of a group expires this many milliseconds of processing time after its last change, and its last result
+    stays valid; 0: never. Schema: keys, grouping_id, aggregates.
     """
 
     keys: tuple[str, ...]

@@ -72,7 +72,7 @@ class Join(Node):
 
     @property
     def read(self) -> frozenset[str]:
-        """The fields of both sides that decide which rows match."""
+        """The fields of both sides that equalities and condition read."""
         values = [side for equality in self.equal for side in (equality.left, equality.right)]
         return frozenset().union(*map(columns_of, values if self.condition is None else [*values, self.condition]))
 
@@ -90,7 +90,9 @@ class Join(Node):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """The keys of one side where the other has at most one partner for each of its rows; else pairs of keys."""
+        """Each key of one side combined with each key of the other. If rows of one side have at most one partner, also
+        that side's keys alone.
+        """
         left, right = self.left.unique_keys, self.right.unique_keys
         if not self.kind.pairs:
             return left
@@ -109,15 +111,18 @@ class Join(Node):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The upsert keys of one side where the other has at most one partner, or pairs of keys.
+        """Each upsert key of one side combined with each of the other. If rows of one side have at most one partner,
+        also that side's keys alone.
 
-        They do not hold if the join key of a row changes, because the results of its old and new key group arrive in
-        any order.
+        A key does not count if the join key of its row may change, because the results of the old and the new join key
+        come from different key groups, in any order.
         """
         return frozenset(key for key in self.unique_keys if all(self.stays_together(key, side) for side in (0, 1)))
 
     def stays_together(self, key: frozenset[str], side: int) -> bool:
-        """True where rows of a side with equal values of ``key`` are in one key group."""
+        """True if rows of a side (0: left, 1: right) with equal values of ``key`` are always in one key group, so that
+        their changes stay in order.
+        """
         below = self.inputs[side]
         if below.changelog_mode == APPEND_ONLY or not key & below.field_names:
             return True
@@ -208,7 +213,7 @@ class Join(Node):
 
     @property
     def equalities_text(self) -> list[str]:
-        """The equalities, and the rest of the condition, each as SQL."""
+        """The parts of the join's condition as SQL texts: first the equalities, then the rest."""
         equal = [f"{sql(e.left)} {_operator(e)} {sql(e.right)}" for e in self.equal]
         if self.condition is None:
             return equal

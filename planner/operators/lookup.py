@@ -45,14 +45,16 @@ class FailedRows:
 
 @dataclass(frozen=True)
 class Lookup(Unary):
-    """Joins each row with the rows that an external source has for its key; ``outer`` keeps rows without any.
+    """Joins each row with the rows that an external source has for its key; ``outer`` also emits rows for which it has
+    none.
 
-    ``source`` is a table with a lookup connector or an asynchronous function. ``keys`` are named by the columns of the
-    table (the parameters of the function), with expressions over the input cast to their types; a row with a NULL among
-    them has no match. ``read`` are the physical columns requested (the members of the function's row), under their own
-    names. ``outputs`` are the fields that are added: expressions over ``read`` alone, NULL without a match. ``filters``
-    compare columns of the table with constants, in the source; ``condition``, over input and outputs, is the rest of
-    ON. ``ttl_ms``: how long answers are stored for rows that may be retracted; 0: for ever.
+    ``source`` is a table with a lookup connector, or an asynchronous function. ``keys`` are the requested values:
+    expressions over the input, cast, with the names of the table's columns (or the function's parameters). A row with a
+    NULL among them has no match. ``read`` are the physical columns requested (or members of the function's row), under
+    their own names. ``outputs`` are the added fields: expressions over ``read`` alone, NULL without a match.
+    ``filters`` are comparisons of columns with constants, which the source evaluates; ``condition``, over input and
+    outputs, is the rest of ON. ``ttl_ms``: how many milliseconds the returned rows are stored, for input rows that may
+    be retracted; 0: for ever.
     """
 
     source: Table | Function
@@ -75,8 +77,8 @@ class Lookup(Unary):
 
     @property
     def remembers_answers(self) -> bool:
-        """True if rows of the input may be retracted. Their answers are then stored, so that the same results are
-        retracted.
+        """True if input rows may be retracted. The rows that the source returned are then stored, so that a retraction
+        retracts the same results.
         """
         return self.input.changelog_mode != APPEND_ONLY
 
@@ -89,7 +91,9 @@ class Lookup(Unary):
 
     @property
     def answer_key(self) -> tuple[str, ...]:
-        """The fields in which a row equals its retraction, and, where a key is known, the row that replaces it."""
+        """The fields by which the stored answer of a row is found again when the row is retracted or updated: the
+        shortest upsert key of the input, without one ``row_identity``.
+        """
         keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
         return tuple(sorted(keys[0])) if keys else self.row_identity
 
@@ -114,8 +118,8 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def unique_keys(self) -> Keys:
-        """The unique keys of the input where the lookup key contains the whole primary key, so that a row has one match
-        at most.
+        """The unique keys of the input, if the lookup's keys contain the source's whole primary key, so that a row has
+        one match at most. Empty otherwise.
         """
         key = self.source.primary_key if isinstance(self.source, Table) else ()
         is_by_key = bool(key) and set(key) <= {k.name for k in self.keys}
@@ -248,7 +252,9 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The unique keys; for changes only those that contain the answer key, so that one key group orders them."""
+        """The unique keys. If input rows may be retracted, only those that contain ``answer_key``: rows with equal
+        values of such a key are in one key group, so their changes stay in order.
+        """
         keys = self.unique_keys
         return frozenset(key for key in keys if key >= set(self.answer_key)) if self.remembers_answers else keys
 
@@ -270,8 +276,8 @@ class Lookup(Unary):
 
     @property
     def asked_together(self) -> tuple[Lookup, ...]:
-        """Adjacent lookups that are requested together because none needs the result of another; a stateful one is
-        alone.
+        """This lookup and those directly below it whose requests can be sent at the same time, because none needs the
+        result of another; the lowest first. A stateful lookup is alone.
         """
         group, read = [self], self._key_fields
         while not self.keeps_state and isinstance(below := group[-1].input, Lookup) and not below.keeps_state:
@@ -311,7 +317,9 @@ class Lookup(Unary):
 
     @property
     def exchange_keys(self) -> tuple[str, ...]:
-        """The answer key for changes; else the lookup's keys, or none where all rows must remain in order."""
+        """If input rows may be retracted, ``answer_key``. Otherwise the keys of the lookup; empty if all rows must stay
+        in order.
+        """
         if self.remembers_answers:
             return self.answer_key
         return () if self.options.order is Order.ORDERED else tuple(key.name for key in self.keys)

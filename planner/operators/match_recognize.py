@@ -21,11 +21,13 @@ from sqlstream.udfs.match.automaton import Automaton, Skip
 
 @dataclass(frozen=True)
 class MatchRecognize(Unary):
-    """Finds the matches of the ``pattern`` among the rows with equal ``keys`` in the order of ``time`` and ``ties``.
+    """Finds the matches of ``pattern`` (MATCH_RECOGNIZE) among rows with equal ``keys``, in the order of ``time`` and
+    ``ties``.
 
-    A match gives one row with the keys and the ``measures``; with ``all_rows`` each of its rows, with the measures.
-    ``operands`` are those of ``definitions``. In event time rows older than the watermark are late, and dropped.
-    ``within_ms``: the longest time between the first and the last row of a match.
+    Emits one row per match, with the keys and the ``measures``; with ``all_rows`` each row of the match, with the
+    measures. ``definitions`` are the conditions of DEFINE, and ``operands`` the values that they read. In event time
+    rows older than the watermark are late, and dropped. ``within_ms`` is the longest time between the first and the
+    last row of a match, None without a limit.
     """
 
     keys: tuple[str, ...]
@@ -57,7 +59,8 @@ class MatchRecognize(Unary):
     def holds(self) -> bool:
         """True if the watermark of operators above must wait until complete matches are decided.
 
-        An operator above needs the time of their last row, which the watermark might pass before the decision.
+        A longer match may replace a complete one. Meanwhile the watermark may pass the match's last row, whose time an
+        operator above needs.
         """
         tells_time = any(measure.item.time is TimeDomain.EVENT for measure in self.measures)
         return tells_time and not self.automaton.has_one_length

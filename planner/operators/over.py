@@ -29,10 +29,11 @@ _POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 @dataclass(frozen=True)
 class OverCall:
-    """An OVER call: a function over a frame. The offsets of a RANGE frame over times are in milliseconds.
+    """One OVER call: a function over a frame. The offsets of a RANGE frame over times are in milliseconds.
 
-    Calls of the functions in NUMBERS, PLACES and SHIFTS, which have no frame, and of NTH are sqlglot's ``Anonymous``
-    nodes of these names, inside ``IgnoreNulls`` where NULLs are not counted; all others are aggregates.
+    ``call`` is an aggregate, or one of the functions without a frame (ROW_NUMBER, LAG, NTILE and the like: NUMBERS,
+    SHIFTS, PLACES) or NTH_VALUE. The latter are sqlglot's ``Anonymous`` nodes, inside ``IgnoreNulls`` where NULLs are
+    not counted.
     """
 
     item: Item
@@ -53,7 +54,7 @@ class OverCall:
 
 @dataclass(frozen=True)
 class Closing:
-    """When the window of a row closes: ``after_ms`` after the time in ``field``."""
+    """When a row's window closes: ``after_ms`` milliseconds after the time in the field ``field``."""
 
     field: str
     after_ms: int
@@ -98,7 +99,7 @@ class Over(Unary):
 
     @property
     def results(self) -> tuple[Field, ...]:
-        """The result fields of the calls."""
+        """The fields that hold the results of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
@@ -276,7 +277,7 @@ def arguments_of(call: OverCall) -> Iterator[exp.Expression]:
 
 
 def function_text(call: OverCall, names: Provenance, in_time: bool = True) -> str:
-    """The call as text without the parts that do not change its results."""
+    """The call as text for a checkpoint's fingerprint, without the parts that do not change its results."""
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{traced(call.item.expression, names)}{frame}"
 
@@ -305,7 +306,7 @@ class OverAllRows(Unary):
 
     @property
     def results(self) -> tuple[Field, ...]:
-        """The result fields of the calls."""
+        """The fields that hold the results of the calls."""
         return tuple(call.item.field for call in self.calls)
 
     @property
@@ -415,8 +416,8 @@ class UpdatingOver(OverAllRows):
         return ALL_KINDS - {RowKind.DELETE} if self.input.changelog_mode == APPEND_ONLY else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """All kinds. For rows in order of arrival only insertions, because a retraction lacks the arrival time of its
-        row.
+        """All kinds of rows. Insertions only if a processing time is read, because a retraction does not say when its
+        row arrived.
         """
         by_arrival = any(f.time is TimeDomain.PROCESSING for f in self.input.schema if f.name in self.read)
         return APPEND_ONLY if by_arrival else ALL_KINDS

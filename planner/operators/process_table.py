@@ -18,9 +18,9 @@ from sqlstream.types import DataType
 class ProcessInput:
     """A table argument of a process function.
 
-    Its rows have the ``fields`` of the table, called ``names`` and cast to ``types`` where these are given. ``time``:
-    the field with the event time of rows, if the call has one. ``passed``: the fields that are emitted with each row
-    that the function returns.
+    The function gets the ``fields`` of the table, under ``names`` and, where the function declares them, cast to
+    ``types``. ``time`` is the field with the event time of rows, None without one. ``passed`` are the fields of an
+    input row that are emitted with each row that the function returns for it.
     """
 
     parameter: str
@@ -40,13 +40,14 @@ class ProcessInput:
 
 @dataclass(frozen=True)
 class ProcessTable(Node):
-    """A process function over tables, with state and timers by ``keys``, or row by row without keys.
+    """A process function (Flink's process table function) over tables, with state and timers per value of ``keys``, or
+    row by row without keys.
 
-    ``tables`` and ``arguments`` correspond; the keys of all tables have the types of ``keys``. ``constants`` are the
-    other arguments, cast; ``descriptors`` are parameters with names of columns. ``passed``: the names of the only
-    table's passed fields, which then replace the keys in the result. ``in_order``: rows are processed by event time.
-    ``clock``: the function needs processing time. ``domain``: the domain of the rows' times. Schema: keys or passed,
-    results, rowtime.
+    ``tables`` and ``arguments`` correspond to each other; the keys of all tables have the types of ``keys``.
+    ``constants`` are the other arguments, cast; ``descriptors`` are pairs of a parameter and the column names given for
+    it. ``passed``: the fields of the only table that are emitted with each result, in place of the keys. ``in_order``:
+    rows are processed in order of event time. ``clock``: the function reads processing time. ``domain``: the time
+    domain of the rows' times. Schema: keys or passed, results, rowtime.
     """
 
     tables: tuple[Node, ...]
@@ -96,8 +97,9 @@ class ProcessTable(Node):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The input's delay, and one millisecond for finer times: functions see whole milliseconds, so rows of a
-        millisecond are expected until the watermark is at the next one.
+        """The delay of the input's watermark in milliseconds, and one more if times are finer than milliseconds:
+        functions see whole milliseconds, so rows of a millisecond may arrive until the watermark has reached the next
+        one.
         """
         finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)

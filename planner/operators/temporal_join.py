@@ -54,7 +54,7 @@ class TemporalJoin(Join):
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The time fields of both sides; none in processing time."""
+        """The time fields of the left and the right side; empty in processing time."""
         return (self.left_time, self.right_time) if self.timed else ()
 
     @property
@@ -92,7 +92,9 @@ class TemporalJoin(Join):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The left side's unique keys of which all rows are in one key group, so that their changes remain in order."""
+        """Those unique keys of the left side by which rows are distributed to key groups, so that changes of a row stay
+        in order.
+        """
         return frozenset(key for key in self.left.unique_keys if self.stays_together(key, 0))
 
     # --- changes ----------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ class AsofJoin(Join):
 
     @property
     def values(self) -> tuple[exp.Expression, exp.Expression]:
-        """The expressions of both sides that are compared."""
+        """A pair: the left and the right expression that the join compares."""
         return self.left_value, self.right_value
 
     @property

@@ -23,10 +23,10 @@ INT = DataType("INT")
 
 @dataclass(frozen=True)
 class TopN(Unary):
-    """Emits the rows whose ``function``, one of ``over.NUMBERS`` such as ROW_NUMBER, is from ``first`` to ``last``
-    among the rows of equal ``keys``.
+    """Emits the rows whose number is from ``first`` to ``last`` among the rows with equal ``keys``. ``function`` says
+    how they are numbered: ROW_NUMBER, RANK or DENSE_RANK.
 
-    They are numbered in the ``order``, equal rows by arrival, with ``newest_first`` the newest first. Changes of the
+    They are numbered in the ``order``; equal rows by arrival, with ``newest_first`` the newest first. Changes of the
     result are emitted at once. If the keys contain an event-time window, its rows are emitted once, when the watermark
     closes it as ``closes`` says, and later rows are dropped. ``number`` names the field with the number of a row; None
     if it is not read. ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last
@@ -107,7 +107,9 @@ class TopN(Unary):
         return ALL_KINDS - {RowKind.DELETE} if appends and self.function == ROW_NUMBER else ALL_KINDS
 
     def accepted_kinds(self, port: int = 0) -> Kinds:
-        """All kinds; inserts only with windows, and in order of arrival, which a retraction of the row lacks."""
+        """All kinds of rows. Insertions only within windows, and if ORDER BY has a processing time, because a
+        retraction does not say when its row arrived.
+        """
         fields = {f.name: f for f in self.input.schema}
         by_arrival = any(fields[key.name].time is TimeDomain.PROCESSING for key in self.order)
         return APPEND_ONLY if self.closes is not None or by_arrival else ALL_KINDS
@@ -246,7 +248,9 @@ class Limit:
 
 
 def limit_of(plan: Node) -> Limit | None:
-    """The limit of a query with LIMIT and without an order, which ends when it is reached; None for others."""
+    """The limit of a query that has LIMIT and no ORDER BY, so that the query can end when it is reached. None for other
+    plans.
+    """
     match plan:
         case Output() | Insert() | Project():
             return limit_of(plan.input)

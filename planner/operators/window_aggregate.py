@@ -158,8 +158,8 @@ class WindowAggregate(Windowed):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """The kinds of rows: RETRACTING retracts previous results, and results are deleted where windows merge or rows
-        are retracted.
+        """The kinds of rows that are emitted: retractions with the mode RETRACTING, deletes where windows merge or
+        input rows are retracted.
         """
         if self.firing.accumulation is not Accumulation.RETRACTING or not self.firing.fires_again:
             return APPEND_ONLY

@@ -82,7 +82,7 @@ class Windowed(Unary):
 
     @property
     def times(self) -> FieldNames:
-        """The field with the time of rows, as a set; empty where windows are not assigned by one."""
+        """A set with the name of the field that has the time of rows; empty if no such field assigns the windows."""
         return frozenset({self.time} if self.time is not None else ())
 
     def _firing_remarks(self, trigger: Trigger | None) -> Iterator[Remark]:
@@ -337,7 +337,7 @@ def text_of(window: Window, time: str | None) -> str:
 
 
 def columns_text(columns: WindowColumns) -> str:
-    """The names of the window columns; empty where they are the default."""
+    """The names of the window columns, for EXPLAIN; empty if they are the default ones."""
     names = (columns.start, columns.end, columns.time)
     return "" if columns == DEFAULT_COLUMNS else f" as {', '.join(names)}"
 
@@ -398,8 +398,8 @@ def reads_window(expression: exp.Expr, columns: WindowColumns) -> bool:
 
 
 def windows_on_top(node: Node, spare: set[str]) -> AssignWindows | None:
-    """The plan rearranged so that windows are assigned last; it has the same rows, apart from the fields ``spare``.
-    None if that is impossible.
+    """Rearranges a plan so that the node that assigns windows is the root: filters and projections move below it. The
+    rows are the same, apart from the fields ``spare``, which may be missing or additional. None if that is impossible.
     """
     match node:
         case AssignWindows():

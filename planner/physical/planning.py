@@ -106,7 +106,7 @@ class _Whole:
 
 @dataclass(frozen=True)
 class Above:
-    """What the planning of a node needs to know about the nodes downstream, between it and the root.
+    """What the planning of a node must know about the nodes downstream, between it and the root of the plan.
 
     ``awaited``: the time domains whose watermark some operator waits for. ``stateful``: the stateful operators, the
     nearest last. ``in_order``: one of them depends on the order of rows. ``reported``: the time attribute whose
@@ -163,8 +163,8 @@ class Above:
 
     @property
     def skips(self) -> bool:
-        """True if projections between two operators do not run, because the downstream operator computes what it needs
-        from the fields upstream.
+        """True if the projections between two operators need not run, because the downstream operator computes what it
+        needs from the upstream operator's fields.
         """
         return self.read is not None or self.linked
 

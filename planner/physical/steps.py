@@ -23,11 +23,12 @@ from sqlstream.udfs.spark import Watermark
 
 @dataclass(frozen=True)
 class PlanClocks:
-    """How time advances in a plan.
+    """How the operators of a plan learn of the progress of time.
 
-    ``watermark`` says what Spark's watermark means. ``ticks``: processing time arrives as ticks, because no table's
-    watermark is the clock. ``waiting``: what rows of the plan may wait for. ``ends_by_tick``: a tick reports the end of
-    a bounded input, because no table has a watermark. On the native engine the watermark is the only clock.
+    ``watermark`` says what Spark's watermark stands for. ``ticks``: processing time arrives as control rows (ticks),
+    because Spark's watermark is not that clock. ``waiting``: for what rows in state may wait. ``ends_by_tick``: a tick
+    reports the end of a bounded input, because no table has a watermark. On the native engine the watermark is the only
+    clock.
     """
 
     watermark: Watermark = Watermark.NONE
@@ -96,7 +97,7 @@ AUTO = "auto"
 
 
 def reads_no_files(scan: Scan) -> bool:
-    """The default of ``reads_files``: Spark reads the files of all scans, exchanges read none."""
+    """The default of ``EngineSettings.reads_files``: False for every scan, so that Spark reads all files."""
     return False
 
 
@@ -145,8 +146,8 @@ _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 
 @dataclass(frozen=True)
 class FilesToRead:
-    """The files that an exchange reads instead of Spark. ``columns`` maps fields of the operator's input to columns of
-    the table of ``scan``.
+    """The files of ``scan`` that an exchange reads instead of Spark. ``columns`` maps fields of the operator's input to
+    columns of the scanned table.
     """
 
     scan: Scan
@@ -168,7 +169,7 @@ def file_scan_below(below: Node) -> Scan | None:
 
 
 def times_between(below: Node) -> Iterator[AssignTime]:
-    """The nodes of time attributes from ``below`` to the scan upstream of it."""
+    """Yields the nodes of time attributes from ``below`` down to the scan."""
     return (node for node in _down(below) if isinstance(node, AssignTime))
 
 
@@ -243,12 +244,12 @@ class Step:
 
     @property
     def label(self) -> str:
-        """The text for EXPLAIN of the node, or the nodes, that the step executes."""
+        """The text of the step's node in EXPLAIN; of all its nodes, if it executes several."""
         return self.node.describe()
 
     @property
     def runs(self) -> str:
-        """How the step is executed, in a few words for EXPLAIN."""
+        """Says in a few words how the step is executed, for EXPLAIN PHYSICAL."""
         raise TypeError(f"no description for {type(self).__name__}")
 
     @property
@@ -277,8 +278,8 @@ class Compute(Step):
 
 @dataclass(frozen=True)
 class Ask(Compute):
-    """Several stateless lookups whose requests are sent at the same time, from the one nearest to the source to
-    ``node``; each with its number among the lookups of the plan.
+    """The step that sends the requests of several stateless lookups at the same time. It executes the lookups from the
+    one nearest to the source up to ``node``; each has its number among the lookups of the plan.
     """
 
     lookups: tuple[tuple[int, Node], ...] = ()
@@ -321,8 +322,8 @@ class WatermarkSource(Enum):
 
 @dataclass(frozen=True)
 class Mark(Step):
-    """The step of a time attribute and its watermark. ``metric``: the number of the metric by which Spark reports the
-    watermark, None if it does not.
+    """The step that makes a column a time attribute and computes its watermark. ``metric`` is the number of the metric
+    by which Spark reports the watermark, None if it does not.
     """
 
     node: AssignTime
@@ -357,8 +358,9 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source`` where an exchange reports it, with its blobs; ``time`` is the field of the operator's
-    input. ``metric``: the number of the metric by which Spark reports the watermark, None if it does not.
+    """The watermark of ``source`` if an exchange computes it and sends it along with its blobs. ``time`` is the field
+    of the operator's input. ``metric`` is the number of the metric by which Spark reports the watermark, None if it
+    does not.
     """
 
     source: AssignTime
@@ -380,12 +382,12 @@ class Port:
 class Operator(Step):
     """A stateful operator on the columnar engine: an exchange by key group for each input, and a kernel.
 
-    ``number`` counts the stateful operators of the plan from the root. ``keys``: the keys of its exchange; empty: all
-    rows go to one key group. ``in_order``: it, or a downstream operator, depends on the order in which rows arrived.
-    ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator downstream. ``link``:
-    the upstream operator to which it is chained; ``apart``: the reason why it is not chained. ``lookup``: the number of
-    a stateful lookup among the lookups of the plan. ``held_back_ms``: by how many milliseconds its watermark is earlier
-    than that of the query. ``ports``: the exchange of each input.
+    ``number``: its number among the stateful operators of the plan, counted from the root. ``keys``: the keys of its
+    exchange; empty: all rows go to one key group. ``in_order``: it, or a downstream operator, depends on the order in
+    which rows arrived. ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator
+    downstream. ``link``: how it is chained to the operator upstream, None if it is not; ``apart``: the reason why it is
+    not. ``lookup``: the number of a stateful lookup among the lookups of the plan. ``held_back_ms``: by how many
+    milliseconds its watermark is earlier than that of the query. ``ports``: the exchange of each input.
     """
 
     number: int = 0
@@ -413,7 +415,9 @@ class Operator(Step):
 
     @property
     def operator_below(self) -> Operator:
-        """The upstream operator to which this one is chained; an error if it is not chained."""
+        """The upstream operator to which this one is chained. Only for operators that are chained (AssertionError
+        otherwise).
+        """
         below = self.input
         while isinstance(below, Compute):
             below = below.input
@@ -431,7 +435,9 @@ class Operator(Step):
 
 @dataclass(frozen=True)
 class Write(Step):
-    """The root of a query's plan, of an insert, or of the inserts of a statement set together."""
+    """The step that writes the result: the root of a query, of an insert, or of all inserts of a statement set
+    together.
+    """
 
     @property
     def runs(self) -> str:
@@ -462,7 +468,8 @@ class PhysicalPlan:
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
     def watermark_of(self, operator: Operator) -> Watermark:
-        """What an operator's watermark is: that of the plan, or NONE if no step upstream reports one.
+        """What Spark's watermark stands for at an operator: the same as in the whole plan, or NONE if no step upstream
+        reports one.
 
         Spark refuses operators that ask for a watermark that no source reports.
         """

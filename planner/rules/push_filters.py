@@ -46,17 +46,19 @@ def merge_projects(plan: Node) -> Node:
 
 
 def with_balanced_condition(node: Node) -> Node:
-    """A filter whose conditions were added one by one, with all of them as one balanced conjunction."""
+    """A filter whose conditions were added one by one gets them as one balanced tree of ANDs, whose depth is
+    logarithmic.
+    """
     if isinstance(node, Filter) and isinstance(node.condition, exp.And):
         return replace(node, condition=conjunction(conjuncts(node.condition)))
     return node
 
 
 class Merging:
-    """Merges the projections of one plan, from the sources upwards.
+    """Merges the adjacent projections of one plan, from the sources upwards.
 
-    The expressions of the lower projection are moved, not copied, because they grow with each projection they move
-    into.
+    Expressions of the lower projection are moved, not copied, because they grow with each projection into which they
+    move.
     """
 
     def __init__(self) -> None:
@@ -125,7 +127,9 @@ def push_filters(plan: Node) -> Node:
 
 
 def filtered(node: Node, conditions: Conditions) -> Node:
-    """The node filtered by all conditions, each as deep in the plan as possible."""
+    """Returns the node filtered by all conditions. Each filter is placed as deep in the plan as its condition
+    allows.
+    """
     pushed, kept = _divided(node, conditions, guarded=False)
     below = _pushed_below(node, pushed) if pushed else node
     return Filter(below, conjunction(kept)) if kept else below
@@ -219,22 +223,25 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def accepts_nothing(table: Table, comparison: Comparison) -> bool:
-    """A function for the parameter ``accepts`` that is always false, so that no lookup source applies comparisons
+    """The default for parameters called ``accepts``: False for every comparison, so that no lookup source filters rows
     itself.
     """
     return False
 
 
 def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
-    """Moves conjuncts in ON of lookup joins into the request to the source, if it ``accepts`` them."""
+    """Moves conditions in ON of lookup joins into the request to the source, where ``accepts`` is true for the table
+    and the condition.
+    """
     return bottom_up(plan, lambda node: node.with_lookup_filters(accepts))
 
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:
-    """The comparisons of a column with constants in a conjunct, all of which must be true; empty for other conjuncts.
+    """Returns the comparisons with constants that together are equal to ``condition``, such as ``a > 3`` and ``a <= 5``
+    for a BETWEEN. Empty for other conditions.
 
-    Only columns that Spark would not convert count, unlike in ``name > 5`` for a STRING, because the source compares
-    values of its own type.
+    The column must not be converted for the comparison, as in ``name > 5`` for a STRING, because the source compares
+    values of the column's own type.
     """
     match condition:
         case exp.Paren():

@@ -88,8 +88,8 @@ def fuse_windows_into_aggregate(plan: Node) -> Node:
 
 
 def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
-    """For DISTINCT rows below windows: lets their state expire when the watermark has closed all windows that accept
-    them.
+    """For SELECT DISTINCT below windows: lets the state of a row expire when the watermark has closed all windows that
+    accept the row.
     """
     return bottom_up(plan, lambda node: node.with_distinct_rows_closed())
 
@@ -145,7 +145,7 @@ STAGES = stages()
 
 @on_deep_stack
 def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
-    """The plan after all stages, with the same result, row for row."""
+    """Returns the plan after all rules. Its result is the same, row for row."""
     for stage in rules:
         plan = stage.rule(plan)
     return plan
@@ -153,7 +153,7 @@ def optimize(plan: Node, rules: Iterable[Stage] = STAGES) -> Node:
 
 @on_deep_stack
 def trace(plan: Node, rules: Iterable[Stage] = STAGES) -> list[tuple[str, Node]]:
-    """The plan as bound, and after each stage that changed it."""
+    """Returns pairs of a name and a plan: the plan as bound, then the plan after each stage that changed it."""
     plans = [("bound", plan)]
     for stage in rules:
         after = stage.rule(plan)

@@ -54,8 +54,9 @@ from sqlstream.udfs.state.keyed import TimeToLive
 
 @dataclass(frozen=True)
 class SplitCall:
-    """An aggregate call for a kernel, whose arguments are computed by Spark as columns. ``columns``: the name and the
-    expression of each column that ``call`` reads. Equal expressions have equal names.
+    """An aggregate call whose arguments Spark computes as columns of the kernel's input. ``columns`` are pairs of a
+    column's name and the expression that computes it; ``call`` refers to these names. Equal expressions have equal
+    names.
     """
 
     call: AggregateCall
@@ -63,8 +64,8 @@ class SplitCall:
 
 
 def split(item: Item, rows: DataFrame, context: Context) -> SplitCall:
-    """The aggregate ``item`` as a call for a kernel, and the columns that it reads from ``rows``. UnsupportedError
-    SS395 for arguments that must be constants.
+    """Divides the aggregate ``item`` into columns that Spark computes from ``rows`` and a call for the kernel over
+    them. UnsupportedError SS395 for arguments that must be constants and are not.
     """
     has_type = not item.type.is_unknown
     result = item.type if has_type else _type_in_spark(item.expression, rows, context)
@@ -85,8 +86,8 @@ def _type_in_spark(expression: exp.Expression, rows: DataFrame, context: Context
 
 
 def split_call(name: str, expression: exp.Expression, result: pa.DataType, runtime: Runtime) -> SplitCall:
-    """Divides an aggregate expression into the columns that Spark computes for the kernel, and a call over their
-    names.
+    """Divides an aggregate expression into columns that Spark computes and a call for the kernel over them. ``name`` is
+    that of the result and ``result`` its Arrow type.
     """
     parts = call_parts(expression)
     function = called_function(parts.call, runtime)
@@ -199,8 +200,8 @@ Grouped = WindowAggregate | GroupAggregate
 
 
 def in_sets(node: Grouped, rows: DataFrame) -> DataFrame:
-    """Repeats each row once per grouping set, with the set's number in the column SET. Rows are unchanged without
-    grouping sets or without data columns.
+    """Repeats each row once per grouping set, and adds the number of the set as column SET. Control rows and side
+    outputs are not repeated. Without grouping sets the rows are returned unchanged.
     """
     if node.grouping_sets is None:
         return rows

@@ -36,10 +36,10 @@ TIME = "__row_time"
 
 
 def required_micros(watermark: BlobWatermark, *, passing: bool) -> str:
-    """SQL text of the event time of a row in microseconds, which fails with SS401 for NULL, SS430 for a time out of
-    range.
+    """SQL text of a row's event time in microseconds. Evaluating it fails with SS401 for NULL and with SS430 for a time
+    out of range.
 
-    ``passing``: some rows belong to side outputs and have no time.
+    ``passing``: some rows belong to side outputs, and have no time.
     """
     passes = f"{LATE_TABLE} IS NOT NULL" if passing else None
     return required_time(time_of(watermark.source), watermark.time, "{error}", micros(watermark.time), passes)
@@ -64,11 +64,11 @@ class InputField:
 
 @dataclass
 class Inputs:
-    """Collects the input columns of a kernel: SQL texts by column name, over the rows ``below``, whose fields are those
-    of the operator's input.
+    """Collects the columns of a kernel's input: SQL texts by column name, computed from the rows of the operator
+    ``below``.
 
-    ``watermark``: the one that the exchange reports from the rows' times. ``fields_of``: those columns that are plain
-    fields, which the exchange can read from files without Spark's SQL.
+    ``watermark`` is the one that the exchange reports from the rows' times, None without one. ``fields_of`` lists the
+    columns that are unchanged fields; the exchange can read those from files without Spark SQL.
     """
 
     context: Context
@@ -79,8 +79,8 @@ class Inputs:
     fields_of: dict[str, InputField] = field(default_factory=dict)
 
     def add(self, expression: exp.Expression, kind: str | None = None, name: str | None = None) -> str:
-        """Adds a column with the expression's value, cast to the SQL type ``kind``, if there is none yet. Returns its
-        name.
+        """Adds a column for the expression, cast to the SQL type ``kind``, unless an equal one exists. Returns the
+        column's name.
         """
         text = self.context.sql(expression, self.below)
         name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
@@ -119,11 +119,11 @@ class Inputs:
         return required_micros(watermark, passing=LATE_TABLE in self.below.columns)
 
     def fired(self, below: Node, time: str | None) -> None:
-        """If the rows are results of windows that processing time fires, adds a column with the time of the firing,
-        which the exchange reports to the operator.
+        """If the rows are results of windows that processing time fires, adds a column with the time of the firing, so
+        that the exchange can report it to the operator.
 
-        ``time``: the field with that time. Each such time is a separate call for a key group, so only windows whose
-        ends many keys share are reported; the results of others arrive with the micro-batch.
+        ``time`` is the field with that time. For each such time the kernel of a key group is called separately. So only
+        windows whose ends many keys share are reported; the results of others arrive with the micro-batch.
         """
         windows = below.window_info
         if windows is None or time is None or windows.time != time or windows.domain is not TimeDomain.PROCESSING:
@@ -165,7 +165,7 @@ def came_at(rows: DataFrame, context: Context) -> str:
 
 
 def passed_on(rows: DataFrame) -> list[Column]:
-    """The hidden columns of ``rows`` that the exchange sends to the kernel."""
+    """The hidden columns of ``rows`` that the exchange sends to the kernel together with the data."""
     return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
 
 
@@ -180,8 +180,8 @@ def kinds_of(node: Unary) -> list[Column]:
 
 
 def key(name: str, kind: DataType) -> Column:
-    """A key column in a form in which equal values are identical bytes: -0.0 is 0.0, and the entries of maps are
-    sorted.
+    """Returns a key column in a form in which equal values have identical bytes: -0.0 becomes 0.0, and the entries of
+    maps are sorted.
     """
     value = column(name)
     if isinstance(kind, (FloatType, DoubleType)):
@@ -194,8 +194,8 @@ _REWRITTEN = (FloatType, DoubleType, MapType)
 
 
 def keys_among(rows: DataFrame, names: Sequence[str], fields: Mapping[str, str]) -> tuple[list[Column], dict[str, str]]:
-    """The key columns for a kernel: those to compute, and for each key the name of its column. ``fields`` maps fields
-    to columns, which are used if equal values are identical bytes.
+    """Returns a pair: the key columns that must be computed for a kernel, and the name of the column for each key in
+    ``names``. ``fields`` maps each key's field to an input column, which is used if equal values have identical bytes.
     """
     computed: list[Column] = []
     keys: dict[str, str] = {}
@@ -231,8 +231,8 @@ of the table end it."""
 
 @dataclass(frozen=True)
 class Files:
-    """Files that an exchange reads instead of Spark. ``places``: a DataFrame of file splits of ``table``; ``reader``
-    makes rows of them.
+    """Files that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a DataFrame with one
+    row per file split of ``table``; ``reader`` turns splits into rows.
     """
 
     places: DataFrame
@@ -251,9 +251,9 @@ class Files:
 
 
 def hashed_by_exchange(keys: tuple[str, ...], rows: pa.Schema) -> tuple[str, ...]:
-    """The keys, if the exchange can hash them instead of Spark; empty otherwise.
+    """The keys, if the exchange can compute their hash instead of Spark; empty otherwise.
 
-    State is found by that hash, so it must be the same whoever reads the rows.
+    A key's state is found by that hash, so both ways must give the same value.
     """
     return keys if all(can_hash(rows.field(name).type) for name in keys) else ()
 

@@ -51,10 +51,11 @@ _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 
 @dataclass(frozen=True)
 class JoinInput:
-    """One input of a join's kernel: ``rows`` with KEY_HASH, the keys, and the other fields.
+    """One input of a join's kernel. ``rows`` has the column KEY_HASH, the keys and the other fields.
 
-    ``hashed``: the keys whose hash the exchange computes. ``files``: the files that the exchange reads. ``outputs``:
-    for each field the name of its result column, which the other side does not have, and its input column.
+    ``hashed`` are the keys whose hash the exchange computes. ``files`` are the files that the exchange reads itself,
+    None if Spark reads them. ``outputs`` has a pair for each field: its column in the result, whose name the other side
+    does not have, and its column in the input.
     """
 
     rows: DataFrame
@@ -72,14 +73,16 @@ More = Callable[[int, Inputs], None]
 
 
 def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
-    """The two inputs of a join, left first, with the columns that the condition reads. ``more`` adds columns to
-    each.
+    """The two inputs of a join, left first, with the columns that its condition reads. ``more`` is called for each of
+    them to add further columns.
     """
     return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
 
 def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
-    """The input column of the field ``name`` of the side ``port`` (0: left, 1: right)."""
+    """The name of the kernel's input column for the field ``name``; ``port`` is the side, 0 for left and 1 for
+    right.
+    """
     number = next(i for i, field in enumerate(node.inputs[port].schema) if field.name == name)
     return side.outputs[number][1]
 

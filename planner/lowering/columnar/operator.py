@@ -74,14 +74,15 @@ _PASSED = f"processing_time_ms - IF(processing_time_ms < {END_OF_INPUT_MS}, 1L, 
 
 @dataclass(frozen=True)
 class Running:
-    """A kernel with what it needs to run as an operator of the physical plan (``steps.Operator``).
+    """A kernel with all settings that it needs to run as an operator of the physical plan (``steps.Operator``).
 
-    ``output``: the schema of the kernel's output, in Spark's types. ``late_table``: the value of LATE_TABLE for its
-    late rows. ``chained``: there is a stateful operator downstream. ``keyed``: False where all rows go to one key
-    group. ``goes_on``: rows also arrive in the micro-batches after the end of the input. ``watermarks_by_port``: for
-    each input the watermark that its exchange reports to Spark. ``hashed``: columns whose hash exchanges compute,
-    instead of Spark; ``spread``: those of them with which, if NULL, a row may go to any key group. ``held_back_ms``: by
-    how many milliseconds its watermark is earlier than that of the query.
+    ``output``: the schema of the kernel's output, in Spark's types. ``number``: that of the operator in the plan.
+    ``late_table``: the value of the hidden column LATE_TABLE in its late rows. ``chained``: there is a stateful
+    operator downstream. ``keyed``: False if all rows go to one key group. ``goes_on``: rows also arrive in the
+    micro-batches after the end of the input. ``watermarks_by_port``: for each input, the watermark that its exchange
+    reports to Spark, None if it reports none. ``hashed``: the columns whose hash the exchanges compute instead of
+    Spark. ``spread``: those of them that, if NULL, allow the row to go to any key group. ``held_back_ms``: by how many
+    milliseconds its watermark is earlier than that of the query.
     """
 
     kernel: Kernel
@@ -106,8 +107,8 @@ class Running:
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
-    """The stateful operator ``step`` of a plan together with its kernel. ``output``: the schema of the kernel's
-    output.
+    """Returns the stateful operator ``step`` of a plan with its kernel, ready to ``run``. ``output`` is the schema of
+    the kernel's output.
     """
     node = step.node
     return Running(
@@ -127,7 +128,9 @@ def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructTy
 
 @dataclass(frozen=True)
 class Above:
-    """An operator that is chained to the one upstream: it runs in the same call, and takes its rows by ``handover``."""
+    """A downstream operator that is chained to the one upstream: its kernel runs in the same call, without an exchange.
+    ``handover`` says how it takes the upstream rows.
+    """
 
     operator: Running
     handover: Handover
@@ -164,11 +167,11 @@ def run(
     files: Files | Sequence[Files | None] | None = None,
     above: Sequence[Above] = (),
 ) -> DataFrame:
-    """The DataFrame of the kernel's output, with hidden columns. ``rows``, one DataFrame per input, have KEY_HASH and
-    the columns that the kernel reads.
+    """Runs an operator: returns the DataFrame of its kernel's output, with hidden columns. ``rows`` is one DataFrame
+    per input, with KEY_HASH and the columns that the kernel reads.
 
-    ``files``: for each input the files that its exchange reads instead of Spark. ``above``: chained operators, each on
-    the output of the one before; the output of the last one is returned.
+    ``files``: for each input the files that its exchange reads itself, None if Spark reads them. ``above``: the chained
+    downstream operators, each reading the output of the one before; the output of the last one is returned.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
     readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
@@ -202,10 +205,10 @@ def run_by_keys(
     step: Operator,
     context: Context,
 ) -> DataFrame:
-    """The DataFrame of the output of a kernel with one input. The exchange hashes the ``keys``, and reads from files,
-    if it can.
+    """Runs a kernel with one input, and returns the DataFrame of its output. If it can, the exchange hashes the
+    ``keys`` and reads files itself.
 
-    ``fields_of``: by column, keys included, the field of the operator's input that it is.
+    ``fields_of`` maps the input columns that are unchanged fields, keys included, to these fields.
     """
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, rows.schema))
     schema = kernel_schema(rows)

@@ -99,8 +99,8 @@ def _field_of(own: str) -> Column:
 
 
 def functions_of(calls: Sequence[OverCall], inputs: Inputs, *, in_time: bool = True) -> Iterator[OverFunction]:
-    """The kernel's functions for the calls. Adds the columns that they read to ``inputs``. ``in_time``: RANGE distances
-    are in milliseconds, otherwise in units of the ORDER BY column.
+    """Translates the OVER ``calls`` to functions of the kernel, and adds the columns that they read to ``inputs``.
+    ``in_time``: distances of RANGE frames are milliseconds; otherwise they are in units of the ORDER BY column.
     """
     for number, call in enumerate(calls):
         name, positional = result_name(number), call.positional
@@ -154,7 +154,7 @@ def result_name(index: int) -> str:
 
 
 def run_updating_over(node: UpdatingOver, step: Operator, context: Context) -> DataFrame:
-    """Builds the DataFrame of OVER that is ordered by other columns than time, whose results are updated."""
+    """Builds the DataFrame of OVER that is ordered by columns other than time, whose results are updated."""
     over = _AllRows.of(node, step, context)
     clock = [F.expr(came_at(over.rows, context)).alias(CLOCK)] if node.ttl_ms else []
     projected = over.projected([*kinds_of(node), *clock])

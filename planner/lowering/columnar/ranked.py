@@ -53,8 +53,8 @@ from sqlstream.udfs.top_n.order import Order, Ranking
 
 @dataclass(frozen=True)
 class RankedInput:
-    """The input of a kernel that ranks or sorts rows. ``fields``: for each field of the operator's input its column.
-    ``keys``: the key columns, which are fields where equal values are identical bytes.
+    """The input of a kernel that ranks or sorts rows. ``fields`` maps each field of the operator's input to a column.
+    ``keys`` are the names of the key columns, in which equal values have identical bytes.
     """
 
     rows: DataFrame
@@ -93,10 +93,10 @@ def ranked_input(
     time: str | None = None,
     came_at: str | None = None,
 ) -> RankedInput:
-    """The input of a kernel that ranks or sorts rows. ``below``: the rows of the node's only input.
+    """Prepares the input of a kernel that ranks or sorts rows. ``below`` has the rows of the node's only input.
 
-    ``columns`` are computed in addition, as is TIME from the field ``time``; ``came_at``: SQL text of the row's arrival
-    time, if it is needed.
+    ``columns`` are additional columns to compute. ``time`` is the field from which the column TIME is computed.
+    ``came_at`` is the SQL text of the row's arrival time, None if it is not needed.
     """
     (under,) = node.inputs
     fields = {f.name: f"__field_{i}" for i, f in enumerate(under.schema)}

@@ -101,8 +101,8 @@ def _answered(lookup: NumberedLookup) -> tuple[str, ...]:
 
 
 def held_from(node: Node) -> Column:
-    """The column with the event time, in microseconds, before which a waiting row holds the watermark: the least of its
-    times and windows; NULL without any.
+    """The event time of a waiting row, in microseconds: the watermark may not pass it while the row waits. It is the
+    least of the row's time attributes and window end; NULL without any.
     """
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = node.window_info

@@ -52,8 +52,8 @@ from sqlstream.udfs.windows.sessions import SessionKernel
 
 @dataclass(frozen=True)
 class UserClass:
-    """A user's Python class, such as a trigger. ``columns``: the input columns that its instances see as attributes of
-    rows, under their names in the query.
+    """A user's Python class, such as a trigger. ``columns`` are the input columns that the class sees as attributes of
+    rows, by their names in the query.
     """
 
     name: str
@@ -63,7 +63,9 @@ class UserClass:
 
 
 def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
-    """The Python class that ``call`` names. The fields that its rows have are added to ``inputs`` as columns."""
+    """Returns the Python class that ``call`` names. The columns of ``rows`` that its instances see are added to
+    ``inputs``.
+    """
     context = inputs.context
     function = context.runtime.function(call.function)
     assert function is not None, f'the binder has seen "{call.function}"'
@@ -74,7 +76,7 @@ def user_class(call: PythonCall, rows: Schema, inputs: Inputs) -> UserClass:
 
 
 def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[object, ...]:
-    """Constant arguments as Python objects, evaluated by Spark."""
+    """Evaluates constant arguments in Spark, and returns them as Python objects."""
     if not constants:
         return ()
     texts = ", ".join(f"{context.sql(a)} AS a{i}" for i, a in enumerate(constants))
@@ -86,9 +88,10 @@ def values_of(constants: Sequence[exp.Expression], context: Context) -> tuple[ob
 
 
 def assigner_of(window: Window | None, time: str | None, domain: Domain, inputs: Inputs) -> assigners.Assigner:
-    """The kernel's assigner for a window. ``window`` None: an upstream operator has assigned windows, whose bounds are
-    in START and END. ``time``: the column with the rows' times; columns that the assigner reads are added to
-    ``inputs``.
+    """Returns the kernel's assigner for a window, and adds the columns that it reads to ``inputs``.
+
+    ``window`` None: an upstream operator has assigned windows, and START and END have their bounds. ``time`` is the
+    column with the rows' times.
     """
     match window:
         case None:
@@ -135,8 +138,8 @@ def default_trigger(domain: Domain) -> triggers.Trigger:
 
 
 def trigger_of(trigger: firing.Trigger, inputs: Inputs, time: str) -> triggers.Trigger:
-    """The kernel's trigger for a TRIGGER clause. ``time``: the column with the rows' event times, in microseconds;
-    columns that the trigger reads are added to ``inputs``.
+    """Returns the kernel's trigger for a TRIGGER clause, and adds the columns that it reads to ``inputs``. ``time`` is
+    the column with the rows' event times in microseconds.
     """
     match trigger:
         case firing.AfterWatermark(early=early, late=late):
@@ -194,8 +197,8 @@ def _pulse(pulse: firing.Pulse, inputs: Inputs, time: str) -> triggers.Trigger:
 
 
 def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors.Evictor:
-    """The kernel's evictor for an EVICT clause. Columns that it reads are added to ``inputs``. ``time``: the column
-    with the rows' times.
+    """Returns the kernel's evictor for an EVICT clause, and adds the columns that it reads to ``inputs``. ``time`` is
+    the column with the rows' times.
     """
     after = eviction.after
     match eviction.evictor:
@@ -213,8 +216,8 @@ def evictor_of(eviction: firing.Eviction, inputs: Inputs, time: str) -> evictors
 
 @dataclass(frozen=True)
 class Design:
-    """The parts of a window kernel: keys, assigner, trigger, evictor and so on, which name columns of its input.
-    ``time``: the column of the rows' times.
+    """The parts of which a window kernel is built: keys, assigner, trigger, evictor and so on. They name columns of the
+    kernel's input; ``time`` is the column with the rows' times.
     """
 
     node: AssignWindows | WindowAggregate
@@ -238,7 +241,7 @@ class Design:
 
 
 def design_of(node: AssignWindows | WindowAggregate, keys: tuple[str, ...], inputs: Inputs) -> Design:
-    """The parts of the node's window kernel; the columns they read are added to ``inputs``."""
+    """Chooses the parts of a node's window kernel, and adds the columns that they read to ``inputs``."""
     kind, domain = node.kernel_kind, domain_of(node.domain)
     time = inputs.time(node.time) if node.time is not None else CLOCK
     firing = node.firing if isinstance(node, WindowAggregate) else Firing()
@@ -297,8 +300,8 @@ def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inp
 
 
 def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
-    """The window kernel for a design: a specialized one if there is one, otherwise the general operator. ``schema``:
-    the columns of the rows.
+    """Builds the window kernel: a specialized one if there is one for these parts, otherwise the general operator.
+    ``schema`` has the columns of the rows.
     """
     match design.kind:
         case WindowKernelKind.PANES:

@@ -43,8 +43,8 @@ from sqlstream.udfs.windows.ranges import AllRows
 
 @dataclass(frozen=True)
 class Prepared:
-    """A stateful operator that is not lowered yet, because others may be chained to it: with the ``rows``, or the
-    ``files``, that its exchange reads. ``above``: the operators chained to it so far.
+    """A stateful operator that is not lowered yet, because others may still be chained to it. ``rows`` or ``files`` are
+    what its exchange reads; ``above`` are the operators chained to it so far.
     """
 
     rows: DataFrame
@@ -75,9 +75,10 @@ def handover_of(
     keys: Sequence[str],
     schema: pa.Schema,
 ) -> Handover:
-    """How a chained operator takes the rows of the operator upstream. ``emitted``: for each field the output column of
-    the upstream kernel. ``fields_of``: the field for each column of the downstream kernel's input. ``schema`` has all
-    of these columns, ``keys`` are some of them.
+    """Describes how a chained operator takes rows from the operator upstream.
+
+    ``emitted`` maps each field to an output column of the upstream kernel. ``fields_of`` maps each input column of the
+    downstream kernel to its field. ``schema`` has all these columns; ``keys`` are some of them.
     """
     below = dict(link.fields)
     read = {name: fields_of[name] for name in schema.names if name not in (KEY_HASH, CLOCK)}

@@ -179,8 +179,7 @@ class Campaign:
             nonlocal last
             try:
                 planned(candidate)
-                expected = oracle.expected.rows(oracle.derived(candidate))
-                actual = oracle.unlike(candidate, expected)
+                actual = oracle.difference(candidate)
             except Refused as error:
                 actual = f"{oracle.actual.name} refuses it: {error.code}: {error.message}"
                 if _refusal(candidate) is not None:

@@ -27,7 +27,12 @@ class Oracle:
 
     def difference(self, case: Case) -> str | None:
         """What is wrong, None for nothing; one of NOT_COMPARED where a way does not run the query."""
-        expected = self.expected.rows(self.derived(case))
+        try:
+            expected = self.expected.rows(self.derived(case))
+        except NOT_COMPARED:
+            raise
+        except Exception as error:
+            return _failure(f"{self.expected.name}, which tell what is right,", error)
         return self.unlike(case, expected)
 
     def unlike(self, case: Case, expected: Rows) -> str | None:
@@ -36,8 +41,12 @@ class Oracle:
         except NOT_COMPARED:
             raise
         except Exception as error:
-            return f"{self.actual.name} fails: {type(error).__name__}: {str(error).splitlines()[0][:300]}"
+            return _failure(self.actual.name, error)
         return described(expected, actual)
+
+
+def _failure(name: str, error: Exception) -> str:
+    return f"{name} fails: {type(error).__name__}: {str(error).splitlines()[0][:300]}"
 
 
 def described(expected: Rows, actual: Rows) -> str | None:

@@ -114,8 +114,8 @@ class Catalog:
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """Returns a view of the same catalogs with another current database, in which the names in a stored view are
-        resolved.
+        """Returns the same catalogs with another current database: names in the query of a stored view are resolved
+        there.
 
         ``namespace``: catalog and database; None: the current ones.
         """

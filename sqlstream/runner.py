@@ -75,7 +75,7 @@ class ControlledJob(Protocol):
 
 
 class Runner:
-    """Starts the jobs of a session and stops them when it closes."""
+    """Starts the jobs of one session, and stops them when the session closes."""
 
     def __init__(self, spark: SparkSession | str | None) -> None:
         self.spark = SparkHandle(spark)

@@ -226,7 +226,7 @@ class Session:
 
     @property
     def views(self) -> Views:
-        """Controls the session's materialized views. The modules for it are loaded on first use."""
+        """The object that controls the session's materialized views. The modules for it are loaded on first use."""
         if self._views is None:
             from sqlstream.views.keeping import Views  # what keeps views is loaded with the first of them
 

@@ -117,7 +117,7 @@ class DescribedTables:
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing can be created in the catalog; None, as this is allowed."""
+        """Why nothing can be created in the catalog; None where that is allowed."""
         return self.created.refusal
 
     @property

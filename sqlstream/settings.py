@@ -280,7 +280,7 @@ OPTIONS = (
         "auto",
     ),
     Option(
-        "sqlstream.parquet-reader",
+        "sqlstream.file-reader",
         one_of("auto", "spark"),
         "Who reads files on this machine: Python tasks in columns, text for all queries and Parquet for windows over "
         "columns that are no expressions, in the exchange of the columnar engine itself; or Spark.",

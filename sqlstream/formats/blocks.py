@@ -99,7 +99,7 @@ class TextFile:
         """
         suffix = Path(self.path).suffix.lower()
         if suffix in ONLY_SPARK_UNPACKS:
-            raise OSError(f"only Spark unpacks {suffix}: use .gz or .zst, or SET 'sqlstream.parquet-reader' = 'spark'")
+            raise OSError(f"only Spark unpacks {suffix}: use .gz or .zst, or SET 'sqlstream.file-reader' = 'spark'")
         if self.divides:
             yield from self._range(begin, _UNTIL_THE_END if end is None else end)
         elif begin <= 0 and end != 0:

@@ -132,5 +132,5 @@ def test_a_torn_file_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".snappy", ".lz4", ".deflate", ".SNAPPY"])
 def test_a_compression_that_only_spark_unpacks_is_not_read_as_text(folder: Path, suffix: str) -> None:
-    with pytest.raises(OSError, match=r"use \.gz or \.zst, or SET 'sqlstream\.parquet-reader' = 'spark'"):
+    with pytest.raises(OSError, match=r"use \.gz or \.zst, or SET 'sqlstream\.file-reader' = 'spark'"):
         list(TextFile(written(folder / f"t.csv{suffix}", b"1\n2\n")).blocks())

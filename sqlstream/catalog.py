@@ -519,7 +519,9 @@ class Catalog:
             raise self._missing(kind.lower(), name, names)
 
     def put(self, kind: Kind, path: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """Replaces the object at the path by ``item``. ``stored``: its new definition. ``name``: locates errors."""
+        """Replaces the object at the path by ``item``. ``stored``: its new definition. ``name``: its name in the
+        statement, for the position of errors.
+        """
         bound = Bound(item, stored, path[2])
         if self.is_temporary(kind, path):
             self._temporary[_key(kind, path)] = bound
@@ -529,7 +531,8 @@ class Catalog:
     def rename(self, kind: Kind, path: Path, new: Path, item: Item, stored: Stored | None, name: Name) -> None:
         """Moves an object to another name, possibly in another database. Raises BindError SS224 if that name is taken.
 
-        ``item`` and ``stored``: the object and its definition under the new name.
+        ``item`` and ``stored``: the object and its definition under the new name. ``name``: its name in the statement,
+        for the position of errors.
         """
         existing = self.entry(kind, new)
         if existing is not None and _key(kind, new) != _key(kind, path):

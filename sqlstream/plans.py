@@ -408,7 +408,7 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
     """Yields diagnostics for an INSERT whose query produces changes that the table does not accept.
 
     SS510: row kinds that the sink does not accept. SS286: updates without a PRIMARY KEY. SS667: updates of different
-    rows may hit the same PRIMARY KEY; only if ``collide`` is False, which means that this is not allowed.
+    rows of the query may write to the same PRIMARY KEY. ``collide``: whether this last case is allowed.
     """
     table = plan.table
     for _, kinds in rejected_kinds(plan):

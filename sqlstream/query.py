@@ -267,8 +267,8 @@ class Query:
         return ArrowRows.of(last)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yields the current table after each micro-batch that changes it. It contains only rows that were not
-        consumed before.
+        """Yields the current table after each micro-batch that changes it. Rows that other methods have already read
+        are not in it.
 
         For an updating query the changes are applied and ``op`` is left out; a row that a change replaces by ``key``
         keeps its position. For other queries the table grows.

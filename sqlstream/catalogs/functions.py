@@ -31,8 +31,8 @@ _IN_PYTHON = (
 def declared_function(statement: nodes.CreateFunction, name: str, catalog: Catalog) -> tuple[Function, object]:
     """Returns a pair: the function that the statement declares, called ``name``, and its Python object.
 
-    If the statement contains the function's source text, the object is made from it. Otherwise the object is None, and
-    the function is imported by name when it is used.
+    The object is made from Python source text in the statement (LANGUAGE PYTHON). It is None for SQL functions, and
+    for functions that name a Python object, which is imported when it is used.
     """
     _refuse_other_languages(statement)
     try:

@@ -104,9 +104,7 @@ class Catalog:
     """Starts Spark, for catalogs that show its tables."""
 
     def copy(self) -> Catalog:
-        """Returns an independent copy for trying out statements. Changes to it affect neither the original nor
-        anything outside of this process.
-        """
+        """Returns a copy for trying out statements; its changes affect neither the original nor any store."""
         mounts = {key: replace(mount, store=mount.store.copy()) for key, mount in self._mounts.items()}
         return Catalog(
             self.current, self.variables, mounts, dict(self._temporary), dict(self._system), dict(self._lent),
@@ -114,19 +112,13 @@ class Catalog:
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """Returns a view of the same catalogs with another current database, in which the names in a stored view are
-        resolved.
-
-        ``namespace``: catalog and database; None: the current ones.
-        """
+        """Returns the same catalogs with the current catalog and database ``namespace``, or these where it is None."""
         if namespace is None or namespace == self.current:
             return self
         return replace(self, current=namespace, _inside_view=True)
 
     def as_queries(self) -> Catalog:
-        """Returns a copy in which each materialized view is a plain view, so that queries compute it instead of
-        reading its stored rows.
-        """
+        """Returns a copy in which materialized views are plain views, which queries compute instead of reading rows."""
         return replace(self.copy(), _as_queries=True, _declared={}, _answers={})
 
     def with_queries(self, path: Path, target: Table) -> Catalog:
@@ -519,7 +511,9 @@ class Catalog:
             raise self._missing(kind.lower(), name, names)
 
     def put(self, kind: Kind, path: Path, item: Item, stored: Stored | None, name: Name) -> None:
-        """Replaces the object at the path by ``item``. ``stored``: its new definition. ``name``: locates errors."""
+        """Replaces the object at the path by ``item``. ``stored``: its new definition. ``name``: its name in the
+        statement, for the position of errors.
+        """
         bound = Bound(item, stored, path[2])
         if self.is_temporary(kind, path):
             self._temporary[_key(kind, path)] = bound
@@ -529,7 +523,8 @@ class Catalog:
     def rename(self, kind: Kind, path: Path, new: Path, item: Item, stored: Stored | None, name: Name) -> None:
         """Moves an object to another name, possibly in another database. Raises BindError SS224 if that name is taken.
 
-        ``item`` and ``stored``: the object and its definition under the new name.
+        ``item`` and ``stored``: the object and its definition under the new name. ``name``: its name in the statement,
+        for the position of errors.
         """
         existing = self.entry(kind, new)
         if existing is not None and _key(kind, new) != _key(kind, path):

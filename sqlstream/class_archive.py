@@ -63,8 +63,8 @@ def _run_job(archive: str) -> None:
 
 
 def main() -> int:
-    """Runs in the process whose classes are archived: makes the archive, or runs one of the sample queries. Returns
-    the exit code.
+    """Without an argument: makes the class archive and prints its path. With a path as argument, as ``build`` calls
+    it: runs the small job and archives its classes there. Returns the exit code.
     """
     if len(sys.argv) > 1:
         _run_job(sys.argv[1])

@@ -136,12 +136,12 @@ class SqlStreamError(Exception):
 
     @property
     def diagnostic(self) -> Diagnostic:
-        """The first diagnostic."""
+        """The first of its diagnostics."""
         return self.diagnostics[0]
 
     @property
     def code(self) -> str:
-        """The code of the first diagnostic, such as ``SS201``."""
+        """The code of the first of its diagnostics, such as ``SS201``."""
         return self.diagnostic.code
 
     @property

@@ -268,6 +268,7 @@ RENAMED = {
     "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
     "restart-strategy": "restart-strategy.type",
     "sqlstream.gear": "sqlstream.engine",
+    "sqlstream.parquet-reader": "sqlstream.file-reader",
     "state.backend": "state.backend.type",
     "state.backend.incremental": "execution.checkpointing.incremental",
     "state.checkpoint-storage": "execution.checkpointing.storage",

@@ -42,25 +42,27 @@ from sqlstream.workspace import Workspace
 
 
 def looked_up_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that lookups read, each once."""
+    """Returns the tables that the plan reads by lookups, each once."""
     asked = (node.table_read for node in plan.walk() if not isinstance(node, Scan))
     return tuple({question[0].name: question[0] for question in asked if question is not None}.values())
 
 
 def side_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that receive side outputs: late rows of windows, failed rows of lookups, dead letters."""
+    """Returns the tables that receive side outputs (late rows of windows, failed rows of lookups, dead letters), each
+    once.
+    """
     tables = [table for node in plan.walk() if (table := node.side_table) is not None]
     tables += dead_letter_tables(plan)
     return tuple({table.name: table for table in tables}.values())
 
 
 def scanned_tables(plan: Node) -> tuple[Table, ...]:
-    """The tables that the plan reads, each once."""
+    """Returns the tables that the plan scans, each once. Tables of lookups are not among them."""
     return tuple({n.table.name: n.table for n in plan.walk() if isinstance(n, Scan)}.values())
 
 
 def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
-    """The tables that the plan reads or looks up, each once, with the columns that it reads of them."""
+    """Yields pairs: each table that the plan scans or looks up, and the names of the columns that it reads of it."""
     needs: dict[str, tuple[Table, dict[str, None]]] = {}
     for read in (node.table_read for node in plan.walk()):
         if read is not None:
@@ -71,7 +73,7 @@ def read_columns(plan: Node) -> Iterator[tuple[Table, tuple[str, ...]]]:
 
 
 def place_in(statement: nodes.Query | nodes.Insert, table: Table) -> Span | None:
-    """The span where the statement first names the table; None where only a view does."""
+    """Returns the span at which the statement first names the table. None where only a view names it."""
     named = (t for t in statement.query.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
     mentions = (t for t in named if ".".join(p.name for p in t.parts).casefold() == table.name.casefold())
     return next((span_of(t.this) for t in mentions), None)
@@ -86,7 +88,11 @@ RESULT_AND_SIDE = "SS278"
 
 
 def misused_in_set(plan: StatementSet, statement: nodes.StatementSet) -> tuple[Diagnostic, ...]:
-    """SS276 for a bounded source that another insert writes, SS277 and SS278 for tables that overwrite each other."""
+    """Returns diagnostics for tables that inserts of one statement set cannot share.
+
+    SS276: a bounded source that another insert writes. SS277: two tables that store their rows at the same place.
+    SS278: a table that receives both results and side outputs.
+    """
     return (*_read_too_early(plan, statement), *_both(plan, statement), *_one_place(plan, statement))
 
 
@@ -160,7 +166,7 @@ RULES = stages(_checks)
 
 @on_deep_stack
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
-    """The optimized plan of a statement. SqlStreamError with all its mistakes."""
+    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement."""
     plan = optimize(bound_plan(statement, workspace), RULES)
     assert isinstance(plan, Root)
     return plan
@@ -168,7 +174,9 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
 
 @on_deep_stack
 def bound_plan(statement: Planned, workspace: Workspace) -> Root:
-    """The bound plan of a statement before optimization, its connectors checked."""
+    """Binds a statement and checks that its connectors support the plan. Returns the plan before optimization. Raises
+    SqlStreamError with all errors.
+    """
     collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
     plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
@@ -187,7 +195,9 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
 
 @on_deep_stack
 def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool = False) -> Root:
-    """The bound plan of a statement, without checks of its connectors; ``any_order``: without ORDER BY and LIMIT."""
+    """Binds a statement and returns its plan, without checking what its connectors support. ``any_order``: ORDER BY
+    and LIMIT are dropped.
+    """
     settings = replace(emit_settings(workspace.settings), any_order=any_order)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
     plan = _with_columns_left(plan, statement, workspace.settings[PARTIAL_INSERT])
@@ -206,14 +216,18 @@ def _with_columns_left(plan: Root, statement: Planned, setting: str) -> Root:
 
 
 def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
-    """The plan with ``upsert-materialize`` = none, which was the default of earlier builds."""
+    """Returns the statement's plan with the setting ``upsert-materialize`` = none, the default of earlier builds,
+    whose checkpoints need it.
+    """
     settings = workspace.settings.copy()
     settings.set(UPSERT_MATERIALIZE, "none")
     return plan_of(statement, replace(workspace, settings=settings))
 
 
 def keeps_rows_left(plan: Root) -> bool:
-    """True where the operator directly below a table stores all rows of each PRIMARY KEY."""
+    """True where a sink is preceded by an operator that stores all rows of each PRIMARY KEY, like Flink's
+    SinkUpsertMaterializer.
+    """
     inserts = plan.inserts if isinstance(plan, StatementSet) else (plan,)
     below = (_below_projections(insert) for insert in inserts if isinstance(insert, Insert))
     return any(isinstance(node, TopN) and node.newest_first and not node.order for node in below)
@@ -255,7 +269,9 @@ def _with_rows_left(plan: Root, statement: Planned, ttl_ms: int, *, keeps: bool)
 
 
 def emit_settings(settings: Settings) -> BinderSettings:
-    """The binder's settings: the defaults for firing of windows, lookups and so on. SS522 where a delay is missing."""
+    """Converts the session's settings into those of the binder: defaults for window firing, lookups and so on. Raises
+    SS522 where a delay is missing.
+    """
     zone = None if settings["table.local-time-zone"] == "UTC" else settings["table.local-time-zone"]
     allow_ms = settings["table.exec.emit.allow-lateness"]
     early, late = _fire_delay(settings, "early"), _fire_delay(settings, "late")
@@ -331,7 +347,9 @@ def _misused_beside(plan: Node) -> Iterable[Diagnostic]:
 
 
 def not_read(table: Table, span: Span | None) -> Diagnostic:
-    """The error SS506 for a table that a query can only write, or look up."""
+    """Returns the diagnostic SS506 for a table that queries cannot scan, because its connector is only a sink or only
+    answers lookups.
+    """
     if isinstance(connector(table.connector), LookupTable):
         message = f'table "{table.name}" cannot be read: connector "{table.connector}" answers lookups only'
         hint = f"Look it up: FROM o JOIN {table.name} FOR SYSTEM_TIME AS OF o.pt ON …, where pt AS PROCTIME() is in o."
@@ -367,7 +385,7 @@ def _lacks(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
 
 
 def require_sources(plan: Node) -> None:
-    """ConnectorError where a local source does not exist, or lacks columns that the plan reads."""
+    """Raises ConnectorError where a local source does not exist, or lacks columns that the plan reads."""
     wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
     if not wrong:
         wrong = [d for table, names in read_columns(plan) for d in _lacks(table, names)]
@@ -376,7 +394,7 @@ def require_sources(plan: Node) -> None:
 
 
 def engine_settings_of(settings: Settings) -> EngineSettings:
-    """The settings of planning about engines and chaining."""
+    """Converts the session's settings into those of the physical planner: the engine and operator chaining."""
     return EngineSettings(settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"])
 
 
@@ -387,10 +405,10 @@ COLLIDING = "SS667"
 
 
 def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) -> Iterable[Diagnostic]:
-    """The mistakes of a query whose changes its table refuses.
+    """Yields diagnostics for an INSERT whose query produces changes that the table does not accept.
 
-    SS510 for row kinds that it does not accept, SS286 for updates without a PRIMARY KEY, SS667 where updated rows
-    may collide on the PRIMARY KEY and must not (``collide`` is False).
+    SS510: row kinds that the sink does not accept. SS286: updates without a PRIMARY KEY. SS667: updates of different
+    rows of the query may write to the same PRIMARY KEY. ``collide``: whether this last case is allowed.
     """
     table = plan.table
     for _, kinds in rejected_kinds(plan):
@@ -415,10 +433,11 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
 
 
 def may_collide(plan: Insert) -> bool:
-    """Whether the table replaces rows by its PRIMARY KEY, and the query updates them by a key that is no part of it.
+    """True where the table replaces rows by PRIMARY KEY, but the query updates rows by a key that the PRIMARY KEY does
+    not contain.
 
-    As Flink decides where a sink keeps rows (``upsert-materialize`` = auto): rows of different keys of the query have
-    different PRIMARY KEYs where these hold one of its keys.
+    Two rows of the query may then have the same PRIMARY KEY. Flink uses the same condition to store rows in front of
+    the sink (``upsert-materialize`` = auto).
     """
     if plan.changelog_mode == APPEND_ONLY or not plan.table.primary_key or RowKind.UPDATE_BEFORE in plan.takes:
         return False

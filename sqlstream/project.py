@@ -35,7 +35,9 @@ FOLDER = "project"
 
 @dataclass(frozen=True)
 class Project:
-    """A project: the content of its file with the profile applied. ``catalogs`` are the options of each, as written."""
+    """The content of a ``sqlstream.toml`` with a profile applied. ``catalogs``: the options of each catalog as
+    written, by its name.
+    """
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +54,18 @@ class Project:
 
 
 def find_project(start: Path) -> Path | None:
-    """The nearest ``sqlstream.toml`` in the directory or above; None without one."""
+    """Returns the path of the ``sqlstream.toml`` in the directory, or in the nearest parent directory that has one;
+    None if there is none.
+    """
     folders = (start, *start.parents)
     return next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
 
 
 def read_project(file: Path, profile: str | None = None) -> Project:
-    """The project of a file. ConnectorError SS535 with the mistakes of the file, or where it lacks the profile."""
+    """Reads a ``sqlstream.toml`` and applies a profile: ``profile``, or else the one that the file names.
+
+    Raises ConnectorError SS535 for errors in the file, or if it has no such profile.
+    """
     try:
         said = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # of TOML, too
@@ -169,8 +176,8 @@ def _wrong(file: Path, reason: str, hint: str | None = None) -> ConnectorError:
 
 
 def enter(session: Session, project: Project) -> None:
-    """Set up a session with the settings, variables and catalogs of the project, and its current catalog and
-    database.
+    """Applies a project to a session: sets its settings and variables, mounts its catalogs, and selects its current
+    catalog and database.
     """
     catalog = session.workspace.catalog
     try:
@@ -191,7 +198,9 @@ def enter(session: Session, project: Project) -> None:
 
 
 def nearest_project(start: str | os.PathLike[str], profile: str | None = None) -> Project | None:
-    """The project of a directory, of a file ``sqlstream.toml``, or of the nearest folder above; None without one."""
+    """Reads the project of ``start``, which is a ``sqlstream.toml`` or a directory in or below a project's. None if
+    there is none.
+    """
     path = Path(start).absolute()
     file = path if path.is_file() else find_project(path)
     return None if file is None else read_project(file, profile)

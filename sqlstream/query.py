@@ -34,13 +34,13 @@ _DAY_MICROS = 86_400_000_000
 
 @dataclass(frozen=True, repr=False)
 class ArrowRows(Rows):
-    """The rows of an Arrow table."""
+    """A finished result whose rows are in an Arrow table."""
 
     _table: pa.Table = field(default=None, compare=False)
 
     @classmethod
     def of(cls, table: pa.Table) -> ArrowRows:
-        """All rows of a table."""
+        """Returns all rows of an Arrow table as a result."""
         return cls(tuple(table.column_names), tuple(from_arrow(f.type) for f in table.schema), (), table)
 
     @cached_property
@@ -54,12 +54,12 @@ class ArrowRows(Rows):
         return self._table
 
     def shown(self) -> list[tuple[Any, ...]]:
-        """The rows for display: times that Python's datetime does not support are texts."""
+        """Returns the rows for display. Times that Python's datetime cannot represent are texts."""
         return shown_rows_of(self._table)
 
 
 def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
-    """The table with its TIMESTAMPs, also nested ones, in the zone; the instants do not change."""
+    """Returns the table with all TIMESTAMP columns, also nested ones, in the time zone. The instants do not change."""
     fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has_zone(f.type) else f for f in table.schema]
     return table.cast(pa.schema(fields)) if any(_has_zone(f.type) for f in table.schema) else table
 
@@ -69,9 +69,10 @@ def _has_zone(type_: pa.DataType) -> bool:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows of an Arrow table; MAPs are dicts and STRUCTs dicts by field.
+    """Returns the rows of an Arrow table as tuples of Python values. A MAP is a dict; a STRUCT is a dict by field
+    name.
 
-    ExecutionError SS469 for times that Python's datetime does not support.
+    Raises ExecutionError SS469 for times that Python's datetime cannot represent.
     """
     columns = [_values(column, name) for name, column in zip(table.column_names, table.columns, strict=True)]
     return list(zip(*columns, strict=True)) if columns else []
@@ -91,7 +92,9 @@ def _has_map(type_: pa.DataType) -> bool:
 
 
 def with_dicts(value: Any, type_: pa.DataType) -> Any:
-    """A value of ``as_py`` with its MAPs, which are lists of pairs there, as dicts."""
+    """Converts MAPs in a value from ``as_py`` of Arrow, which are lists of pairs, into dicts. ``type_``: the value's
+    type.
+    """
     if value is None:
         return None
     if pa.types.is_map(type_):
@@ -104,7 +107,9 @@ def with_dicts(value: Any, type_: pa.DataType) -> Any:
 
 
 def shown_rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows for display: in columns with times that Python's datetime does not support, all times are texts."""
+    """Returns the rows for display. A column with times that Python's datetime cannot represent shows all its times as
+    texts.
+    """
     return rows_of(_with_texts(table))
 
 
@@ -135,10 +140,10 @@ _ADDS = ("+I", "+U")
 
 
 class ChangingTable:
-    """The current rows of a changelog whose first column is the kind of each row.
+    """Maintains the current rows of a changelog. The first column of the changes is the row kind.
 
-    ``key`` names the columns, by position after the kind, by which a change replaces a row; the row then keeps its
-    position. Without a key, equal rows are counted, and -U or -D removes one of them.
+    ``key``: positions of key columns, not counting the row kind. A change replaces the row with the same key, which
+    keeps its position. Without a key the table is a multiset: -U and -D remove one equal row.
     """
 
     def __init__(self, key: Sequence[int] = ()) -> None:
@@ -146,7 +151,7 @@ class ChangingTable:
         self._rows: pa.Table | None = None
 
     def apply(self, changes: pa.Table) -> pa.Table:
-        """Apply changes and return the rows without their kinds, oldest first."""
+        """Applies changes and returns the current rows, oldest first, without the row kind."""
         kinds, changed = changes.column(0), changes.remove_column(0)
         names = changed.column_names
         changed = changed.rename_columns([str(position) for position in range(changed.num_columns)])  # names may repeat
@@ -176,12 +181,12 @@ ENDLESS = "SS480"
 
 
 class Query:
-    """A running query: an iterator of its rows, which arrive while it runs. Each row is delivered once.
+    """A running query: an iterator over its rows, which arrive while it runs. Each row is delivered once.
 
-    Iterating, ``fetchmany``, ``batches``, ``to_arrow`` and so on all read the same stream of rows. Those of an
-    updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply
-    them. ``key`` has the positions of the columns, without ``op``, by which they replace rows. TIMESTAMPs are shown
-    in ``time_zone``.
+    Iteration, ``fetchmany``, ``batches``, ``to_arrow`` and the other methods all consume the same stream of rows. Rows
+    of an updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply
+    these changes. ``key``: positions of the columns, not counting ``op``, by which changes replace rows. TIMESTAMP
+    values are in ``time_zone``.
     """
 
     def __init__(
@@ -205,7 +210,9 @@ class Query:
         self._position = 0
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows as they arrive, one Arrow table per micro-batch; ends with the query and raises its error."""
+        """Yields the rows as they arrive, one Arrow table per micro-batch, until the query ends. Raises the query's
+        error.
+        """
         if self._table is not None and self._position < len(self._rows):
             rest, self._position = self._table.slice(self._position), len(self._rows)
             yield rest
@@ -224,30 +231,32 @@ class Query:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which an updating query replaces rows; empty where it inserts and retracts whole rows."""
+        """The names of the columns by which changes replace rows; empty where changes insert and retract whole rows."""
         return tuple(self.columns[position + 1] for position in self._key)
 
     def changes(self) -> Iterator[tuple[RowKind, tuple[Any, ...]]]:
-        """The rows, each with its kind before it."""
+        """Yields pairs of row kind and row. Rows of a query that is not updating are inserts."""
         return ((RowKind(row[0]), row[1:]) if self.is_updating else (RowKind.INSERT, row) for row in self)
 
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
-        """The next ``count`` rows, fewer at the end of the query; waits for them."""
+        """Waits for the next ``count`` rows and returns them; fewer if the query ends."""
         return list(islice(self, count))
 
     def rows(self) -> Rows:
-        """All rows, once the query has ended; of an updating query all changes, with their kinds.
+        """Waits until the query ends and returns all rows. For an updating query these are all changes, with their
+        kinds.
 
-        ExecutionError SS480 where it never ends.
+        Raises ExecutionError SS480 where the query never ends.
         """
         self._require_end()
         tables = list(self.batches())
         return ArrowRows.of(pa.concat_tables(tables) if tables else self._empty())
 
     def table(self) -> Rows:
-        """The final table of an updating query, once it has ended; of any other query its rows.
+        """Waits until the query ends and returns its final table: for an updating query with all changes applied, else
+        all rows.
 
-        ExecutionError SS480 where it never ends.
+        Raises ExecutionError SS480 where the query never ends.
         """
         if not self.is_updating:
             return self.rows()
@@ -258,10 +267,11 @@ class Query:
         return ArrowRows.of(last)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The table after each micro-batch that changes it, from the current position of reading.
+        """Yields the current table after each micro-batch that changes it. Rows that other methods have already read
+        are not in it.
 
-        Of an updating query it is without ``op``, with changed rows in place where it has a ``key``; of any other
-        query all rows.
+        For an updating query the changes are applied and ``op`` is left out; a row that a change replaces by ``key``
+        keeps its position. For other queries the table grows.
         """
         rows: list[pa.Table] = []
         changing = ChangingTable(self._key)
@@ -279,23 +289,29 @@ class Query:
         return Rows(self.columns, self.types).to_arrow()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples, once the query has ended. ExecutionError SS480 where it never ends."""
+        """Waits until the query ends and returns all rows as tuples. Raises ExecutionError SS480 where it never
+        ends.
+        """
         return self.rows().fetchall()
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table, once the query has ended. ExecutionError SS480 where it never ends."""
+        """Waits until the query ends and returns all rows as an Arrow table. Raises ExecutionError SS480 where it
+        never ends.
+        """
         return self.rows().to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame, once the query has ended. ExecutionError SS480 where it never ends."""
+        """Waits until the query ends and returns all rows as a pandas DataFrame. Raises ExecutionError SS480 where it
+        never ends.
+        """
         return self.rows().to_pandas()
 
     def show(self, count: int = SHOWN) -> None:
-        """Print the next ``count`` rows as a table."""
+        """Waits for the next ``count`` rows and prints them as a table."""
         sys.stdout.write(text_table(self.columns, self.fetchmany(count), count) + "\n")
 
     def stop(self) -> None:
-        """Stop the query."""
+        """Stops the query."""
         self.job.stop()
 
     def __enter__(self) -> Query:

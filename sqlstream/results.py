@@ -29,13 +29,18 @@ Columns = tuple[tuple[str, DataType], ...]
 
 
 def columns_of(plan: Output) -> Columns:
-    """Names and types of the columns of a query's result; an updating query has the kind of each row first."""
+    """Returns name and type of each column of a query's result. For an updating query the first column is the row
+    kind.
+    """
     kind = () if plan.changelog_mode == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))
 
 
 def key_of(plan: Output) -> tuple[int, ...]:
-    """The positions of the columns by which changes of a result replace rows: the smallest of several sets."""
+    """Returns the positions of the columns by which changes of the result replace rows; empty if they do not.
+
+    If the query has several such keys, the smallest is taken.
+    """
     if plan.changelog_mode == APPEND_ONLY:
         return ()
     keys = sorted(plan.upsert_keys, key=lambda key: (len(key), sorted(key)))
@@ -44,9 +49,10 @@ def key_of(plan: Output) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Rows:
-    """A finished result: what SHOW, DESCRIBE, EXPLAIN and definitions return; of a query it is an ``ArrowRows``.
+    """A finished result, as SHOW, DESCRIBE, EXPLAIN and CREATE return it. Results of queries are of the subclass
+    ``ArrowRows``.
 
-    ``columns`` may repeat a name.
+    ``columns``: the column names, which may repeat.
     """
 
     columns: tuple[str, ...]
@@ -55,7 +61,7 @@ class Rows:
 
     @classmethod
     def of_text(cls, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Rows:
-        """Rows of texts."""
+        """Creates a result whose columns are all of type STRING."""
         return cls(tuple(columns), (STRING,) * len(columns), tuple(tuple(row) for row in rows))
 
     @cached_property
@@ -63,11 +69,11 @@ class Rows:
         return list(self._rows)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All rows as tuples of Python values."""
+        """Returns all rows as tuples of Python values."""
         return list(self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row that was not fetched yet; None at the end."""
+        """Returns the first row; None if there is no row."""
         return next(iter(self._fetched), None)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -77,7 +83,7 @@ class Rows:
         return len(self._rows)
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Returns the rows as an Arrow table."""
         import pyarrow as pa  # takes a fifth of a second, which statements without rows of Arrow do not pay for
 
         columns = list(zip(*self._rows, strict=True)) or [() for _ in self.columns]
@@ -85,12 +91,14 @@ class Rows:
         return pa.Table.from_arrays(arrays, names=list(self.columns))
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a DataFrame: DECIMAL is Decimal, TIMESTAMP a timestamp with zone, of any precision."""
+        """Returns the rows as a pandas DataFrame. DECIMAL values are ``Decimal``; TIMESTAMP columns have a time
+        zone.
+        """
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def shown(self) -> list[tuple[Any, ...]]:
-        """The rows for display: times that Python's datetime does not support are texts."""
+        """Returns the rows for display. Times that Python's datetime cannot represent are texts."""
         return list(self._rows)
 
     def __repr__(self) -> str:
@@ -104,7 +112,9 @@ class Rows:
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
-    """A text with columns side by side under their names, and the number of rows below."""
+    """Formats rows as a text table with a header, and the number of rows below. Only the first ``shown`` rows are
+    printed.
+    """
     cells = [[_text(value) for value in row] for row in rows[:shown]]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     lines = [
@@ -115,7 +125,9 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], shown: int = SHOWN) -> str:
-    """An HTML table of the rows for notebooks, with the number of rows below."""
+    """Formats rows as an HTML table for notebooks, with the number of rows below. Only the first ``shown`` rows are
+    included.
+    """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(_text(value))}</td>" for value in row) + "</tr>" for row in rows[:shown]
@@ -139,17 +151,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time: datetime) -> str:
-    """A time to the second, as ``2026-11-25 12:00:00``."""
+    """Formats a time, to the second: ``2026-11-25 12:00:00``."""
     return f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def exact_text(ms: int) -> str:
-    """A time in milliseconds since 1970 as text, with milliseconds unless they are 0."""
+    """Formats a time given in milliseconds since 1970 (UTC), with milliseconds unless they are 0."""
     return watermark_text(ms) + (f".{ms % 1000:03}" if ms % 1000 else "")
 
 
 def watermark_text(watermark_ms: int | None) -> str:
-    """A watermark as text; words for one that is not a time."""
+    """Formats a watermark, given in milliseconds since 1970 (UTC). None: "none yet"; a value that is not a date:
+    "beyond year 9999".
+    """
     if watermark_ms is None:
         return "none yet"
     try:
@@ -159,5 +173,5 @@ def watermark_text(watermark_ms: int | None) -> str:
 
 
 def moment(seconds: float) -> datetime:
-    """A time in seconds since 1970 as a ``datetime`` in UTC."""
+    """Converts seconds since 1970 into a ``datetime`` in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

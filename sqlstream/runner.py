@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class ControlledJob(Protocol):
-    """A controllable job: of this session (``Job``), or of another process (``RecordedJob``, ``SubmittedJob``)."""
+    """A job that can be controlled: of this session (``Job``) or of another process (``RecordedJob``,
+    ``SubmittedJob``).
+    """
 
     @property
     def name(self) -> str:
@@ -34,11 +36,11 @@ class ControlledJob(Protocol):
 
     @property
     def record(self) -> JobRecord:
-        """The record of the job, as it was last read."""
+        """The job's record (state, counts, SQL text), as it was last read."""
         ...
 
     def record_now(self) -> JobRecord:
-        """The record, read anew."""
+        """Reads the job's record again and returns it."""
         ...
 
     @property
@@ -48,28 +50,32 @@ class ControlledJob(Protocol):
 
     @property
     def notes(self) -> tuple[tuple[str, str], ...]:
-        """Remarks of DESCRIBE JOB that are not in the job's record."""
+        """Additional lines for DESCRIBE JOB, which the record does not contain: pairs of label and text."""
         ...
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
-        """Stop the job; returns the path of the savepoint, if one was requested."""
+        """Stops the job. Returns the path of the savepoint if one was requested, else None.
+
+        ``savepoint``: True, or the directory for it. ``drain``: fire all open windows and timers first, as at the end
+        of the input.
+        """
         ...
 
     def checkpoint(self) -> int | None:
-        """Make a checkpoint now; returns its epoch, None where there is nothing new."""
+        """Makes a checkpoint now and returns its epoch number; None if there were no new rows."""
         ...
 
     def savepoint(self, path: str | None = None) -> str:
-        """Make a savepoint, by default in the directory of the settings; returns its path."""
+        """Makes a savepoint and returns its path. ``path``: the directory for it, by default that of the settings."""
         ...
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The known checkpoints, the newest first."""
+        """Returns the job's known checkpoints, newest first."""
         ...
 
 
 class Runner:
-    """Starts the jobs of a session and stops them when it closes."""
+    """Starts the jobs of one session, and stops them when the session closes."""
 
     def __init__(self, spark: SparkSession | str | None) -> None:
         self.spark = SparkHandle(spark)
@@ -89,42 +95,46 @@ class Runner:
         name: str | None = None,
         former: Callable[[], Root] | None = None,
     ) -> Job:
-        """Start the plan as a job, which writes to the tables of an Insert or StatementSet, or to the reader of
-        ``Job.results``.
+        """Starts a plan as a job and returns the job. The rows of a query are read by ``Job.results``; other plans
+        write into tables.
 
-        ``sql`` is its statement, for the record of the job. ``name``: the job's, which is the same each time.
-        ``former``: the plan of the same statement by the defaults of earlier builds, with which their checkpoints
-        are continued.
+        ``sql``: the statement, for the job's record. ``name``: the job's name, under which it finds its checkpoint
+        again. ``former``: returns the plan of the same statement with the defaults of earlier builds, to continue
+        their checkpoints.
         """
         job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs = [other for other in self.jobs if other.name != job.name or isinstance(plan, Output)] + [job]
         return job
 
     def known_jobs(self, settings: Settings) -> list[ControlledJob]:
-        """The jobs of this session, then those of others with a record in the checkpoint directory."""
+        """Returns the jobs of this session, followed by other jobs recorded in the checkpoint directory."""
         if settings["execution.checkpointing.dir"] is None:
             return list(self.jobs)
         own = {job.id for job in self.jobs}
         return [*self.jobs, *(job for job in self._session_jobs.recorded(settings) if job.id not in own)]
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
-        """The streaming DataFrame of the plan, with the names that users see."""
+        """Returns the plan of a query as a streaming DataFrame, which is not started, with the column names that users
+        see.
+        """
         return self._session_jobs.dataframe(plan, workspace)
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
-        """The runtime for lowering a plan without starting a job; ``finished``: sources give the rows they have now."""
+        """Returns the runtime with which a plan is lowered to DataFrames without starting a job. ``finished``: sources
+        are read as batches, with the rows they have now.
+        """
         return self._session_jobs.runtime(workspace, finished=finished)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
-        """The physical plan of a plan without a checkpoint."""
+        """Returns the physical plan, as it is without a checkpoint."""
         return self._session_jobs.physical(plan, workspace, sources)
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:
-        """Spark's own EXPLAIN of the plan, which is lowered but not started."""
+        """Returns Spark's own EXPLAIN of the plan. The query is not started."""
         return self._session_jobs.explained_by_spark(plan, workspace)
 
     def close(self) -> None:
-        """Stop the jobs and remove the folders of the session."""
+        """Stops the session's jobs and removes its folders."""
         for job in self.jobs:
             job.stop()
         self.spark.release()

@@ -50,13 +50,15 @@ _PLANNED = nodes.Query | nodes.Insert | nodes.StatementSet | nodes.CreateTable |
 def connect(
     spark: SparkSession | str | None = None, *, project: str | os.PathLike[str] | None = None, **options: str
 ) -> Session:
-    """Open a session.
+    """Opens a session.
 
     ``spark`` is a SparkSession, the URL of a Spark Connect server (``sc://host:port``) or a master (``local[4]``,
-    ``spark://host:7077``); without it, all cores of this machine. ``options`` are settings as of SET, given as
-    ``**{"parallelism.default": "2"}``; those that Spark reads only at its start must be given here. A process has
-    one Spark: ExecutionError SS413 where another one than ``spark`` names is running. ``project`` is a folder: the
-    settings and catalogs of the ``sqlstream.toml`` there or above apply, as on the command line.
+    ``spark://host:7077``). By default Spark runs locally with all cores. A process can have only one Spark:
+    ExecutionError SS413 is raised if another one is running.
+
+    ``project`` is a folder; the settings and catalogs of the ``sqlstream.toml`` in it, or in the nearest parent,
+    apply, as on the command line. ``options`` are settings as in SET, given as ``**{"parallelism.default": "2"}``.
+    Settings that Spark reads only when it starts must be given here.
     """
     session = Session(spark)
     session.require_spark()
@@ -70,9 +72,10 @@ def connect(
 
 
 class Session:
-    """A catalog, settings and the jobs started with them.
+    """A catalog, settings, and the jobs that were started with them.
 
-    Threads may have sessions of their own, which share the process's Spark; one session is for one thread at a time.
+    A session must be used by one thread at a time. Several threads may each have a session; they share the process's
+    Spark.
     """
 
     def __init__(self, spark: SparkSession | str | None = None) -> None:
@@ -88,12 +91,12 @@ class Session:
     # --- SQL ---
 
     def sql(self, text: str, args: Arguments | None = None) -> Rows | Query | Job:
-        """Run a script and return the result of its last statement.
+        """Runs a script and returns the result of its last statement.
 
-        ``args`` are the values of its parameters: a list for ``?``, a dictionary for ``:name``. The result is rows
-        for SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions; for a query a ``Query``, whose rows arrive while it
-        runs; for INSERT and statement sets a ``Job``, which runs in the background (SET 'table.dml-sync' = 'true'
-        waits for it).
+        ``args``: values of its parameters, a list for ``?`` or a dictionary for ``:name``. A query returns a
+        ``Query``, whose rows arrive while it runs. INSERT and statement sets return a ``Job``, which runs in the
+        background (SET 'table.dml-sync' = 'true' waits for it). SHOW, DESCRIBE, EXPLAIN, STOP JOB and definitions
+        return ``Rows``.
         """
         *_, last = self.results(text, args)
         return last
@@ -101,10 +104,10 @@ class Session:
     def results(
         self, text: str, args: Arguments | None = None, *, as_table: bool = False
     ) -> Iterator[Rows | Query | Job]:
-        """Run a script and yield the result of each statement, which runs when its result is requested.
+        """Runs a script statement by statement and yields each result. A statement runs when its result is requested.
 
-        ``as_table`` is for callers that read tables rather than streams: a query over finished data is one query of
-        Spark SQL wherever possible, and no job is waited for, whatever 'table.dml-sync' says.
+        ``as_table``: for callers that read tables instead of streams. A query over finished data then runs as one
+        query of Spark SQL where possible, and no job is waited for, whatever 'table.dml-sync' says.
         """
         text = text if args is None else with_arguments(text, args)
         try:
@@ -120,7 +123,9 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def execute(self, statement: nodes.Statement, text: str = "", *, as_table: bool = False) -> Rows | Query | Job:
-        """Run one parsed statement; ``text`` is the script of its spans, ``as_table`` as of ``results``."""
+        """Runs one parsed statement and returns its result. ``text``: the script that its spans refer to.
+        ``as_table``: see ``results``.
+        """
         self._require_open()
         execution = Execution(
             workspace=self.workspace,
@@ -140,10 +145,10 @@ class Session:
         return run_unit_test(test, self).difference
 
     def dataframe(self, text: str, args: Arguments | None = None) -> DataFrame:
-        """The DataFrame of one query, not started, for use in PySpark.
+        """Returns one query as a DataFrame for PySpark. Nothing is started.
 
-        It is a streaming one, except for a query over finished data that runs as a batch. When started, it ends
-        like PySpark's queries: the last windows of a bounded input remain open.
+        The DataFrame is streaming, except for a query over finished data that runs as a batch. If the caller starts
+        it, it ends as PySpark's queries do: the last windows of a bounded input are not emitted.
         """
         self._require_open()
         text = text if args is None else with_arguments(text, args)
@@ -161,7 +166,7 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def explain(self, text: str, format: str = "text", stage: str = "optimized") -> str:  # noqa: A002
-        """The plan of one statement; ``format`` and ``stage`` as in EXPLAIN."""
+        """Returns the plan of one statement as text. ``format`` and ``stage``: as in EXPLAIN."""
         try:
             statement = _only(text)
             if not isinstance(statement, _PLANNED):
@@ -172,17 +177,21 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def check(self, text: str) -> tuple[Diagnostic, ...]:
-        """All mistakes of a script, which is not run; the session is not changed, and Spark is not needed."""
+        """Returns all errors in a script as diagnostics. Nothing is executed, the session does not change, and Spark
+        is not needed.
+        """
         return check_script(text, self.workspace)
 
     def warnings(self, text: str) -> tuple[Diagnostic, ...]:
-        """Warnings about parts of a script that are probably mistakes; ``sql`` issues them as Python's warnings."""
+        """Returns diagnostics for parts of a script that are allowed but probably mistakes. ``sql`` issues them as
+        Python warnings.
+        """
         return script_warnings(text)
 
     def columns_of(self, text: str) -> Columns:
-        """Names and types of the columns of one query, without the row kind of updating ones.
+        """Returns name and type of each column of one query, without the row kind of updating queries.
 
-        Spark starts where only Spark knows them.
+        Spark is started if only Spark can determine them.
         """
         self._require_open()
         try:
@@ -199,14 +208,14 @@ class Session:
             raise error.with_source(text) from error.__cause__
 
     def register_function(self, name: str, function: Callable[..., object] | type) -> None:
-        """Make a Python function or class callable in SQL as ``name``, replacing another of that name."""
+        """Makes a Python function or class callable in SQL as ``name``. It replaces a function of that name."""
         target = f"{function.__module__}:{function.__qualname__}"
         self.workspace.catalog.register(describe(name, function, target), function)
 
     # --- what the session holds ---
 
     def fork(self) -> Session:
-        """A session on the same Spark with a copy of the definitions and settings."""
+        """Returns a session on the same Spark, with a copy of the definitions and settings."""
         forked = copy(self)
         forked.workspace = self.workspace.copy()
         forked._start_spark_for_catalogs()
@@ -217,7 +226,7 @@ class Session:
 
     @property
     def views(self) -> Views:
-        """The materialized views of the session; loads modules that other statements do not need."""
+        """The object that controls the session's materialized views. The modules for it are loaded on first use."""
         if self._views is None:
             from sqlstream.views.keeping import Views  # what keeps views is loaded with the first of them
 
@@ -226,31 +235,31 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, which starts at the first call."""
+        """The Spark session. Spark is started on first use."""
         self._require_open()
         return self._runner.spark.get(self.workspace.settings)
 
     def require_spark(self) -> None:
-        """ExecutionError SS413 where another Spark is running in this process than the session requires."""
+        """Raises ExecutionError SS413 if this process already runs another Spark than the session needs."""
         self._runner.spark.require_possible()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs and queries started in this session, in order."""
+        """The jobs and queries that were started in this session, oldest first."""
         return tuple(self._runner.jobs)
 
     @property
     def running(self) -> tuple[BatchRun | Job, ...]:
-        """The running queries over finished data, and the running jobs."""
+        """The session's queries over finished data and its jobs that are still running."""
         return (*self._batches.running, *(job for job in self._runner.jobs if job.state.value == "RUNNING"))
 
     @property
     def master(self) -> str | None:
-        """The master of the session's Spark; None where none was given, or Spark was given as a session."""
+        """The Spark master that ``connect`` was given; None if it was given none or a SparkSession."""
         return self._runner.spark.master
 
     def close(self) -> None:
-        """Stop all jobs and remove their temporary files. Spark itself continues."""
+        """Stops all jobs and removes their temporary files. Spark itself keeps running."""
         if not self._closed:
             self._closed = True
             self._batches.stop()
@@ -276,7 +285,9 @@ class Session:
         return [*(job for job in self._runner.known_jobs(self.workspace.settings) if job.id not in ids), *also]
 
     def table_of_query(self, statement: nodes.CreateTable, query: exp.Expression) -> CreatedAs:
-        """The table that CREATE TABLE … AS declares; Spark starts for the columns of a query over finished data."""
+        """Returns the table that CREATE TABLE … AS declares. Spark is started if only it can determine the columns of
+        the query.
+        """
         return created_as(statement, query, self.workspace, self._batches)
 
 

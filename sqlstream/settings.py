@@ -280,7 +280,7 @@ OPTIONS = (
         "auto",
     ),
     Option(
-        "sqlstream.parquet-reader",
+        "sqlstream.file-reader",
         one_of("auto", "spark"),
         "Who reads files on this machine: Python tasks in columns, text for all queries and Parquet for windows over "
         "columns that are no expressions, in the exchange of the columnar engine itself; or Spark.",
@@ -428,25 +428,28 @@ def _by_key() -> dict[str, Option]:
 
 @dataclass
 class Settings:
-    """The settings of a session. Mistakes are ConnectorErrors SS5xx, keys without effect UnsupportedErrors SS350.
+    """The settings of a session. Invalid ones raise ConnectorError SS5xx; settings that are not supported raise
+    UnsupportedError SS350.
 
-    A value may hold ``${NAME}``, an environment variable, which is looked up whenever the value is read.
+    A value may contain ``${NAME}``, an environment variable. It is replaced each time the value is read.
     """
 
     _given: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Settings:
-        """An independent copy of the settings."""
+        """Returns an independent copy."""
         return Settings(dict(self._given))
 
     def set(self, key: str, value: str, span: Span | None = None) -> None:
-        """Set a value. BindError for an unknown key or a wrong value, at ``span``."""
+        """Sets a value. Raises SqlStreamError for an unknown key or an invalid value. ``span``: the place in the SQL
+        text for the error.
+        """
         kept = current(key)
         check(kept, value, span)
         self._given[kept] = value
 
     def reset(self, key: str | None = None, span: Span | None = None) -> None:
-        """Reset one key, or all, to the default."""
+        """Resets one key to its default, or all keys if ``key`` is None."""
         if key is None:
             self._given.clear()
         else:
@@ -460,17 +463,19 @@ class Settings:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """The settings that were set, as spelled: with references to variables, which are not secrets."""
+        """The values that were set explicitly, by key, exactly as they were written: ``${NAME}`` is not replaced, so
+        no variable's value is shown.
+        """
         return dict(sorted(self._given.items()))
 
     def text(self, key: str) -> str | None:
-        """The value of a known key as spelled in SQL."""
+        """Returns the value of a key as it is written in SQL, or its default; None if it has neither."""
         option = find(OPTIONS, key)
         return self._given.get(key, option.default if option else None)
 
     @property
     def spark(self) -> Mapping[str, str]:
-        """The settings that are passed on to Spark, with the values of variables inserted."""
+        """The settings that are passed to Spark (keys ``spark.…``), with ``${NAME}`` replaced."""
         return resolved(self._for_spark)
 
     @property
@@ -479,29 +484,33 @@ class Settings:
 
     @property
     def secrets(self) -> Secrets:
-        """The texts that messages must mask: passwords for Spark, and the values of variables."""
+        """The texts that must not appear in messages: passwords in Spark's settings, and the values of all environment
+        variables that settings refer to.
+        """
         literal = [text for key, value in self._for_spark.items() for text in secret_texts(key, value)]
         return Secrets.of((*literal, *variables_of(self._given.values())))
 
     def rows(self) -> list[tuple[str, str | None]]:
-        """All keys with their values for display, for SET without a key."""
+        """Returns pairs of key and value for SET without a key: all known keys, sorted, with secrets masked."""
         values = {o.key: self.text(o.key) for o in OPTIONS if not o.is_pattern} | self._given
         return sorted((key, None if value is None else shown_value(key, value)) for key, value in values.items())
 
 
 def current(key: str) -> str:
-    """The current name of a setting: Flink has renamed some."""
+    """Returns the current name of a setting: for one that Flink has renamed the new name, otherwise ``key`` itself."""
     return RENAMED.get(key, key)
 
 
 def without_effect(key: str) -> str | None:
-    """The reason why setting this key has no effect; None where it has one."""
+    """Returns why setting this key has no effect; None where it has an effect."""
     option = find(OPTIONS, current(key))
     return option.doc if option in TAKEN else None
 
 
 def check(key: str, value: str, span: Span | None = None) -> None:
-    """Raise the mistake of a setting: SS560 where it refers to a variable that is not set."""
+    """Raises SqlStreamError if the key is unknown or the value invalid, also SS560 if it refers to an environment
+    variable that is not set.
+    """
     _require_known(key, span)
     text = resolved({key: value}, span=span)[key]
     option = find((*OPTIONS, *_BOUNDED_IN_SPARK), key)

@@ -55,11 +55,11 @@ NO_SUCH_TYPE = "SS280"
 
 @dataclass(frozen=True)
 class DataType:
-    """A type of SQL. ``args``: (precision, scale) of DECIMAL, (element,) of ARRAY, (key, value) of MAP, (name,
-    type)s of STRUCT.
+    """An SQL type. ``args``: (precision, scale) of DECIMAL, (element type,) of ARRAY, (key type, value type) of MAP,
+    and pairs of name and type for STRUCT.
 
-    ``nullable`` is False for a NOT NULL field of a STRUCT, element of an ARRAY or value of a MAP. It does not
-    matter for the equality of types.
+    ``nullable`` is False for a STRUCT field, ARRAY element or MAP value that is NOT NULL. It is ignored when types are
+    compared.
     """
 
     name: str
@@ -68,14 +68,12 @@ class DataType:
 
     @property
     def is_unknown(self) -> bool:
-        """True where only Spark knows the type, which is determined when the plan is lowered."""
+        """True where only Spark can determine the type, when the plan is lowered."""
         return self.name == "UNKNOWN"
 
     @property
     def defect(self) -> str | None:
-        """The reason why no column can have this type, as the end of a message ``type "…" …``; None for a valid
-        type.
-        """
+        """Why no column can have this type, as the end of a message ``type "…" …``; None if the type is valid."""
         for nested in self.parts():
             if nested.is_unknown:
                 return "does not exist"
@@ -84,7 +82,7 @@ class DataType:
         return None
 
     def parts(self) -> Iterator[DataType]:
-        """This type and all types nested in it."""
+        """Yields this type and all types nested in it."""
         yield self
         members = [t for _, t in _members(self)] if self.name == "STRUCT" else self.args
         for member in members:
@@ -92,12 +90,12 @@ class DataType:
                 yield from member.parts()
 
     def fields(self) -> list[tuple[str, DataType]]:
-        """The names and types of the fields of a STRUCT."""
+        """Returns pairs of name and type for the fields of a STRUCT."""
         return _members(self)
 
     @property
     def is_numeric(self) -> bool:
-        """True for integers, DECIMAL and floating-point types."""
+        """True for integer types, DECIMAL, FLOAT and DOUBLE."""
         return self.name in _NUMERIC
 
     @property
@@ -106,7 +104,9 @@ class DataType:
         return self.name in ("TIMESTAMP", "TIMESTAMP_NTZ")
 
     def ddl(self) -> str:
-        """The type in Spark's DDL, upper-case: ``DECIMAL(10, 2)``, ``ARRAY<INT>``, ``STRUCT<a: INT>``."""
+        """Returns the type in Spark's DDL syntax, in upper case: ``DECIMAL(10, 2)``, ``ARRAY<INT>``, ``STRUCT<a:
+        INT>``.
+        """
         match self.name:
             case "DECIMAL":
                 return f"DECIMAL({self.args[0]}, {self.args[1]})"
@@ -120,8 +120,8 @@ class DataType:
                 return self.name
 
     def declaration(self) -> str:
-        """The type in SQL, with NOT NULL of nested types: ``STRUCT<a: INT NOT NULL>``, which Spark's readers do not
-        accept.
+        """Returns the type in this dialect's syntax, with NOT NULL of nested types: ``STRUCT<a: INT NOT NULL>``.
+        Spark's readers do not accept that form.
         """
         match self.name:
             case "ARRAY" | "MAP":
@@ -134,7 +134,7 @@ class DataType:
         return self.ddl()
 
     def to_sqlglot(self) -> exp.DataType:
-        """The type as sqlglot's, for type inference."""
+        """Returns the type as sqlglot's type, for type inference."""
         from sqlglot import exp  # Spark's workers have types, and load no parser
 
         if self.is_unknown:
@@ -146,9 +146,9 @@ class DataType:
         return exp.DataType.build(self.ddl(), dialect="spark")
 
     def to_arrow(self, time_zone: str = "UTC") -> pa.DataType:
-        """The Arrow type that Spark exchanges for this type, TIMESTAMP in the given zone.
+        """Returns the Arrow type in which Spark exchanges values of this type. TIMESTAMP is in the given time zone.
 
-        TypeError where there is none: UNKNOWN, year-month.
+        Raises TypeError for UNKNOWN and year-month intervals, which have none.
         """
         import pyarrow as pa  # statements without rows start without it
 
@@ -226,7 +226,7 @@ def _members(struct: DataType) -> list[tuple[str, DataType]]:
 
 
 def from_sqlglot(node: exp.DataType | None) -> DataType:
-    """The type for a parsed or inferred sqlglot type; UNKNOWN for one without counterpart."""
+    """Converts a sqlglot type, parsed or inferred; UNKNOWN if there is no corresponding type."""
     if node is None:
         return UNKNOWN
     if getattr(node.this, "key", None) == "interval":  # a node in place of a name
@@ -272,8 +272,8 @@ def _interval(node: exp.Interval) -> DataType:
 
 
 def parse_type(text: str) -> DataType:
-    """The type in Spark's DDL or ``simpleString`` (``decimal(10,2)``, ``array<int>``). BindError SS280 for an
-    invalid one.
+    """Parses a type in Spark's DDL syntax or ``simpleString`` (``decimal(10,2)``, ``array<int>``). Raises BindError
+    SS280 if it is invalid.
     """
     import sqlglot  # as in to_sqlglot
 
@@ -301,7 +301,9 @@ _SPARK_NAMES = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long"
 
 
 def from_spark(json_value: Any) -> DataType:
-    """The type for the ``jsonValue()`` of a PySpark type; simple strings would lose the quotes of names."""
+    """Converts a PySpark type, given as its ``jsonValue()``, because ``simpleString`` would lose quotes of field
+    names.
+    """
     if isinstance(json_value, str):
         return parse_type(_SPARK_NAMES.get(json_value, json_value).split(" collate ")[0])
     match json_value["type"]:
@@ -317,7 +319,7 @@ def from_spark(json_value: Any) -> DataType:
 
 
 def from_arrow(type_: pa.DataType) -> DataType:
-    """The type of Arrow data; UNKNOWN where Spark has none."""
+    """Converts an Arrow type; UNKNOWN where Spark has no corresponding type."""
     import pyarrow.types as kinds  # as in to_arrow
 
     if kinds.is_decimal(type_):

@@ -13,7 +13,9 @@ _PACKAGES = ("pyspark", "sqlglot", "lark", "pyarrow")
 
 @cache
 def versions() -> Mapping[str, str]:
-    """The versions by name: sqlstream, Python, and the packages; "not installed" for a package that is missing."""
+    """Returns the versions of sqlstream, Python and important packages, by name; "not installed" for a missing
+    package.
+    """
     from importlib import metadata  # loading it takes longer than the rest of ``import sqlstream``
 
     numbers = {"sqlstream": __version__, "python": sys.version.partition(" ")[0]}

@@ -15,7 +15,7 @@ from sqlstream.workspace import Workspace
 
 @dataclass(frozen=True)
 class SessionVocabulary:
-    """Implements ``planner.completion.Vocabulary``, without options whose keys hold any word (``fields.#.min``)."""
+    """The words that completion suggests in a session. Options with a ``#`` in their key are left out."""
 
     workspace: Workspace
 
@@ -25,7 +25,7 @@ class SessionVocabulary:
         return self.workspace.catalog
 
     def settings(self) -> Mapping[str, Known]:
-        """The settings by key, with their possible values."""
+        """The possible values of each setting, by key."""
         return _known(OPTIONS)
 
     def connectors(self) -> Sequence[str]:
@@ -33,7 +33,7 @@ class SessionVocabulary:
         return connectors.names()
 
     def options(self, connector: str) -> Mapping[str, Known]:
-        """The options of a connector by key; none for an unknown connector."""
+        """Returns the options of a connector by key; empty for an unknown connector."""
         kind = connectors.find_connector(connector)
         return {} if kind is None else _known(kind.known_options)
 

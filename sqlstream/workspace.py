@@ -10,11 +10,11 @@ from sqlstream.settings import Settings
 
 @dataclass(frozen=True)
 class Workspace:
-    """The catalog and the settings of a session."""
+    """The catalog and the settings of a session, which planning needs together."""
 
     catalog: Catalog = field(default_factory=Catalog)
     settings: Settings = field(default_factory=Settings)
 
     def copy(self) -> Workspace:
-        """An independent copy of the workspace."""
+        """Returns an independent copy."""
         return Workspace(self.catalog.copy(), self.settings.copy())

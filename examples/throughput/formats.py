@@ -147,7 +147,7 @@ def job(form: str, kind: str, query: str, folder: Path, reader: str) -> Batches:
     more = ", 'on-error' = 'skip'" if kind == "faults" else ""
     table = _TABLE.format(ddl=DDL, path=folder, format=form, more=more)
     columns, text = QUERIES[query]
-    return ours([f"SET 'sqlstream.parquet-reader' = '{reader}'", table], columns, text)
+    return ours([f"SET 'sqlstream.file-reader' = '{reader}'", table], columns, text)
 
 
 def _apart(*words: str) -> str:

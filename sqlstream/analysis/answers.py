@@ -15,10 +15,10 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 
 class Answer:
-    """The common base of answers."""
+    """Base class of the results that ``Planner`` returns."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as values of JSON, without plans."""
+        """Returns the result as a dictionary that can be written as JSON. Plans are left out."""
         shown = _shown(self)
         assert isinstance(shown, dict)
         return shown
@@ -37,7 +37,7 @@ def _shown(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Edit(Answer):
-    """A replacement of the text at ``span`` by ``text``."""
+    """An edit of a text: the characters in ``span`` are replaced by ``text``."""
 
     span: Span
     text: str
@@ -45,7 +45,7 @@ class Edit(Answer):
 
 @dataclass(frozen=True)
 class Fix(Answer):
-    """The edits that fix a problem, to be applied together."""
+    """A suggested fix for a problem. Its edits must be applied together."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -53,9 +53,9 @@ class Fix(Answer):
 
 @dataclass(frozen=True)
 class Problem(Answer):
-    """A mistake, or with ``warning`` something allowed that is probably a mistake.
+    """An error in a statement, or with ``warning`` something that is allowed but probably a mistake.
 
-    ``span`` is None where the problem has no place in the text: where it is in the text of a view, the detail names
+    ``span`` is None where the problem has no position in the text. If it is in the query of a view, ``detail`` names
     the view.
     """
 
@@ -70,8 +70,11 @@ class Problem(Answer):
 
 @dataclass(frozen=True)
 class OutputColumn(Answer):
-    """A column of a result. ``time``: ``event time``, ``processing time`` or ``ingestion time`` for a time attribute.
-    ``sources`` are columns of tables, as ``table.column``, that are in ``expression``."""
+    """A column of a query's result. ``time``: ``event time``, ``processing time`` or ``ingestion time`` if it is a
+    time attribute, else None.
+
+    ``expression``: how the column is computed. ``sources``: the table columns in it, as ``table.column``.
+    """
 
     name: str
     type: str
@@ -82,7 +85,7 @@ class OutputColumn(Answer):
 
 
 class Role(Enum):
-    """What a statement does with a table."""
+    """How a statement uses a table."""
 
     READ = "read"
     LOOKED_UP = "looked up"
@@ -94,7 +97,9 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class TableUse(Answer):
-    """A table or view with the columns that the statement reads of it. ``spans``: where the text names it."""
+    """A table or view that a statement uses. ``columns``: those that it reads. ``spans``: where the text names the
+    table.
+    """
 
     name: str
     role: Role
@@ -104,8 +109,8 @@ class TableUse(Answer):
 
 @dataclass(frozen=True)
 class FunctionUse(Answer):
-    """A function that a statement calls. ``kind``: ``scalar``, ``aggregate`` and so on. ``own``: one of the
-    catalog, not a built-in one.
+    """A function that a statement calls. ``kind``: ``scalar``, ``aggregate`` and so on. ``own``: it is defined in the
+    catalog, not built in.
     """
 
     name: str
@@ -116,7 +121,9 @@ class FunctionUse(Answer):
 
 @dataclass(frozen=True)
 class StateNeed(Answer):
-    """The state that an operator stores, ``until`` when; None: only the number of keys or rows limits it."""
+    """State that an operator stores. ``what``: its rows or values. ``until``: when they are removed; None if never, so
+    that only the number of keys or rows limits the state.
+    """
 
     operator: str
     what: str
@@ -125,8 +132,8 @@ class StateNeed(Answer):
 
 @dataclass(frozen=True)
 class Parameter(Answer):
-    """A parameter: ``?`` is named by its number from 1 on, ``:day`` is ``day``. ``type`` is None where the context
-    does not determine it.
+    """A parameter of a text. The name of ``?`` is its number, from 1; the name of ``:day`` is ``day``. ``type`` is
+    None where the context does not determine it.
     """
 
     name: str
@@ -136,13 +143,12 @@ class Parameter(Answer):
 
 @dataclass(frozen=True)
 class StatementAnalysis(Answer):
-    """The analysis of one statement, which is not run.
+    """The analysis of one statement, which is not executed.
 
-    ``kind`` is its first words (``SELECT``, ``INSERT INTO``, ``CREATE TABLE``). Fields that concern queries and
-    INSERTs are empty for all others. ``changelog`` are the kinds of rows of the result (``I,UB,UA,D``), ``keys``
-    sets of columns whose values no two current rows share, ``time`` its time attributes. ``runs_as`` is ``stream``
-    or ``batch``; only Spark knows the columns of some batches. ``fingerprint`` is the same for queries that have
-    the same optimized plan.
+    ``kind``: its first words (``SELECT``, ``INSERT INTO``, ``CREATE TABLE``). The following fields are empty except
+    for queries and INSERTs. ``changelog``: the row kinds of the result (``I,UB,UA,D``). ``keys``: sets of columns that
+    are unique among the current rows. ``runs_as``: ``stream`` or ``batch``; the columns of some batches are unknown
+    without Spark. ``fingerprint``: equal for queries with the same optimized plan.
     """
 
     kind: str
@@ -161,7 +167,7 @@ class StatementAnalysis(Answer):
 
     @property
     def ok(self) -> bool:
-        """Whether the statement has no mistakes; warnings are allowed."""
+        """True where the statement has no errors. It may have warnings."""
         return all(problem.warning for problem in self.problems)
 
     @property
@@ -172,7 +178,7 @@ class StatementAnalysis(Answer):
 
 @dataclass(frozen=True)
 class Analysis(Answer):
-    """The analysis of a text: its statements, in order, and its parameters."""
+    """The analysis of a text: its statements in order, and its parameters."""
 
     text: str
     statements: tuple[StatementAnalysis, ...]
@@ -180,12 +186,12 @@ class Analysis(Answer):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of all statements, in the order of the text."""
+        """The problems of all statements, in text order."""
         return tuple(problem for statement in self.statements for problem in statement.problems)
 
     @property
     def ok(self) -> bool:
-        """Whether no statement has mistakes; warnings are allowed."""
+        """True where no statement has errors. There may be warnings."""
         return all(statement.ok for statement in self.statements)
 
     def __iter__(self) -> Iterator[StatementAnalysis]:
@@ -194,7 +200,7 @@ class Analysis(Answer):
 
 @dataclass(frozen=True)
 class Hover(Answer):
-    """The description, ``text`` in Markdown, of the name at ``span``."""
+    """What an editor shows for the name at ``span``. ``text`` is Markdown."""
 
     span: Span
     text: str
@@ -202,8 +208,10 @@ class Hover(Answer):
 
 @dataclass(frozen=True)
 class Pushed(Answer):
-    """A query with pushed conditions. ``sources``: each table with the condition that its source applies;
-    ``above``: the remaining conditions.
+    """A query with conditions added, and where they are evaluated.
+
+    ``sources``: pairs of a table and a condition that its source evaluates. ``above``: conditions that operators
+    evaluate.
     """
 
     text: str
@@ -213,7 +221,9 @@ class Pushed(Answer):
 
 @dataclass(frozen=True)
 class Transpiled(Answer):
-    """A text in the dialect of another system, with the same meaning there. ``notes`` say under which settings."""
+    """A text translated into another dialect. ``notes``: settings of the other system that the translation relies
+    on.
+    """
 
     text: str
     notes: tuple[str, ...] = ()
@@ -229,7 +239,9 @@ _ESCAPE = re.compile(r"(?:^|[.;] )Write (r?'(?:[^'\\]|\\.|'')*')\.?$")
 
 
 def problem_of(diagnostic: Diagnostic, text: str) -> Problem:
-    """The diagnostic as a problem with its fixes; its span is None if it points into the text of a view."""
+    """Converts a diagnostic into a problem with fixes. Its span is None if it refers to the text of a view instead of
+    ``text``.
+    """
     here = diagnostic.source is None or diagnostic.source == text
     span = diagnostic.span if here else None
     return Problem(
@@ -244,7 +256,7 @@ def problem_of(diagnostic: Diagnostic, text: str) -> Problem:
 
 
 def fixes_of(diagnostic: Diagnostic, text: str) -> tuple[Fix, ...]:
-    """A fix for each name, or literal, that the hint suggests."""
+    """Returns a fix for each name or literal that the diagnostic's hint suggests."""
     if diagnostic.hint is None or diagnostic.span is None:
         return ()
     meant = _MEANT.match(diagnostic.hint)

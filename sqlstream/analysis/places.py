@@ -22,7 +22,11 @@ from sqlstream.workspace import Workspace
 
 @on_deep_stack
 def hovered(text: str, at: int, workspace: Workspace) -> Hover | None:
-    """The description of the name at ``at``: a column, a table, a view, a function. The text need not be complete."""
+    """Returns what an editor shows for the name at offset ``at``: a column, table, view or function. None where there
+    is nothing to show.
+
+    The text may be incomplete.
+    """
     word = _word_at(text, at)
     if word is None:
         return None
@@ -148,9 +152,10 @@ def _function(name: str, function: Function | None) -> Iterator[str]:
 
 @on_deep_stack
 def places_of(text: str, at: int) -> tuple[Span, ...]:
-    """All spans of the view, table or query of WITH that is named at ``at``, its definition first.
+    """Returns the spans of all occurrences of the view, table or WITH query named at offset ``at``, its definition
+    first.
 
-    Empty where the text does not define it. Names before the columns of a query are aliases and not included.
+    Empty if it is not defined in the text. Column qualifiers are not included, because they are aliases.
     """
     names = _names(text)
     here = next((name for name in names if name.span.start <= at <= name.span.end), None)

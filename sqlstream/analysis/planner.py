@@ -37,10 +37,11 @@ NO_PLAN = "SS283"
 
 @dataclass(frozen=True)
 class Planner:
-    """Answers questions about SQL over a catalog, without running anything, and without Spark, Java or pandas.
+    """Answers questions about SQL statements and a catalog without executing anything, and without Spark, Java or
+    pandas.
 
-    A planner never changes: each ``with_…`` gives another one that knows more. Answers are frozen data
-    (``sqlstream.analysis.answers``), whose ``to_dict`` gives values of JSON::
+    A planner is immutable: each ``with_…`` method returns a new one with more definitions. Results are frozen
+    dataclasses (``sqlstream.analysis.answers``) that ``to_dict`` converts for JSON::
 
         from sqlstream.planner import Planner
 
@@ -48,7 +49,8 @@ class Planner:
         (select,) = planner.analyze("SELECT auction, MAX(price) AS top FROM bids GROUP BY auction")
         select.columns[1].type, select.columns[1].sources  # ('DOUBLE', ('bids.price',))
 
-    Texts that are wrong give problems in ``analyze``; all other methods raise ``SqlStreamError`` for them.
+    ``analyze`` and ``check`` report errors in the text as problems. All other methods raise ``SqlStreamError`` for
+    them.
     """
 
     _workspace: Workspace = field(default_factory=Workspace, repr=False, compare=False)
@@ -56,7 +58,9 @@ class Planner:
     # --- the catalog ---
 
     def with_ddl(self, text: str) -> Planner:
-        """A planner that also has the definitions of a script: tables, views, functions, catalogs, settings."""
+        """Returns a planner that also has the definitions in a script: tables, views, functions, catalogs and
+        settings.
+        """
         workspace = self._workspace.copy()
         try:
             for statement in parse_script(text):
@@ -69,12 +73,13 @@ class Planner:
         return Planner(workspace)
 
     def with_tables(self, tables: Mapping[str, Described]) -> Planner:
-        """With tables by name, each a dictionary of columns and their types, or with more than columns::
+        """Returns a planner that also has these tables. Each is a dictionary from column to type, or has more than
+        columns::
 
             {"bids": {"columns": {"id": "BIGINT NOT NULL", "ts": "TIMESTAMP(3)"}, "primary_key": ["id"],
                       "watermark": ["ts", "ts - INTERVAL '5' SECOND"], "comment": "…", "options": {"connector": "…"}}}
 
-        ``query`` in place of ``columns`` makes a view. Tables are looked at when they are used.
+        With ``query`` instead of ``columns`` it is a view. Descriptions are checked when a table is used.
         """
         workspace = self._workspace.copy()
         mount = workspace.catalog.mount(DEFAULT[0])
@@ -88,8 +93,8 @@ class Planner:
         return Planner(workspace)
 
     def with_file(self, path: str | Path) -> Planner:
-        """A planner that also has the definitions of an SQL file, or the tables of a JSON file in the format of
-        ``with_tables``.
+        """Returns a planner that also has the definitions in an SQL file, or the tables in a JSON file in the format
+        of ``with_tables``.
         """
         file = Path(path)
         if file.suffix == ".json":
@@ -97,11 +102,12 @@ class Planner:
         return self.with_ddl(file.read_text(encoding="utf-8"))
 
     def with_database(self, name: str, options: Mapping[str, str]) -> Planner:
-        """With the tables of a database, as its information schema tells them, as the catalog ``name``, now the current
-        one.
+        """Returns a planner that also has the tables of a database, in a catalog called ``name`` that becomes the
+        current one.
 
-        ``options`` are those of CREATE CATALOG: ``{"type": "jdbc", "url": "jdbc:postgresql://host/db"}``, or
-        ``{"type": "duckdb", "path": "file.db"}``.
+        They are read from the database's information schema when they are used. ``options`` are those of CREATE
+        CATALOG: ``{"type": "jdbc", "url": "jdbc:postgresql://host/db"}``, or ``{"type": "duckdb", "path":
+        "file.db"}``.
         """
         workspace = self._workspace.copy()
         given = tuple(nodes.Option(key, value) for key, value in options.items())
@@ -110,13 +116,13 @@ class Planner:
         return Planner(workspace)
 
     def with_session(self, session: Session) -> Planner:
-        """A planner with the catalog and settings of a session, including Spark's tables; this planner's own are
-        dropped.
+        """Returns a planner with the catalog and settings of a session, including Spark's tables. Definitions of this
+        planner are dropped.
         """
         return Planner(session.workspace.copy())
 
     def with_settings(self, settings: Mapping[str, str]) -> Planner:
-        """A planner with settings as of SET, such as ``table.exec.state.ttl``."""
+        """Returns a planner with these settings, as in SET, such as ``table.exec.state.ttl``."""
         workspace = self._workspace.copy()
         for key, value in settings.items():
             workspace.settings.set(key, value)
@@ -125,24 +131,27 @@ class Planner:
     # --- what a text says ---
 
     def analyze(self, text: str) -> Analysis:
-        """The analysis of each statement of a text: problems with fixes, columns with lineage, tables, functions,
-        state, parameters, fingerprint.
+        """Returns the analysis of each statement: problems with fixes, columns with lineage, tables, functions, state
+        and fingerprint; and the parameters.
         """
         return analyzed(text, self._workspace)
 
     def check(self, text: str) -> tuple[Problem, ...]:
-        """The problems of all statements, in the order of the text."""
+        """Returns the problems of all statements, in text order."""
         return self.analyze(text).problems
 
     def fingerprint(self, text: str) -> str:
-        """The fingerprint of one query or INSERT: equal for texts with the same optimized plan."""
+        """Returns a hash of one query or INSERT that is equal for all texts with the same optimized plan."""
         fingerprint = self._one(text).fingerprint
         assert fingerprint is not None, "what has a plan has a fingerprint"
         return fingerprint
 
     def plan(self, text: str, stage: str = "optimized", format: str = "text") -> str:  # noqa: A002
-        """The plan of one query, INSERT or statement set: ``stage`` is logical, optimized, trace, changelog_mode,
-        advice or physical; ``format`` is text, json or mermaid, where the stage has it."""
+        """Returns the plan of one query, INSERT or statement set as text.
+
+        ``stage``: logical, optimized, trace, changelog_mode, advice or physical. ``format``: text, json or mermaid, as
+        far as the stage supports it.
+        """
         bound = self._bound(text)
         if stage.upper() == "PHYSICAL":
             return explain_physical(physical_plan(optimize(bound, RULES), engine_settings_of(self._workspace.settings)))
@@ -151,11 +160,13 @@ class Planner:
         return explain(without_secrets(bound), format.upper(), stage.upper(), RULES)
 
     def plan_json(self, text: str) -> dict[str, Any]:
-        """The optimized plan in the form that ``sqlstream.planner.from_json`` reads; ``plan_schema`` describes it."""
+        """Returns the optimized plan as JSON, which ``sqlstream.planner.from_json`` reads and ``plan_schema``
+        describes.
+        """
         return to_json(without_secrets(optimize(self._bound(text), RULES)))
 
     def html(self, text: str) -> str:
-        """An HTML page that shows the plan with schemas, lineage and state, without external resources."""
+        """Returns a self-contained HTML page that shows the plan with schemas, lineage and state."""
         plan = without_secrets(optimize(self._bound(text), RULES))
         assert isinstance(plan, Root)
         return html_page(plan, text)
@@ -179,52 +190,54 @@ class Planner:
     # --- while one types ---
 
     def complete(self, text: str, at: int) -> list[Suggestion]:
-        """Suggestions for what to type at a position, the most likely first."""
+        """Returns completions at the character offset ``at``, most likely first."""
         return complete(text, at, SessionVocabulary(self._workspace))
 
     def hover(self, text: str, at: int) -> Hover | None:
-        """The description of the name at a position, in Markdown."""
+        """Returns a description of the name at the character offset ``at``, in Markdown; None if there is none."""
         return hovered(text, at, self._workspace)
 
     def places(self, text: str, at: int) -> tuple[Span, ...]:
-        """All spans of the table, view or query of WITH at ``at``, its definition first; empty where the text has
-        none.
+        """Returns the spans of all occurrences of the table, view or WITH query at the offset ``at``, its definition
+        first; empty if the text does not define it.
         """
         return places_of(text, at)
 
     def format(self, text: str) -> str:
-        """The text in the standard layout."""
+        """Returns the text in the standard layout."""
         return format_script(text)
 
     # --- other texts ---
 
     def add_filter(self, text: str, *conditions: str) -> str:
-        """The query with only the rows that meet all conditions, each over its columns."""
+        """Returns a query for those rows that satisfy all conditions. Conditions refer to the result columns of the
+        given query.
+        """
         return filtered(text, conditions, self._workspace)
 
     def push_filters(self, text: str, conditions: Sequence[str]) -> Pushed:
-        """The filtered query, and which conditions its sources apply."""
+        """Adds conditions to a query and reports which of them its sources evaluate."""
         return pushed(text, conditions, self._workspace)
 
     def add_limit(self, text: str, rows: int) -> str:
-        """The query with at most ``rows`` rows."""
+        """Returns a query for at most ``rows`` rows of the given query."""
         return limited(text, rows)
 
     def add_time_range(
         self, text: str, start: Moment | None = None, end: Moment | None = None, column: str | None = None
     ) -> str:
-        """The query with only rows whose ``column``, by default the first time of the result, is from ``start`` on,
-        before ``end``.
+        """Returns a query for those rows whose ``column`` is ``start`` or later and before ``end``. The default column
+        is the first time column of the result.
         """
         return in_range(text, self._workspace, start=start, end=end, column=column)
 
     def as_subquery(self, text: str, alias: str = "q") -> str:
-        """The query ``SELECT * FROM (text) AS alias``."""
+        """Returns the query ``SELECT * FROM (text) AS alias``."""
         return as_subquery(text, alias)
 
     def transpile(self, text: str, source: Dialect = "sqlstream", target: Dialect = "sqlstream") -> Transpiled:
-        """The text in the dialect of ``flink`` or ``spark``, or from these in this one.
+        """Translates the text between this dialect and that of ``flink`` or ``spark``.
 
-        SqlStreamError SS381 with everything that has another meaning there.
+        Raises SqlStreamError SS381 with everything whose meaning would change.
         """
         return transpiled(text, source, target, self._workspace)

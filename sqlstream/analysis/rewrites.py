@@ -36,7 +36,7 @@ _ALIAS = "q"
 
 
 def query_of(text: str) -> nodes.Query:
-    """The one query of a text. SS382 where it is anything else."""
+    """Parses a text that must be a single query. Raises UnsupportedError SS382 otherwise."""
     statements = parse_script(text)
     if len(statements) != 1 or not isinstance(statements[0], nodes.Query):
         span = statements[0].span if statements else Span(0, len(text))
@@ -48,13 +48,15 @@ def query_of(text: str) -> nodes.Query:
 
 @on_deep_stack
 def as_subquery(text: str, alias: str = _ALIAS) -> str:
-    """The query ``SELECT * FROM (text) AS alias``."""
+    """Returns the query ``SELECT * FROM (text) AS alias``."""
     return _text(_around(query_of(text).query, alias))
 
 
 @on_deep_stack
 def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
-    """The query with only the rows that meet all conditions over its columns."""
+    """Returns a query for those rows that satisfy all conditions, which refer to the result columns of the given
+    query.
+    """
     query = query_of(text).query
     parsed = [_condition(condition) for condition in conditions]
     outer = query.copy() if _is_plain_shell(query) else _around(query, _ALIAS)
@@ -67,7 +69,7 @@ def filtered(text: str, conditions: Sequence[str], workspace: Workspace) -> str:
 
 @on_deep_stack
 def limited(text: str, rows: int) -> str:
-    """The query with at most ``rows`` rows; a smaller LIMIT of its own remains."""
+    """Returns a query for at most ``rows`` rows of the given query. A smaller LIMIT in it is not changed."""
     query = query_of(text).query.copy()
     assert isinstance(query, exp.Query)
     if rows < 0:
@@ -84,7 +86,9 @@ def limited(text: str, rows: int) -> str:
 
 @on_deep_stack
 def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Moment | None, column: str | None) -> str:
-    """The query with only the rows whose time is from ``start`` on and before ``end``."""
+    """Returns a query for those rows whose time column is ``start`` or later and before ``end``. ``column``: None for
+    the first time column of the result.
+    """
     name = quote_name(column if column is not None else _time_column(text, workspace))
     bounds = [f"{name} {operator} {_moment(at)}" for operator, at in ((">=", start), ("<", end)) if at is not None]
     return filtered(text, bounds, workspace)
@@ -92,7 +96,7 @@ def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Mome
 
 @on_deep_stack
 def pushed(text: str, conditions: Sequence[str], workspace: Workspace) -> Pushed:
-    """The filtered query, and whether sources or operators apply its conditions."""
+    """Adds conditions to a query and reports which of them sources evaluate and which operators do."""
     whole = filtered(text, conditions, workspace)
     plan = plan_of(query_of(whole), workspace)
     sources: list[tuple[str, str]] = []
@@ -177,7 +181,9 @@ _SAMPLES = {
 
 @dataclass(frozen=True)
 class FilledText:
-    """A text with values for its parameters, and the mapping of its positions to those of the original text."""
+    """A text in which parameters were replaced by sample values, with the mapping of its positions back to the
+    original text.
+    """
 
     text: str
     parameters: tuple[Parameter, ...] = ()
@@ -196,7 +202,9 @@ class FilledText:
 
 
 def filled(text: str, workspace: Workspace) -> FilledText:
-    """The text with a value for each parameter, of the type that the context requires."""
+    """Replaces each parameter by a sample value of the type that the context requires, so that the text can be
+    bound.
+    """
     marks = parameters_of(text) if "?" in text or ":" in text else []
     if not marks:
         return FilledText(text)

@@ -80,7 +80,9 @@ _PLAIN = re.compile(r"\w+")
 
 
 def fingerprint(plan: Node, more: tuple[str, ...] = ()) -> str:
-    """The fingerprint of an optimized plan; ``more`` are further texts that matter, such as the names of parameters."""
+    """Returns a hash of an optimized plan. ``more``: further texts that are part of it, such as the names of
+    parameters.
+    """
     document = to_json(without_secrets(_in_order(plan)))
     names = _introduced(plan) - set(_told_elsewhere(document["plan"])) - {domain.name for domain in TimeDomain}
     numbers: dict[str, str] = {}
@@ -92,8 +94,8 @@ def fingerprint(plan: Node, more: tuple[str, ...] = ()) -> str:
 
 
 def fingerprint_of_text(text: str, tables: Iterable[Table], more: tuple[str, ...] = ()) -> str:
-    """The fingerprint of a query without a plan here: of its text in canonical form, and the definitions of its
-    tables.
+    """Returns a hash for a query that has no plan here because only Spark can analyze it: of its canonical text and
+    the definitions of its tables.
     """
     definitions = [encode(table) for table in sorted(tables, key=lambda table: table.name)]
     return _hashed([text, definitions, more])
@@ -194,7 +196,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @on_deep_stack
 def analyzed(text: str, workspace: Workspace) -> Analysis:
-    """The analysis of a text; the workspace is not changed."""
+    """Returns the analysis of a text. The workspace is not changed."""
     try:
         filled_text = filled(text, workspace)
     except SqlStreamError:
@@ -250,7 +252,9 @@ def _of(
 
 
 def kind_of_statement(statement: nodes.Statement) -> str:
-    """The kind of a statement by its first words: ``SELECT``, ``INSERT INTO``, ``CREATE TABLE``."""
+    """Returns the first words of a statement, which say what kind it is: ``SELECT``, ``INSERT INTO``, ``CREATE
+    TABLE``.
+    """
     match statement:
         case nodes.Query():
             return "SELECT"
@@ -319,7 +323,7 @@ def _batch(
 
 
 def without_order(query: exp.Expression) -> exp.Expression:
-    """The query without ORDER BY, LIMIT and OFFSET."""
+    """Returns a copy of the query without ORDER BY, LIMIT and OFFSET."""
     copy = query.copy()
     for key in ("order", "limit", "offset", "sort", "distribute", "cluster"):
         copy.set(key, None)

@@ -32,7 +32,9 @@ _KEYS = frozenset({"columns", "watermark", "primary_key", "options", "comment", 
 
 
 def tables_of_file(path: Path) -> Mapping[str, Described]:
-    """The tables of a JSON file: an object with tables by their names, or the same as ``tables``."""
+    """Reads the descriptions of tables, by name, from a JSON file. They may be below a key ``tables``. Raises SS384
+    for other content.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -46,7 +48,9 @@ def tables_of_file(path: Path) -> Mapping[str, Described]:
 
 
 def create_text(name: str, described: Described) -> str:
-    """The CREATE TABLE or CREATE VIEW for a table described by a dictionary. SS384 for an invalid description."""
+    """Returns the CREATE TABLE or CREATE VIEW statement for a table described by a dictionary. Raises BindError SS384
+    if it is invalid.
+    """
     if not described or not hasattr(described, "keys"):
         raise _wrong(name, "it is no dictionary of columns")
     if "query" in described:
@@ -88,9 +92,10 @@ def _wrong(name: str, detail: str) -> BindError:
 
 @dataclass
 class DescribedTables:
-    """A ``Store`` of tables described by dictionaries, and of created objects.
+    """A catalog ``Store`` of tables that are described by dictionaries, and of objects created later.
 
-    Each described table is made when it is looked up, so that a catalog of ten thousand costs only what is used.
+    A description becomes a definition when its table is first looked up, so that large catalogs cost only what is
+    used.
     """
 
     tables: Mapping[str, Described]
@@ -107,38 +112,38 @@ class DescribedTables:
 
     @property
     def default_database(self) -> str:
-        """The database that is current in a new catalog."""
+        """The name of the database that becomes the current one with the catalog."""
         return self.created.default_database
 
     @property
     def refusal(self) -> str | None:
-        """The reason why definitions cannot be stored in the catalog; None where they can."""
+        """Why nothing can be created in the catalog; None where that is allowed."""
         return self.created.refusal
 
     @property
     def keeps_text(self) -> bool:
-        """Whether the catalog stores definitions as text: False, they remain in memory."""
+        """False, because definitions exist only in memory and are not stored as text."""
         return False
 
     def databases(self) -> list[Database]:
-        """The databases of the catalog."""
+        """Returns the databases of the catalog."""
         return self.created.databases()
 
     def put_database(self, database: Database) -> None:
-        """Add or replace a database."""
+        """Adds or replaces a database."""
         self.created.put_database(database)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all its objects."""
+        """Removes a database and all objects in it."""
         self.created.drop_database(name)
 
     def names(self, database: str, kind: Kind) -> list[str]:
-        """The names of all objects of one kind in a database."""
+        """Returns the names of all objects of one kind in a database."""
         described = self._spelled.values() if self._is_here(database, kind) else ()
         return [*dict.fromkeys((*described, *self.created.names(database, kind)))]
 
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None:
-        """The definition of an object; None where there is none."""
+        """Returns the definition of an object; None if there is none."""
         created = self.created.entry(database, kind, name)
         if created is not None or not self._is_here(database, kind):
             return created
@@ -153,17 +158,17 @@ class DescribedTables:
         return kind == "relation" and database.casefold() == self.default_database.casefold()
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
-        """Add or replace a definition."""
+        """Adds or replaces the definition of an object."""
         self.created.put(database, kind, entry, new=new)
 
     def remove(self, database: str, kind: Kind, name: str) -> None:
-        """Remove a definition."""
+        """Removes the definition of an object."""
         self.created.remove(database, kind, name)
         if self._is_here(database, kind) and name.casefold() in self._spelled:
             self._names = {key: spelled for key, spelled in self._spelled.items() if key != name.casefold()}
 
     def copy(self) -> DescribedTables:
-        """A copy that changes on its own."""
+        """Returns an independent copy."""
         return DescribedTables(self.tables, self.created.copy(), self._names, self._made)
 
 
@@ -184,7 +189,9 @@ _RELATIONS = ("with_", "from_", "joins", "laterals")
 
 
 def type_of(expression: exp.Expr, catalog: Catalog) -> DataType:
-    """The type of an expression in the SELECT around it; UNKNOWN where it cannot be bound."""
+    """Returns the type of an expression in the context of the SELECT that contains it; UNKNOWN if it cannot be
+    bound.
+    """
     around = expression.find_ancestor(exp.Select)
     probe = exp.Select(expressions=[exp.Alias(this=expression.copy(), alias=exp.to_identifier("probed"))])
     if around is not None:

@@ -48,7 +48,9 @@ _FINISHED = "The rows are those of finished data; on streams Spark updates resul
 
 @on_deep_stack
 def transpiled(text: str, source: Dialect, target: Dialect, workspace: Workspace) -> Transpiled:
-    """The text in the dialect ``target``. SqlStreamError with SS381 for each thing that has another meaning there."""
+    """Translates the text into the dialect ``target``. Raises SqlStreamError SS381 with everything whose meaning would
+    change.
+    """
     for dialect in (source, target):
         if dialect not in DIALECTS:
             raise ValueError(f"no dialect {dialect!r}; dialects are {', '.join(DIALECTS)}")

@@ -63,7 +63,11 @@ Chosen = nodes.Query | nodes.Insert
 
 @dataclass(frozen=True)
 class Batch:
-    """A query that runs as a query of Spark SQL. ``query`` is in Spark's dialect; ``names`` are its names of tables."""
+    """A statement that runs as one query of Spark SQL instead of as a stream.
+
+    ``query``: the query in Spark's dialect. ``names``: from the tables' own names to their names in ``query``.
+    ``why``: the reason, for EXPLAIN.
+    """
 
     statement: Chosen
     query: exp.Expr
@@ -73,10 +77,7 @@ class Batch:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What a statement runs as: the optimized plan of a stream, or a batch. SqlStreamError with its mistakes.
-
-        ``finished``: with ``auto`` a batch is preferred wherever possible, for callers that read whole tables.
-        """
+        """The tables that the query reads."""
         return tuple(table_input.table for table_input in self.resolved.inputs)
 
 
@@ -91,7 +92,12 @@ class _Examined:
 
 
 def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -> Root | Batch:
-    """Whether a statement that a stream cannot execute runs as a batch. SqlStreamError with its mistakes."""
+    """Decides how a statement runs. Returns the optimized plan of a stream, or a ``Batch``. Raises SqlStreamError with
+    all errors.
+
+    The setting 'execution.runtime-mode' decides first. ``finished``: in mode ``auto`` a batch is chosen wherever it is
+    possible, for callers that read whole tables.
+    """
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
@@ -111,7 +117,9 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
-    """The batch that runs instead of a streaming plan; None where the stream runs."""
+    """True where a statement can only run as a batch, because streams do not support it. Raises SqlStreamError with
+    all errors.
+    """
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return False
     examined = _finished(statement, workspace)
@@ -123,7 +131,7 @@ def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
 
 
 def batch_instead(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | None:
-    """The batch that runs in place of a plan that a stream executes; None where the stream runs."""
+    """Returns the batch that replaces a plan which could also run as a stream; None where the stream runs."""
     mode = workspace.settings["execution.runtime-mode"]
     if mode == "streaming" or (mode == "auto" and not _is_better_finished(plan)):
         return None
@@ -192,7 +200,9 @@ def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
 
 
 def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
-    """The plan of a statement set, which always runs as a stream; SS600 in the mode ``batch``."""
+    """Returns the plan of a statement set, which always runs as a stream. Raises SS600 for an unbounded source in mode
+    ``batch``.
+    """
     if workspace.settings["execution.runtime-mode"] == "batch":
         ways = (_examined(insert, workspace).way for insert in statement.inserts)
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
@@ -285,7 +295,7 @@ def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause
 
 
 def ends(table: Table) -> bool:
-    """Whether all rows of a table exist already: its source is bounded, or a database."""
+    """True where all rows of a table exist already: its source is bounded, or it is a table in a database."""
     return _is_read(table) and (table.bounded or is_scanned(table))
 
 
@@ -313,7 +323,7 @@ _SPARK_STAGES = {"PHYSICAL": "formatted", "SPARK": "extended"}
 
 
 def why_stream(statement: Chosen, workspace: Workspace) -> str:
-    """The line of EXPLAIN that says why a query runs as a stream."""
+    """Returns the line of EXPLAIN that says why a query runs as a stream."""
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return "stream: 'execution.runtime-mode' is 'streaming'"
     try:
@@ -332,7 +342,9 @@ def _name_of(table: Table) -> str:
 
 
 def explained_batch(batch: Batch, statement: nodes.Explain, workspace: Workspace, batches: Batches) -> str:
-    """The EXPLAIN of a batch at a stage; PHYSICAL and SPARK start Spark. SS603 for stages that only streams have."""
+    """Returns the EXPLAIN text of a batch. Stages PHYSICAL and SPARK start Spark. Raises SS603 for stages that only
+    streams have.
+    """
     if statement.stage in _SPARK_STAGES:
         return f"{_headline(batch)}\n{_by_spark(batch, _SPARK_STAGES[statement.stage], workspace, batches)}"
     if statement.stage not in ("LOGICAL", "OPTIMIZED", "ADVICE") or statement.format == "MERMAID":

@@ -53,9 +53,9 @@ _PACK = 10_000
 
 
 class BatchRun:
-    """Runs ``work`` on a thread of its own; the rows it returns are the results.
+    """A running batch query or INSERT: calls ``work`` in a new thread. The rows that ``work`` returns are the result.
 
-    ``error_of`` translates its exceptions, ``done`` is called at the end. There is no checkpoint: a batch that
+    ``error_of``: converts exceptions of ``work``. ``done``: called at the end. There is no checkpoint, so a batch that
     fails or is stopped has no effect.
     """
 
@@ -86,24 +86,26 @@ class BatchRun:
 
     @property
     def state(self) -> JobState:
-        """The state of the run, a ``JobState``."""
+        """RUNNING, FINISHED, FAILED or STOPPED, as a ``JobState``."""
         return self._state
 
     @property
     def exception(self) -> SqlStreamError | None:
-        """The error of a FAILED batch; None otherwise."""
+        """The error of a FAILED batch; else None."""
         return self._error
 
     def progress(self) -> Progress:
-        """The number of rows of the result, 0 until the end."""
+        """Returns the number of result rows as ``Progress``; 0 until the batch ends."""
         return Progress(rows_out=0 if self._table is None else self._table.num_rows)
 
     def share(self) -> Share | None:
-        """The finished share of the tasks of the running Spark jobs; None where it is unknown."""
+        """Returns how many tasks of the running Spark jobs are finished, of how many; None where that is unknown."""
         return tasks_done(self._spark, self.id) if self._state is JobState.RUNNING else None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED batch."""
+        """Waits for the end. Returns False if it does not end within ``timeout`` seconds, else True. Raises the error
+        of a FAILED batch.
+        """
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
@@ -112,14 +114,14 @@ class BatchRun:
         return True
 
     def stop(self) -> None:
-        """Cancel the batch, if it has not ended, and wait for its end."""
+        """Cancels the batch if it is running, and waits for its end."""
         self._stopping.set()
         while self._thread.is_alive():  # what it does next may not have begun yet
             self._cancel()
             self._thread.join(_AGAIN_SECONDS)
 
     def results(self) -> Iterator[pa.Table]:
-        """All rows, once the batch has ended. Raises the error of a FAILED batch."""
+        """Waits for the end and yields the rows as Arrow tables. Raises the error of a FAILED batch."""
         self.wait()
         if self._table is not None and self._state is JobState.FINISHED:
             for start in range(0, max(1, self._table.num_rows), _PACK):
@@ -165,8 +167,10 @@ _NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 
 def refused(error: Exception, text: SparkText, views: Iterable[View], functions: Iterable[str]) -> SqlStreamError:
-    """The mistake for which Spark refuses the query: SS201, SS203, SS204, SS206, SS219, or SS602 with Spark's
-    message.
+    """Converts the error with which Spark rejected a query when analyzing it.
+
+    The result has code SS201, SS203, SS204, SS206 or SS219 if the reason is known, otherwise SS602 with Spark's
+    message. Its span is in the user's text.
     """
     deep = too_deep_for_spark(str(error))
     if deep is not None:
@@ -175,7 +179,9 @@ def refused(error: Exception, text: SparkText, views: Iterable[View], functions:
 
 
 def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlStreamError:
-    """The error of a query that failed while it ran."""
+    """Converts the error of a query that failed while it ran. Its span is in the user's text if Spark reported a
+    position.
+    """
     failure = job_error(error, None, "")
     if not isinstance(error, Exception) or isinstance(error, SqlStreamError):
         return failure
@@ -314,8 +320,9 @@ def _offset(text: str, line: int, position: int) -> int:
 
 
 def plan_of_table(table: Table, name: str, query: exp.Expr) -> Output:
-    """The plan that reads the columns and rows of a table that the query may need; ``name`` is the query's name for
-    it.
+    """Returns a plan that reads one table for a batch, reduced to the columns and rows that the query may need.
+
+    ``name``: the table's name in ``query``.
     """
     relation = read_table(table, OnError(action_of(table)[0]))
     named = {name.casefold() for name in _names(query)}
@@ -343,7 +350,9 @@ def _wants_all(query: exp.Expr) -> bool:
 
 
 def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
-    """The rows of a plan that reads one table. ConnectorErrors for files that do not exist, or lack columns."""
+    """Lowers a plan that reads one table and returns the DataFrame. Raises ConnectorError if files do not exist or
+    lack columns.
+    """
 
     require_sources(plan)
     rows = lower(physical_plan(plan, engine_settings_of(settings)), runtime)
@@ -352,8 +361,8 @@ def rows_of(plan: Output, settings: Settings, runtime: JobRuntime) -> DataFrame:
 
 @dataclass(frozen=True)
 class Analyzed:
-    """A batch that Spark has analyzed. The columns of ``rows`` have unique names, ``columns`` are the ones users
-    see.
+    """A batch that Spark has analyzed but not executed. The columns of ``rows`` have made-up unique names; ``columns``
+    has the names that users see, and types.
     """
 
     batch: Batch
@@ -363,12 +372,14 @@ class Analyzed:
     secrets: Secrets
 
     def error_of(self, error: BaseException) -> SqlStreamError:
-        """The error of the failed batch, with the secrets of its tables masked."""
+        """Converts an exception of the batch's execution into an SqlStreamError, without secrets of its tables."""
         return without_secrets(failed(error, self.text, self.batch.resolved.views), self.secrets)
 
 
 def analyzed_by_spark(batch: Batch, workspace: Workspace, runtime: JobRuntime, secrets: Secrets) -> Analyzed:
-    """The batch with Spark's analysis of its text. SqlStreamError for a query that Spark refuses."""
+    """Registers the batch's tables as temporary views and lets Spark analyze its query. Raises SqlStreamError where
+    Spark rejects it.
+    """
     for table in batch.tables:
         name = batch.names[table.name]
         plan = plan_of_table(table, name, batch.query)

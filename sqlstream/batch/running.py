@@ -42,15 +42,17 @@ _QUERY, _INSERT = "query", "insert"
 
 
 class Batches:
-    """Runs the batches of a session."""
+    """Runs the queries and INSERTs of a session that are batches."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._runs: list[BatchRun] = []
 
     def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
-        """Start the batch; returns the run and its columns. SqlStreamError, located in the script, where Spark
-        refuses the query.
+        """Starts a batch query. Returns the run, and name and type of each column. Raises SqlStreamError where Spark
+        rejects the query.
+
+        ``script``: the text that spans refer to.
         """
         analyzed = self._analyzed(batch, workspace)
         names = [name for name, _ in analyzed.columns]
@@ -58,8 +60,10 @@ class Batches:
         return run, analyzed.columns
 
     def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
-        """Compute the rows, then call ``before`` and start the job that writes them. SqlStreamError with the
-        mistakes of either.
+        """Runs a batch INSERT: computes all rows first, then calls ``before``, and returns the job that it starts to
+        write them.
+
+        Raises SqlStreamError if computing fails or Spark rejects the query.
         """
 
         statement = batch.statement
@@ -102,7 +106,7 @@ class Batches:
         return run
 
     def dataframe(self, batch: Batch, workspace: Workspace) -> DataFrame:
-        """The DataFrame of the batch, with the names that users see."""
+        """Returns the batch as a DataFrame, which is not executed, with the column names that users see."""
         analyzed = self._analyzed(batch, workspace)
         if not is_connect(analyzed.rows.sparkSession):  # whose server looks at the text when the rows are asked for
             _forget(batch, analyzed.rows.sparkSession)
@@ -110,7 +114,7 @@ class Batches:
 
     @contextmanager
     def analyzed(self, batch: Batch, workspace: Workspace) -> Iterator[Analyzed]:
-        """A context with the batch analyzed by Spark; its temporary views are dropped afterwards."""
+        """A context manager that lets Spark analyze the batch, and drops the temporary views for that at the end."""
         ready = self._analyzed(batch, workspace)
         try:
             yield ready
@@ -118,7 +122,7 @@ class Batches:
             _forget(batch, ready.rows.sparkSession)
 
     def stop(self) -> None:
-        """Stop all batches of the session."""
+        """Stops all batches of the session."""
         for run in self._runs:
             run.stop()
 
@@ -152,7 +156,9 @@ _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
 
 
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
-    """The table that reads the computed rows of an INSERT from the folder."""
+    """Returns a table that describes the Parquet files in ``folder``, into which the rows of a batch INSERT are
+    computed.
+    """
     targets = _target_types(statement, workspace)
     names = UniqueNames()
     columns = tuple(
@@ -180,7 +186,9 @@ def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType
 
 
 def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
-    """The workspace in which the job of an INSERT finds the computed rows; its checkpoint ends with the session."""
+    """Returns the workspace for the job that writes computed rows: it contains the table ``result`` with these rows,
+    and the job's checkpoint is removed with the session.
+    """
     own_workspace = workspace.copy()
     name = nodes.Name((*DEFAULT, result.name), span=Span(0, 0))
     own_workspace.catalog.create(name, result)
@@ -191,7 +199,9 @@ def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
 
 
 def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace) -> Root:
-    """The plan of the job that writes computed rows. SqlStreamError where the columns do not fit, as for any INSERT."""
+    """Returns the plan of the job that writes the computed rows in ``result``. Raises SqlStreamError where columns do
+    not match, as any INSERT does.
+    """
     catalog, database = (exp.to_identifier(name, quoted=True) for name in DEFAULT)
     named = exp.Table(this=exp.to_identifier(result.name, quoted=True), db=database, catalog=catalog)
     query = exp.select("*").from_(named)
@@ -202,7 +212,7 @@ def plan_of_insert(statement: nodes.Insert, result: Table, workspace: Workspace)
 
 
 def write(rows: DataFrame, result: Table) -> None:
-    """Write the rows of the batch into the folder of the result."""
+    """Executes the batch and writes its rows as Parquet files, from which ``result`` reads."""
     path = result.option("path")
     assert path is not None
     pairs = zip(rows.columns, result.columns, strict=True)

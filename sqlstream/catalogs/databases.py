@@ -43,11 +43,12 @@ Open = Callable[[Mapping[str, str]], AbstractContextManager[Ask]]
 
 @dataclass(frozen=True)
 class System:
-    """A database system.
+    """What a catalog of database tables must know about a database system, such as PostgreSQL.
 
-    * ``connector``: the connector of its tables; ``open``: connects, given the options of the catalog.
-    * ``types``: the SQL type for each type of the system; others are read as STRING.
-    * ``hidden``: the condition of schemas to show; ``columns``: the query for the columns of a table.
+    * ``connector``: the connector of its tables. ``open``: connects to a database, given the catalog's options.
+    * ``types``: the SQL type for each type of the system; columns of other types are read as STRING.
+    * ``hidden``: an SQL condition for schemas that are not shown. ``columns``: the SQL query for the columns of a
+      table.
     """
 
     connector: str
@@ -59,7 +60,9 @@ class System:
 
 @dataclass
 class DatabaseTables:
-    """A ``Store`` of the tables of a database. ``options``: those of the connector, as written."""
+    """A catalog ``Store`` that shows the tables of a database. ``options``: those that its tables have for their
+    connector, as written.
+    """
 
     system: System
     options: tuple[tuple[str, str], ...]
@@ -246,7 +249,7 @@ NO_SPARK = "SS413"
 
 @dataclass
 class SparkTables:
-    """A ``Store`` of Spark's tables and views. Spark starts when the first name is looked up."""
+    """A catalog ``Store`` that shows Spark's tables and views. Spark is started when a name is first looked up."""
 
     start: Callable[[], SparkSession] | None
     default_database: str

@@ -31,9 +31,10 @@ _REFERENCE = re.compile(r"\$\{(\w+)\}")
 def declared_table(
     statement: nodes.CreateTable, catalog: Catalog, name: str, variables: Mapping[str, str] | None = None
 ) -> Table:
-    """The table that the statement declares, under ``name``, with checked connector and options.
+    """Returns the table that the statement declares, called ``name``. Raises SqlStreamError for errors in its
+    connector and options.
 
-    ``variables``: values of ``${…}`` in options.
+    ``variables``: values for ``${…}`` in options.
     """
     statement = _of_values(statement)
     options = tuple(replace(o, value=expanded(o.value, variables or {})) for o in statement.options)
@@ -82,7 +83,7 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
 
 
 def with_traits(table: Table) -> Table:
-    """The table with ``bounded`` and ``streamed`` set as its connector decides."""
+    """Returns the table with the attributes ``bounded`` and ``streamed`` filled in from its connector."""
     kind = connectors.connector(table.connector)
     is_source = isinstance(kind, connectors.Source)
     bounded = isinstance(kind, connectors.Source) and kind.bounded(table)
@@ -127,12 +128,12 @@ def _require_columns(statement: nodes.CreateTable, table: Table) -> None:
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """The text with ``${name}`` replaced by variables; unknown names remain."""
+    """Returns the text with each ``${name}`` replaced by a variable. Names without a variable are left unchanged."""
     return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text) if variables else text
 
 
 def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, catalog: Catalog) -> Table:
-    """The table with added options (those of a hint), checked as in WITH."""
+    """Returns the table with options added or changed by a hint in a query, checked as if they were in WITH."""
     declared = create_table(table)
     merged = {option.key: option for option in (*declared.options, *options)}
     return declared_table(replace(declared, options=tuple(merged.values()), span=span), catalog, table.name)
@@ -141,7 +142,11 @@ def declared_with(table: Table, options: tuple[nodes.Option, ...], span: Span, c
 def stored_view(
     statement: nodes.CreateView | nodes.CreateMaterializedView, name: str, text: str, namespace: tuple[str, str]
 ) -> View:
-    """The view of a stored definition. Mistakes in its query are reported when it is read."""
+    """Returns the view of a stored definition. Errors in its query are reported only when the view is used.
+
+    ``text``: what the statement's spans refer to. ``namespace``: the catalog and database in which its names are
+    resolved.
+    """
     names = tuple(column if isinstance(column, str) else column.name for column in statement.columns)
     return View(name, statement.query, names, text, namespace)
 
@@ -170,7 +175,11 @@ def materialized_table(
     path: tuple[str, str, str],
     variables: Mapping[str, str] | None = None,
 ) -> Table:
-    """The table that stores a view, under ``name``. All columns of the definition have types."""
+    """Returns the table in which a materialized view is stored, called ``name``. All columns of the definition must
+    have types.
+
+    ``path``: catalog, database and name of the view. ``variables``: values for ``${…}`` in options.
+    """
     columns = tuple(c for c in statement.columns if isinstance(c, nodes.PhysicalColumn))
     assert len(columns) == len(statement.columns), "names alone are given types when a view is created"
     create = nodes.CreateTable(
@@ -208,7 +217,9 @@ def _defaults(connector: str, given: Collection[str], path: tuple[str, str, str]
 
 
 def stored_name(path: tuple[str, str, str]) -> str:
-    """The name of a view's table in PostgreSQL. Its schema is the view's database, unless that is the first one."""
+    """Returns the name of the PostgreSQL table of a view: its schema is the view's database, except for the default
+    database, whose views have no schema.
+    """
     catalog, database, name = path
     first = (catalog.casefold(), database.casefold()) == _FIRST_DATABASE
     return _quoted(name) if first else f"{_quoted(database)}.{_quoted(name)}"
@@ -219,7 +230,7 @@ def _quoted(name: str) -> str:
 
 
 def has_types(statement: nodes.CreateMaterializedView) -> bool:
-    """Whether all columns of the definition have types, as they do in stored definitions."""
+    """True where all columns in the definition of a materialized view have types, as in all stored definitions."""
     return bool(statement.columns) and all(isinstance(c, nodes.PhysicalColumn) for c in statement.columns)
 
 
@@ -227,7 +238,7 @@ def has_types(statement: nodes.CreateMaterializedView) -> bool:
 
 
 def create_table(table: Table) -> nodes.CreateTable:
-    """The CREATE TABLE that declares the table."""
+    """Converts a table back into the CREATE TABLE statement that declares it."""
     watermark = table.watermark
     return nodes.CreateTable(
         name=nodes.Name((table.name,)),
@@ -281,7 +292,7 @@ def _watermark(watermark: Watermark) -> exp.Expression:
 
 
 def qualified(query: exp.Expression, catalog: SessionCatalog) -> exp.Expression:
-    """A copy of the query with catalog and database in the names of all tables except those of WITH.
+    """Returns a copy of the query in which all table names, except those of WITH, have catalog and database.
 
     Its meaning then does not depend on the current database.
     """

@@ -46,7 +46,9 @@ T = TypeVar("T", bound=_Statement)
 
 @dataclass
 class Files:
-    """A ``Store`` in a folder. Mistakes in a file are ConnectorErrors SS537 that name the file."""
+    """A catalog ``Store`` in a folder, with one file per definition. Errors in a file raise ConnectorError SS537,
+    which names the file.
+    """
 
     folder: Path
     default_database: str = "default"
@@ -210,7 +212,9 @@ def _parsed(file: Path) -> tuple[nodes.Statement, str]:
 
 
 def in_file(error: SqlStreamError, file: str, text: str) -> SqlStreamError:
-    """A context that adds the file to the mistakes of a definition, as SS537."""
+    """Converts an error in a definition into an SS537 that names the file with the definition. ``text``: the file's
+    content.
+    """
     return SqlStreamError.of(
         replace(d, code=DAMAGED, message=f'file "{file}" of a catalog is damaged: {d.message}', source=d.source or text)
         for d in error.diagnostics

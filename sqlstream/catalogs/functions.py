@@ -29,10 +29,10 @@ _IN_PYTHON = (
 
 
 def declared_function(statement: nodes.CreateFunction, name: str, catalog: Catalog) -> tuple[Function, object]:
-    """The function that the statement declares, under ``name``, and the Python object if its text is in the
-    statement.
+    """Returns a pair: the function that the statement declares, called ``name``, and its Python object.
 
-    None instead of the object: the function's target is to be imported.
+    The object is made from Python source text in the statement (LANGUAGE PYTHON). It is None for SQL functions, and
+    for functions that name a Python object, which is imported when it is used.
     """
     _refuse_other_languages(statement)
     try:
@@ -153,7 +153,7 @@ def _of_python(
 
 
 def function_statement(function: Function) -> nodes.CreateFunction:
-    """The CREATE FUNCTION statement of a function."""
+    """Converts a function back into the CREATE FUNCTION statement that declares it."""
     name = nodes.Name((function.name,))
     if function.kind is not FunctionKind.SQL and not function.in_place:
         return nodes.CreateFunction(name, function.target)

@@ -34,8 +34,8 @@ StartSpark = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Opening:
-    """The arguments for opening a catalog: its options as written, and as values with defaults, and a function that
-    starts Spark (None: there is no session).
+    """What is needed to open a catalog: its options as written, and as parsed values with defaults. ``spark``: starts
+    Spark; None outside of a session.
     """
 
     written: Mapping[str, str]
@@ -44,9 +44,10 @@ class Opening:
 
 
 class CatalogType(ABC):
-    """A type of catalogs.
+    """A kind of catalog that CREATE CATALOG can create.
 
-    ``name``: the value of ``'type'``; ``doc``: one sentence; ``options``: all other keys of CREATE CATALOG.
+    ``name``: the value of the option ``'type'``. ``doc``: one sentence for the documentation. ``options``: all other
+    keys of CREATE CATALOG.
     """
 
     name: ClassVar[str]
@@ -55,10 +56,14 @@ class CatalogType(ABC):
 
     @abstractmethod
     def open(self, opening: Opening) -> Store:
-        """The definitions or tables of the catalog. Values may still hold ``${NAME}``: see ``connectors.secrets``."""
+        """Returns the store with the catalog's definitions or tables. Option values may still contain ``${NAME}``: see
+        ``connectors.secrets``.
+        """
 
     def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
-        """Mistakes that involve several options. ``span``: the place of the statement's name."""
+        """Checks what depends on several options and returns the errors. ``span``: the place of the catalog's name in
+        the statement.
+        """
         return ()
 
 
@@ -78,7 +83,7 @@ class MemoryCatalog(CatalogType):
 
 
 class FileCatalog(CatalogType):
-    """Catalogs whose definitions are files in a folder."""
+    """Catalogs whose definitions are stored as files in a folder."""
 
     name = "file"
     doc = "A folder of SQL files, one per definition, which outlive the session and can be kept in git."
@@ -104,7 +109,7 @@ def _existing(kind: str, opening: Opening, written: Mapping[str, str] = MappingP
 
 
 class SparkCatalog(CatalogType):
-    """Catalogs of Spark's tables."""
+    """Catalogs that show Spark's tables."""
 
     name = "spark"
     doc = "The tables and views of Spark's own catalog, read and written."
@@ -115,7 +120,7 @@ class SparkCatalog(CatalogType):
 
 
 class JdbcCatalog(CatalogType):
-    """Catalogs of tables in PostgreSQL."""
+    """Catalogs that show the tables of a PostgreSQL database."""
 
     name = "jdbc"
     doc = "The tables of a PostgreSQL database, for lookups, bounded reads and INSERT; its schemas are databases."
@@ -141,7 +146,7 @@ class JdbcCatalog(CatalogType):
 
 
 class DuckDbCatalog(CatalogType):
-    """Catalogs of the tables of a DuckDB file."""
+    """Catalogs that show the tables in a DuckDB file."""
 
     name = "duckdb"
     doc = "The tables of a DuckDB file, for lookups and bounded reads; its schemas are databases."
@@ -159,8 +164,8 @@ _OTHER_NAMES = {"generic_in_memory": "memory"}
 
 
 def catalog_type(options: Mapping[str, str], name: str, span: Span | None) -> CatalogType:
-    """The catalog type that ``'type'`` names. ConnectorError SS536 if it is missing or unknown, or if its package
-    cannot be loaded.
+    """Returns the catalog type that the option ``'type'`` names. Raises ConnectorError SS536 if it is missing,
+    unknown, or cannot be loaded.
     """
     if "type" not in options:
         names = ", ".join((*BUILT_IN, *registered(GROUP)))
@@ -197,7 +202,11 @@ def mounted(
     span: Span | None = None,
     spans: Mapping[str, Span] | None = None,
 ) -> Store:
-    """The store that the options of CREATE CATALOG describe. ConnectorErrors SS536, SS503, SS504."""
+    """Opens the catalog described by the options of CREATE CATALOG and returns its store. Raises ConnectorError SS536,
+    SS503 or SS504.
+
+    ``variables``: values for ``${…}``. ``span`` and ``spans``: places of the name and of the options in the SQL text.
+    """
     kind = catalog_type(options, name, (spans or {}).get("type", span))
     given = {key: expanded(value, variables) for key, value in options.items() if key != "type"}
     wrong = [*_wrong_options(kind, given, span, spans or {}), *kind.check(given, span)]

@@ -22,7 +22,9 @@ Definition = nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored definition. Its spans point into ``text``, which was read from ``file`` if that is given."""
+    """A definition: a parsed CREATE statement, which is bound when it is used. Its spans refer to ``text``, the
+    content of ``file`` if given.
+    """
 
     statement: Definition
     text: str = ""
@@ -35,7 +37,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound table, view or function, with its definition if it has one. ``spelled``: its name in the catalog."""
+    """An object of a catalog (table, view or function), with its definition if it has one. ``spelled``: its name in
+    the catalog, where that differs.
+    """
 
     item: Table | View | Function
     stored: Stored | None = None
@@ -51,7 +55,7 @@ Entry = Stored | Bound
 
 @dataclass(frozen=True)
 class Database:
-    """A database with the comment and the options of its CREATE DATABASE."""
+    """A database of a catalog, with the comment and options of its CREATE DATABASE."""
 
     name: str
     comment: str | None = None
@@ -59,11 +63,11 @@ class Database:
 
 
 class Store(Protocol):
-    """The storage of a catalog's databases. Names compare without regard to case.
+    """Where a catalog's databases and definitions are stored. Names are compared case-insensitively.
 
-    * ``default_database``: a database that exists without CREATE DATABASE.
-    * ``refusal``: why definitions cannot be changed in the store; None: they can.
-    * ``keeps_text``: definitions are stored as text, so they must not hold secrets.
+    * ``default_database``: the name of a database that always exists.
+    * ``refusal``: why definitions cannot be changed in this store; None if they can.
+    * ``keeps_text``: definitions are stored as text, so they must not contain secrets.
     """
 
     @property
@@ -78,32 +82,32 @@ class Store(Protocol):
     def databases(self) -> list[Database]: ...
 
     def put_database(self, database: Database) -> None:
-        """Creates or replaces the database."""
+        """Creates or replaces a database."""
         ...
 
     def drop_database(self, name: str) -> None:
-        """Removes the database with all its entries."""
+        """Removes a database and all definitions in it."""
         ...
 
     def names(self, database: str, kind: Kind) -> list[str]:
-        """The names of all objects of a kind, including those whose definitions cannot be read."""
+        """Returns the names of all objects of one kind, including those whose definitions are invalid."""
         ...
 
     def entry(self, database: str, kind: Kind, name: str) -> Entry | None: ...
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
-        """Adds or replaces the entry. ``new``: FileExistsError if there is one of this name."""
+        """Adds or replaces the definition of an object. ``new``: raises FileExistsError if the name is taken."""
         ...
 
     def remove(self, database: str, kind: Kind, name: str) -> None: ...
 
     def copy(self) -> Store:
-        """An independent copy; its changes remain in this process."""
+        """Returns an independent copy. Changes to it are kept in memory only."""
         ...
 
 
 def same_name(name: str, names: list[str]) -> str | None:
-    """The name among ``names`` that is equal except for case; None without one."""
+    """Returns the name in ``names`` that is equal ignoring case; None if there is none."""
     return next((n for n in names if n.casefold() == name.casefold()), None)
 
 
@@ -113,7 +117,7 @@ SECRET = "SS533"
 
 
 def refuse_secrets(stored: Stored) -> None:
-    """ConnectorError SS533 where an option of a table or a materialized view holds a secret."""
+    """Raises ConnectorError SS533 if an option of a table or materialized view contains a secret."""
     if isinstance(stored.statement, nodes.CreateTable | nodes.CreateMaterializedView):
         for option in stored.statement.options:
             if secret_texts(option.key, option.value):
@@ -121,7 +125,7 @@ def refuse_secrets(stored: Stored) -> None:
 
 
 def refuse_secrets_of(database: Database) -> None:
-    """ConnectorError SS533 where an option of a database whose key is that of a secret contains one."""
+    """Raises ConnectorError SS533 if an option of a database is one for secrets, by its key, and contains one."""
     for key, value in database.options.items():
         if has_secret_name(key) and secret_texts(key, value):
             raise _secret(key, f'database "{database.name}"', None)
@@ -144,7 +148,7 @@ def _key(database: str, kind: Kind, name: str) -> _Key:
 
 @dataclass
 class InMemory:
-    """A ``Store`` that exists as long as its session."""
+    """A ``Store`` in memory, which exists as long as its session."""
 
     default_database: str
     refusal: str | None = None
@@ -186,7 +190,7 @@ class InMemory:
 
 @dataclass
 class Trial:
-    """A ``Store`` with changes in memory on top of another one, which does not change, for checking scripts."""
+    """A ``Store`` for checking scripts: changes are kept in memory, and the underlying store is only read."""
 
     below: Store
     _databases: dict[str, Database | None] = field(default_factory=dict)

@@ -64,7 +64,7 @@ def commands() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command line (default: the process's) and exit with its code."""
+    """Runs a command line, by default that of the process, and exits with its exit code."""
     open_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -85,7 +85,9 @@ def _flush_messages() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line; errors are printed to stderr. BrokenPipeError passes through."""
+    """Runs a command line and returns its exit code. Errors are printed to stderr, except BrokenPipeError, which is
+    raised.
+    """
     debug = "--debug" in arguments
     if not debug:
         _silence_logs()

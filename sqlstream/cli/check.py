@@ -46,7 +46,9 @@ _BETWEEN = "\n;\n"
 def check_command(
     files: tuple[str, ...], statements: tuple[str, ...], parameters: tuple[str, ...], origin: str | None
 ) -> int:
-    """Find all mistakes of scripts at once, without starting Spark. Warnings leave the exit code 0."""
+    """``sqlstream check``: finds all errors in scripts without starting Spark. Returns the exit code; warnings do not
+    change it.
+    """
     scripts = read_scripts(files, statements, parameters)
     with open_session(None, ()) as session:
         mistakes = check_scripts(scripts, session)
@@ -65,7 +67,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str, Diagnostic]]:
-    """The mistakes of scripts that run one after the other, each with the name of its script."""
+    """Checks scripts as if they ran one after the other. Returns pairs of a script's name and an error in it."""
     starts, end = [], 0
     for script in scripts:
         starts.append(end)
@@ -75,8 +77,7 @@ def check_scripts(scripts: Sequence[Script], session: Session) -> list[tuple[str
 
 
 def warnings_of_scripts(scripts: Sequence[Script]) -> list[tuple[str, Diagnostic]]:
-    """The warnings of the scripts, about text that is allowed and probably a mistake, each with the name of its
-    script."""
+    """Returns pairs of a script's name and a warning about something in it that is allowed but probably a mistake."""
     return [(script.name, warning) for script in scripts for warning in script_warnings(script.text)]
 
 
@@ -109,7 +110,7 @@ def explain_command(
     style: str,
     stage: str,
 ) -> int | None:
-    """Show the plans of the queries and INSERTs of scripts."""
+    """``sqlstream explain``: prints the plans of the queries and INSERTs in scripts."""
     if style == "html" and stage != "optimized":
         raise click.UsageError("a page shows the stage optimized")
     scripts = read_scripts(files, statements, parameters)
@@ -173,9 +174,9 @@ def _declare(statement: nodes.Statement, session: Session) -> None:
 
 
 def format_command(files: tuple[str, ...], statements: tuple[str, ...], check: bool, write: bool) -> int:
-    """Print SQL in the standard layout.
+    """``sqlstream format``: prints SQL in the standard layout, or rewrites files with it. Returns the exit code.
 
-    Comments stay beside their words, and ${name} as it is.
+    Comments stay next to their words, and ``${name}`` is not changed.
     """
     if check and write:
         raise click.UsageError("--check and --write exclude each other")
@@ -211,9 +212,9 @@ def _rewrite(script: Script, text: str) -> None:
 
 
 def lsp_command(files: tuple[str, ...]) -> None:
-    """Serve editors: the language server protocol on standard input and output.
+    """``sqlstream lsp``: runs a language server for editors on standard input and output, without Spark.
 
-    Diagnostics, hover, completion, definitions, references, renaming, formatting and fixes. Spark is not started.
+    It offers diagnostics, hover, completion, definitions, references, renaming, formatting and fixes.
     """
     if find_spec("pygls") is None:
         raise click.UsageError("the language server needs pygls: pip install 'sqlstream[lsp]'")

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
-    """Wait until Spark has started. ``shown``: show the wait on a terminal, and once the advice how to shorten it."""
+    """Waits until Spark has started. ``shown``: the wait is shown on a terminal, followed once by advice how to make
+    it shorter.
+    """
     with working("starting Spark", shown):
         start.wait()
     if shown and sys.stderr.isatty() and (advice := start.advice()):
@@ -45,7 +47,7 @@ def wait_for_spark(start: SparkStart, shown: bool = True) -> None:
 
 
 def label(statement: Statement) -> str:
-    """The text of the status line for a statement that runs, by its kind."""
+    """Returns what the status line says while a statement is being started."""
     if isinstance(statement, nodes.Query):
         return "starting the query"
     return "starting the job" if starts_job(statement) else shown_script(to_sql(statement)).partition("\n")[0]
@@ -58,7 +60,9 @@ _LINE_SECONDS = 2.0
 
 
 class View:
-    """Shows jobs until ``close``: a status line on a terminal, else new lines every two seconds."""
+    """Shows the progress of jobs until ``close``: as a status line on a terminal, otherwise as new lines every two
+    seconds.
+    """
 
     def __init__(self, jobs: Sequence[Job | BatchRun]) -> None:
         self._jobs = jobs
@@ -71,11 +75,11 @@ class View:
             Thread(target=self._lines, daemon=True).start()
 
     def hidden(self) -> AbstractContextManager[None]:
-        """Remove the lines while rows are written to the same terminal."""
+        """A context manager that hides the status line while rows are written to the same terminal."""
         return self._status.hidden()
 
     def close(self) -> None:
-        """Replace the lines by the totals."""
+        """Stops showing progress and prints the totals of each job."""
         self._closed.set()
         self._status.close()
         seconds = time.monotonic() - self._begin
@@ -94,13 +98,14 @@ _WAIT_SECONDS = 0.2
 
 
 def is_text(statement: Statement) -> bool:
-    """True for statements whose result is text rather than rows of a table."""
+    """True where the result of a statement is a text, such as a plan, and not rows of a table."""
     return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what.startswith("CREATE "))
 
 
 class Execution:
-    """Runs scripts. ``output`` is one of ``output.FORMATS``; ``progress``: show the progress of jobs; ``quiet``: print
-    no messages, not even what INSERTs have written."""
+    """Runs scripts and prints their results. ``output``: one of ``output.FORMATS``. ``progress``: also show the
+    progress of jobs. ``quiet``: print no messages, not even how many rows an INSERT wrote.
+    """
 
     def __init__(self, session: Session, output: str, progress: bool, quiet: bool = False) -> None:
         self._session = session
@@ -111,7 +116,7 @@ class Execution:
         self._background: list[Job] = []
 
     def run(self, scripts: Sequence[Script]) -> int:
-        """Check all scripts, then run them; the exit code. Nothing runs if one of the scripts is wrong."""
+        """Checks all scripts, then runs them, and returns the exit code. If one script has errors, none is run."""
         wrong = check_scripts(scripts, self._session)
         for name, diagnostic in wrong:
             click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
@@ -231,7 +236,7 @@ def run_command(
     output: str,
     progress: bool | None,
 ) -> int:
-    """Run scripts: files first, then -e; "-" is standard input."""
+    """``sqlstream run``: runs scripts, files before those of -e; the file "-" is standard input."""
     scripts = read_scripts(files, statements, parameters)
     shown = sys.stderr.isatty() if progress is None else progress
     with open_session(master, settings) as session:

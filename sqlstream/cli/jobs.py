@@ -25,12 +25,12 @@ _LOOK_SECONDS, _RATE_SECONDS = 1.0, 15.0
 
 
 def list_jobs(directory: str | None, output: str) -> None:
-    """List jobs, oldest first."""
+    """``sqlstream jobs``: lists jobs, oldest first."""
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
 
 def show_job(job: str, directory: str | None, output: str, record: bool) -> None:
-    """Show what a job is and has done."""
+    """Prints the properties and the counts of a job."""
     shown = _job(job, directory)
     if record:
         click.echo(to_text(shown.record))
@@ -39,7 +39,10 @@ def show_job(job: str, directory: str | None, output: str, record: bool) -> None
 
 
 def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
-    """Show the plan of a job with live rates, as a page. Prints its address."""
+    """Serves a page that shows the plan of a job with live rates, and prints the page's address.
+
+    ``path``: writes the page to this file instead.
+    """
     # loaded when the command runs: help and errors stay fast
     shown = _job(job, directory)
     figures = PlanFigures(shown.record)
@@ -74,9 +77,9 @@ def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str
 def stop_job(
     job: str, directory: str | None, savepoint: bool, savepoint_path: str | None, drain: bool, timeout: float
 ) -> None:
-    """Stop a job. Prints where its savepoint is, if there is one.
+    """Stops a job after its last complete micro-batch, and prints the path of the savepoint, if one was requested.
 
-    It stops after its last complete micro-batch.
+    ``timeout``: how long to wait for the job's answer, in seconds.
     """
     recorded = _job(job, directory)
     with working(f'waiting for the answer of "{recorded.name}"'):
@@ -86,9 +89,8 @@ def stop_job(
 
 
 def remove_job(job: str) -> None:
-    """Remove what a submitted job has left that has ended.
-
-    That is its script and its log, and its checkpoint where the job was given no directory for it.
+    """Removes the files of a submitted job that has ended: its script, its log, and its checkpoint unless that is in a
+    directory given by the user.
     """
     # loaded when the command runs: help and errors stay fast
     ended = _job(job, None)
@@ -102,7 +104,7 @@ def remove_job(job: str) -> None:
 
 
 def checkpoint_job(job: str, directory: str | None, timeout: float) -> None:
-    """Complete an epoch now. Prints its number, or nothing where no row has come yet."""
+    """Makes a job complete an epoch now and prints its number; prints nothing if there were no new rows."""
     recorded = _job(job, directory)
     with working(f'waiting for the answer of "{recorded.name}"'):
         epoch = recorded.checkpoint(timeout)
@@ -111,7 +113,7 @@ def checkpoint_job(job: str, directory: str | None, timeout: float) -> None:
 
 
 def savepoint_job(job: str, path: str | None, directory: str | None, timeout: float) -> None:
-    """Take a savepoint. Prints where it is; the job goes on."""
+    """Takes a savepoint of a job, which continues, and prints its path."""
     recorded = _job(job, directory)
     with working(f'waiting for the answer of "{recorded.name}"'):
         savepoint_path = recorded.savepoint(path, timeout)
@@ -119,7 +121,7 @@ def savepoint_job(job: str, path: str | None, directory: str | None, timeout: fl
 
 
 def list_checkpoints(job: str | None, directory: str | None, output: str) -> None:
-    """List the epochs of jobs, newest first."""
+    """Lists the epochs (checkpoints) of jobs, newest first."""
     jobs = _jobs(directory) if job is None else (_job(job, directory),)
     rows = [row for each in jobs for row in checkpoint_rows(each.name, each.checkpoints())]
     _print(Rows.of_text(CHECKPOINT_COLUMNS, rows), output)

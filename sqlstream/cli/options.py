@@ -23,7 +23,9 @@ _ENCODING = "utf-8-sig"
 
 
 def read_text(name: str) -> str:
-    """The text of a file, or of standard input (``-``), without a byte order mark; a usage error where it has none."""
+    """Returns the text of a file, or of standard input for ``-``, without byte order mark. A file that cannot be read,
+    or is not UTF-8, is a usage error.
+    """
     if name == "-" and sys.stdin is None:
         raise _unreadable(name, "it is closed")
     try:
@@ -39,7 +41,7 @@ def read_text(name: str) -> str:
 
 
 def rewrite(name: str, text: str) -> None:
-    """Replace the text of a file atomically. A usage error says why it cannot be replaced."""
+    """Replaces the content of a file atomically. If that is impossible, raises a usage error with the reason."""
     file = Path(name).resolve()
     beside = file.with_name(f".{file.name[:200]}.{os.getpid()}")
     try:
@@ -58,7 +60,7 @@ def rewrite(name: str, text: str) -> None:
 
 
 def require_writable(file: Path) -> None:
-    """A usage error where a file cannot be written, before the work whose result it gets."""
+    """Raises a usage error if a file cannot be written. Called before the work whose result is written to it."""
     try:
         with file.open("a", encoding="utf-8"):
             return
@@ -71,7 +73,7 @@ def _unwritable(name: str, reason: str) -> click.UsageError:
 
 
 def require_text(text: str, option: str) -> str:
-    """The text of an option; a usage error where its bytes are no text."""
+    """Returns the value of a command-line option. Raises a usage error if it is not valid UTF-8."""
     if not is_text(text):
         raise click.UsageError(f"the value of {option} is not UTF-8 text")
     return text
@@ -83,7 +85,7 @@ def _unreadable(name: str, reason: str) -> click.UsageError:
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """``name=value`` arguments as a dictionary."""
+    """Converts ``name=value`` arguments of the option ``option`` into a dictionary."""
     values: dict[str, str] = {}
     for text in given:
         require_text(text, option)
@@ -103,7 +105,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def env_file_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option ``--env-file``, whose variables are set in the process while the command runs."""
+    """Decorator: adds ``--env-file`` to a command. The variables in the file are set in the process while the command
+    runs.
+    """
 
     @click.option(
         "--env-file", "env_files", multiple=True, metavar="FILE",
@@ -118,10 +122,10 @@ def env_file_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_variables(file: str) -> dict[str, str]:
-    """The variables of a file in the format of Docker: ``NAME=VALUE``, with the value as it is written; ``#`` begins a
-    comment line.
+    """Reads a file of environment variables in Docker's format: lines ``NAME=VALUE``, where the value is taken
+    literally; ``#`` begins a comment line.
 
-    A usage error names a wrong line without showing its text.
+    An invalid line is a usage error, which gives its number but not its text.
     """
     variables: dict[str, str] = {}
     for number, line in enumerate(read_text(file).split("\n"), 1):
@@ -138,7 +142,7 @@ def read_variables(file: str) -> dict[str, str]:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process while the block runs."""
+    """A context manager that sets environment variables of this process and restores them at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -158,7 +162,7 @@ PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 
 
 def project_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option ``--profile`` of commands that look into the project's sqlstream.toml."""
+    """Decorator: adds ``--profile`` to a command, for commands that use the project's sqlstream.toml."""
 
     @click.option(
         "--profile", metavar="NAME", envvar="SQLSTREAM_PROFILE", help="A profile of the project's sqlstream.toml."
@@ -178,7 +182,7 @@ _PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 
 
 def script_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments FILE…, -e, --param and --env-file of commands that read SQL."""
+    """Decorator: adds FILE…, -e, --param and --env-file to a command, for commands that read SQL."""
     for decorate in (
         env_file_option,
         project_option,
@@ -202,7 +206,7 @@ def _with_modules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --set, --settings and --master of commands that run statements."""
+    """Decorator: adds --set, --settings and --master to a command, for commands that run statements."""
     command = _with_files_of_settings(command)
     for decorate in (
         click.option(
@@ -238,7 +242,7 @@ _LINE = re.compile(r"(?:SET\s+)?['\"]?([\w.#-]+)['\"]?\s*[:=]\s*(.*?)\s*;?", re.
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The settings of a file, by key. A usage error for a line that is none."""
+    """Parses the text of a settings file and returns the settings by key. An invalid line is a usage error."""
     settings: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         written = line.strip()

@@ -35,19 +35,21 @@ _WIDEST = 60
 
 
 class Writer(Protocol):
-    """A writer of the rows of one result, batch by batch; ``close`` ends it."""
+    """Writes the rows of one result in some format, batch by batch. ``close`` ends the result."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows of the result."""
+        """Writes further rows of the result."""
         ...
 
     def close(self) -> None:
-        """Write the end of the result, after the last row."""
+        """Ends the result, after its last row."""
         ...
 
 
 def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
-    """The writer of one result with the given column names; ``style`` is one of FORMATS."""
+    """Returns a writer for one result. ``style``: one of FORMATS. ``names``: the column names. ``out``: where it
+    writes.
+    """
     match style:
         case "table":
             return TableWriter(names, out)
@@ -65,7 +67,7 @@ def writer_for(style: str, names: Sequence[str], out: TextIO) -> Writer:
 
 
 class PagedWriter:
-    """A writer for people, which may omit rows; the number of all rows ends the result."""
+    """A writer for humans. It can leave out rows; the end of the result says how many rows there were."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._names = list(names)
@@ -74,22 +76,22 @@ class PagedWriter:
         self._skipped = 0
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows of the result."""
+        """Writes further rows of the result."""
         raise NotImplementedError
 
     def skip(self, count: int) -> None:
-        """Omit rows, with a note of their number."""
+        """Leaves out ``count`` rows and writes a line that says so."""
         if count:
             self._out.write(f"  … {count:,} more\n")
             self._skipped += count
             self._out.flush()
 
     def leave_out(self, count: int) -> None:
-        """Omit rows without a note; they count in the total."""
+        """Leaves out ``count`` rows without a line. They are included in the total."""
         self._skipped += count
 
     def close(self) -> None:
-        """Write the number of rows."""
+        """Writes the number of rows."""
         count = self._count + self._skipped
         shown = f", {self._count:,} shown" if self._skipped else ""
         self._out.write(f"({count:,} row{'' if count == 1 else 's'}{shown})\n")
@@ -97,8 +99,8 @@ class PagedWriter:
 
 
 class TableWriter(PagedWriter):
-    """A writer of tables. Columns are as wide as the names and the first batch need; a longer value later only
-    shifts its own line.
+    """Writes a text table. The first batch determines the column widths; a longer value later shifts only its own
+    line.
     """
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
@@ -107,7 +109,7 @@ class TableWriter(PagedWriter):
         self._right: list[bool] = []
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, below the head if they are the first."""
+        """Writes further rows, before the first ones the header."""
         if not rows:
             return
         cells = [[_one_line(text_of(value)) for value in row] for row in rows]
@@ -119,7 +121,7 @@ class TableWriter(PagedWriter):
         self._out.flush()
 
     def close(self) -> None:
-        """Write the number of rows, below the head if there were none."""
+        """Writes the number of rows, and the header if there were none."""
         if self._widths is None:
             self._begin([], [])
         super().close()
@@ -138,14 +140,14 @@ class TableWriter(PagedWriter):
 
 
 class VerticalWriter(PagedWriter):
-    """A writer of each row as a line per column, below a line with its number: for rows wider than the terminal."""
+    """Writes each row as one line per column, below a line with the row's number, for rows wider than the terminal."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._width = max(map(cell_len, names), default=0)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows, a line for each column."""
+        """Writes further rows, one line per column."""
         for row in rows:
             self._count += 1
             self._out.write(f"-[ {self._count + self._skipped} ]".ljust(self._width + 4, "-") + "\n")
@@ -155,7 +157,7 @@ class VerticalWriter(PagedWriter):
 
 
 class MarkdownWriter:
-    """A writer of tables in GitHub's Markdown."""
+    """Writes a table in GitHub's Markdown."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._out = out
@@ -163,13 +165,13 @@ class MarkdownWriter:
         self._line(["---"] * len(names))
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows as lines of the table."""
+        """Writes further rows as lines of the table."""
         for row in rows:
             self._line([_one_line(text_of(value)).replace("|", "\\|") for value in row])
         self._out.flush()
 
     def close(self) -> None:
-        """Flush the output; nothing follows the last row."""
+        """Flushes the output. The format has no end mark."""
         self._out.flush()
 
     def _line(self, cells: Iterable[str]) -> None:
@@ -177,8 +179,8 @@ class MarkdownWriter:
 
 
 class JsonLinesWriter:
-    """A writer of one JSON object per row. Repeated names get a number, because an object would keep only one of
-    them.
+    """Writes one JSON object per row and line. Repeated column names get a number, because an object cannot repeat a
+    key.
     """
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
@@ -186,13 +188,13 @@ class JsonLinesWriter:
         self._out = out
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write an object for each row."""
+        """Writes one object for each row."""
         for row in rows:
             self._out.write(self._object(row) + "\n")
         self._out.flush()
 
     def close(self) -> None:
-        """Flush the output; nothing follows the last row."""
+        """Flushes the output. The format has no end mark."""
         self._out.flush()
 
     def _object(self, row: Row) -> str:
@@ -201,27 +203,27 @@ class JsonLinesWriter:
 
 
 class JsonWriter(JsonLinesWriter):
-    """A writer of the whole result as one JSON list of objects, whose rows are written as they arrive."""
+    """Writes the whole result as one JSON array of objects. Rows are written as they arrive."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._before = "[\n"
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows as elements of the list."""
+        """Writes further rows as elements of the array."""
         for row in rows:
             self._out.write(f"{self._before}{self._object(row)}")
             self._before = ",\n"
         self._out.flush()
 
     def close(self) -> None:
-        """End the list."""
+        """Ends the array."""
         self._out.write("[]\n" if self._before.startswith("[") else "\n]\n")
         super().close()
 
 
 class CsvWriter:
-    """A writer of CSV by RFC 4180, with a header; NULL is the empty field."""
+    """Writes CSV (RFC 4180) with a header. NULL is an empty field."""
 
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self._out = out
@@ -229,22 +231,22 @@ class CsvWriter:
         self._csv.writerow(names)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Write rows; NULL is the empty field."""
+        """Writes further rows. NULL is an empty field."""
         self._csv.writerows([None if value is None else text_of(value) for value in row] for row in rows)
         self._out.flush()
 
     def close(self) -> None:
-        """Flush the output; nothing follows the last row."""
+        """Flushes the output. The format has no end mark."""
         self._out.flush()
 
 
 def plain_text(rows: Iterable[Row]) -> str:
-    """The values of one column of rows as text, one per line."""
+    """Returns the first values of all rows as text, one per line."""
     return "\n".join(str(row[0]) for row in rows)
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """The names, with ``_2``, ``_3``, … appended to repeated ones."""
+    """Makes names unique by appending ``_2``, ``_3``, … to repeated ones."""
     unique: list[str] = []
     for name in names:
         candidate, n = name, 1
@@ -256,7 +258,7 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """The text of a value in tables and CSV: that of a CAST to STRING, composite values as JSON."""
+    """Formats a value for tables and CSV, as CAST to STRING does; ARRAY, MAP and STRUCT values are JSON."""
     match value:
         case None:
             return "NULL"
@@ -272,7 +274,9 @@ def text_of(value: object) -> str:
 
 
 def json_value(value: object) -> object:
-    """A value as JSON holds it: times in ISO 8601, DECIMAL as text (JSON's numbers are binary), BINARY in base64."""
+    """Converts a value for JSON: times are ISO 8601 texts, BINARY is Base64, DECIMAL is a text because JSON numbers
+    are read as binary ones.
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -323,10 +327,11 @@ PATIENCE_SECONDS = 1.0
 
 
 class StatusLine:
-    """Shows ``text`` at the bottom of the terminal while the block runs, after one second. ``since`` is the start of
-    that second on the monotonic clock, by default now.
+    """Shows the text that ``text`` returns at the bottom of the terminal while the ``with`` block runs, but not in the
+    first second.
 
-    A terminal that cannot redraw a line shows it once. ``hidden`` removes the line for other output.
+    ``since``: when that second starts, on the monotonic clock; by default now. A terminal that cannot redraw lines
+    shows the text once.
     """
 
     def __init__(self, text: Callable[[], str], since: float | None = None) -> None:
@@ -348,7 +353,7 @@ class StatusLine:
         self.close()
 
     def start(self) -> None:
-        """Show the line after a second, if standard error is a terminal."""
+        """Shows the line after one second, if standard error is a terminal."""
         if sys.stderr.isatty():
             keep_stderr()
             self._timer = Timer(max(0.0, self._since + PATIENCE_SECONDS - time.monotonic()), self._become_due)
@@ -356,7 +361,7 @@ class StatusLine:
             self._timer.start()
 
     def close(self) -> None:
-        """Remove the line for good."""
+        """Removes the line permanently."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -365,7 +370,7 @@ class StatusLine:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Remove the line while something else is written to the same terminal."""
+        """A context manager that hides the line while something else is written to the same terminal."""
         with self._lock:
             self._hidden = True
             self._draw()
@@ -409,7 +414,9 @@ class StatusLine:
 
 @contextmanager
 def working(what: str, shown: bool = True, since: float | None = None) -> Iterator[StatusLine]:
-    """Show on the status line what the block does and for how long; nothing unless ``shown``."""
+    """A context manager: the status line says what the block does (``what``) and for how long. It does nothing unless
+    ``shown``.
+    """
     begin = time.monotonic()
     status = StatusLine(lambda: f"{what} … {time.monotonic() - begin:.0f} s", since)
     if not shown:

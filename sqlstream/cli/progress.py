@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def summary(name: str, progress: Progress, seconds: float) -> str:
-    """One line about a job: ``name: 1,000 rows in, 10 out, 3 batches, 5,000 rows/s, watermark …, 12 s``."""
+    """Formats a job's counts as one line: ``name: 1,000 rows in, 10 out, 3 batches, 5,000 rows/s, watermark …, 12 s``.
+
+    ``seconds``: how long the job has been running.
+    """
     parts = [
         f"{progress.rows_in:,} rows in",
         f"{progress.rows_out:,} out",
@@ -48,7 +51,9 @@ def summary(name: str, progress: Progress, seconds: float) -> str:
 
 
 def exceptions_of(progress: Progress) -> list[str]:
-    """The parts of a job's summary that only some jobs have: late and bad rows, lookups, restarts and others."""
+    """Returns the parts of a job's line that are only shown if not zero: late and bad rows, missing files, lookups,
+    restarts.
+    """
     return [
         *_late(progress),
         *_bad(progress),
@@ -111,7 +116,9 @@ def _restarts(progress: Progress) -> list[str]:
 
 
 def line_of(job: Job | BatchRun, seconds: float) -> str:
-    """The line about a running job; before its first micro-batch there are no counts."""
+    """Formats the line about a running job. It has counts only after the first micro-batch. ``seconds``: how long it
+    has been running.
+    """
     progress = job.progress()
     if isinstance(job, BatchRun):
         return f"{job.name}: runs as a batch, {seconds:.0f} s"
@@ -121,14 +128,16 @@ def line_of(job: Job | BatchRun, seconds: float) -> str:
 
 
 def total(job: Job | BatchRun, seconds: float) -> str:
-    """The line about a job that has ended."""
+    """Formats the line about a job that has ended. ``seconds``: how long it ran."""
     if isinstance(job, BatchRun):
         return f"{job.name}: {counted(job.progress().rows_out, 'row')}, {seconds:.0f} s"
     return summary(job.name, job.progress(), seconds)
 
 
 def written(job: Job) -> str:
-    """What an ended INSERT has written, by table where it has several, and what remains for the next run."""
+    """Formats how many rows an INSERT that has ended wrote, for each table of a statement set, and what remains for
+    the next run.
+    """
     progress = job.progress()
     match job.plan:
         case Insert(table=table):
@@ -153,7 +162,7 @@ _BESIDE = len(_INDENT) + 1
 
 
 class Followed(Protocol):
-    """A job or a batch query whose progress is shown."""
+    """A job or batch query whose progress is shown."""
 
     @property
     def name(self) -> str:
@@ -166,17 +175,19 @@ class Followed(Protocol):
         ...
 
     def progress(self) -> Progress:
-        """The totals up to the last micro-batch."""
+        """Returns the job's totals up to the last micro-batch."""
         ...
 
     def share(self) -> Share | None:
-        """The finished share of the work; None where it is unknown."""
+        """Returns how much of the work is done; None where that is unknown."""
         ...
 
 
 @dataclass
 class Rates:
-    """Rows per second over the last seconds, from the totals after each micro-batch."""
+    """Computes rows per second, averaged over the last few seconds. ``began``: the start of the job on the monotonic
+    clock.
+    """
 
     began: float
     _ends: deque[tuple[float, int, int]] = field(default_factory=deque)
@@ -185,7 +196,9 @@ class Rates:
         self._ends.append((self.began, 0, 0))
 
     def at(self, now: float, rows_in: int, rows_out: int) -> tuple[float, float]:
-        """Rows in and out per second, with totals as they are at a time of the monotonic clock."""
+        """Returns rows per second read and written, given the time ``now`` (monotonic clock) and the totals at that
+        time.
+        """
         ends = self._ends
         if (rows_in, rows_out) != ends[-1][1:]:
             ends.append((now, rows_in, rows_out))
@@ -198,7 +211,7 @@ class Rates:
 
 
 class JobStatus:
-    """The status of one running job, as text that changes."""
+    """Formats the status of one running job. ``began``: its start on the monotonic clock, by default now."""
 
     def __init__(self, job: Followed, began: float | None = None) -> None:
         self._job = job
@@ -208,7 +221,9 @@ class JobStatus:
         self._asked = 0.0
 
     def text(self, columns: int | None = None) -> str:
-        """The status in lines of ``columns`` columns, by default those of the terminal next to a spinner."""
+        """Returns the current status, broken into lines of ``columns`` characters; by default of the terminal's width
+        less that of a spinner.
+        """
         width = shutil.get_terminal_size().columns - _BESIDE if columns is None else columns
         return "\n".join(packed(self._parts(), width))
 
@@ -233,7 +248,9 @@ class JobStatus:
 
 
 def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: float) -> list[str]:
-    """The parts of a job's status that every stream has; ``now`` in seconds since 1970."""
+    """Returns those parts of a job's status that every stream has. ``rates``: rows per second read and written.
+    ``now``: seconds since 1970.
+    """
     parts = [
         f"{name}: {progress.rows_in:,} rows in ({rates[0]:,.0f}/s)",
         f"{progress.rows_out:,} out ({rates[1]:,.0f}/s)",
@@ -251,13 +268,13 @@ def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: fl
 
 
 def lag_text(watermark_ms: int, now: float) -> str:
-    """The lag of a watermark behind ``now``, in seconds since 1970, as text."""
+    """Formats how far a watermark (milliseconds since 1970) is behind the time ``now`` (seconds since 1970)."""
     seconds = now - watermark_ms / 1000
     return f"{span_text(abs(seconds))} {'behind' if seconds >= 0 else 'ahead'}"
 
 
 def span_text(seconds: float) -> str:
-    """A duration as text, in its largest unit."""
+    """Formats a duration, given in seconds, in its largest suitable unit."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"
@@ -265,14 +282,16 @@ def span_text(seconds: float) -> str:
 
 
 def bar_of(share: Share) -> str:
-    """A progress bar: ``[████████············] 40 % of 12 tasks``."""
+    """Formats a progress bar: ``[████████············] 40 % of 12 tasks``."""
     full = int(share.fraction * _BAR_COLUMNS)
     bar = "█" * full + "·" * (_BAR_COLUMNS - full)
     return f"[{bar}] {share.fraction:.0%} of {share.total:,} {share.what}"
 
 
 def packed(parts: list[str], columns: int) -> list[str]:
-    """The parts in as few lines as possible, separated by commas; a part that is too long is cut."""
+    """Joins the parts with commas into as few lines of ``columns`` characters as possible. A part that is too long is
+    cut off.
+    """
     lines: list[str] = []
     for number, part in enumerate(parts):
         text = part + ("," if number < len(parts) - 1 else "")
@@ -285,17 +304,21 @@ def packed(parts: list[str], columns: int) -> list[str]:
 
 
 class Following(Protocol):
-    """A display that follows a query. ``follow`` reads the query to its end; ``__rich__`` is the current display."""
+    """What the terminal shows while a query runs. ``follow`` reads the query to its end; meanwhile ``__rich__``
+    returns the current display.
+    """
 
     def follow(self) -> None:
-        """Read the results of the query until it ends."""
+        """Reads the results of the query until it ends."""
         ...
 
     def __rich__(self) -> RenderableType: ...
 
 
 def follow_on(out: TextIO, following: Following) -> None:
-    """Follow a query. On a terminal show the display four times a second, and remove it at the end."""
+    """Calls ``following.follow()``. On a terminal its display is shown meanwhile, four times a second, and removed at
+    the end.
+    """
     if not out.isatty():
         following.follow()
         return
@@ -312,21 +335,21 @@ _SMALLEST_PAGE = 10
 
 
 def page_of_terminal() -> int:
-    """The number of rows that fit on the terminal, next to the head, the row count and the status lines."""
+    """Returns how many rows fit on the terminal, besides header, row count and status lines."""
     return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 8)
 
 
 def is_shown_as_table(query: Query, settings: Settings) -> bool:
-    """True for an updating query if the settings show its table rather than its changes."""
+    """True for an updating query if the settings say that its current table is shown, and not its changes."""
     return query.is_updating and settings[RESULT_MODE] == "table"
 
 
 def write_table(query: Query, writer: Writer, out: TextIO, page: int, tables: Iterator[pa.Table] | None = None) -> None:
-    """Write the table of an updating query once, when it has ended; meanwhile a terminal shows its first ``page``
-    rows.
+    """Reads an updating query to its end, then writes its final table. Meanwhile a terminal shows the first ``page``
+    rows of the current table.
 
-    Where Ctrl-C interrupts the query, the table is written as it stands, and the caller ends the query. ``tables``:
-    those of the query, if the caller has begun to read them.
+    If Ctrl-C interrupts it, the current table is written, and the caller must stop the query. ``tables``: the iterator
+    ``query.tables()``, if the caller has already begun to read it.
     """
     shown = _Shown(query, page, tables)
     try:
@@ -368,10 +391,10 @@ class _Shown:
 def write_tail(
     query: Query, writer_into: Callable[[TextIO], PagedWriter], out: TextIO, page: int, tables: Iterator[pa.Table]
 ) -> None:
-    """Show the last ``page`` rows of a query in place while they arrive. They stay when the query ends or is
-    interrupted.
+    """Shows the last ``page`` rows of a query on the terminal while they arrive. They remain visible when it ends or
+    is interrupted.
 
-    ``writer_into`` makes the writer of rows into a text.
+    ``writer_into``: creates the writer that formats the rows. ``tables``: the query's rows, as Arrow tables.
     """
     tail = _Tail(query, writer_into, page, tables)
     try:

@@ -25,21 +25,27 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\$\{(\w+)\}")  # what follows another $ is a 
 
 @dataclass(frozen=True)
 class Script:
-    """SQL text with the name to show for it: a path, ``<stdin>`` or ``-e``."""
+    """An SQL text and its name for messages: a path, ``<stdin>`` or ``-e``."""
 
     name: str
     text: str
 
 
 def read_scripts(files: Sequence[str], statements: Sequence[str], parameters: Sequence[str] = ()) -> list[Script]:
-    """The scripts of a command line, files first, parameters put in; a usage error where there are none."""
+    """Returns the scripts of a command line, files before -e, with parameters filled in. Raises a usage error if there
+    are none.
+
+    ``parameters``: the values of --param, as ``name=value``.
+    """
     given = pairs(parameters, "--param")
     project = current_project()
     return substitute(written_scripts(files, statements), given, {} if project is None else project.variables)
 
 
 def written_scripts(files: Sequence[str], statements: Sequence[str]) -> list[Script]:
-    """The scripts of a command line, with ``${name}`` not replaced."""
+    """Returns the scripts of a command line as they are written: ``${name}`` is not replaced. Raises a usage error if
+    there are none.
+    """
     scripts = [_read(name) for name in files] + [Script("-e", require_text(text, "-e")) for text in statements]
     if not scripts:
         raise click.UsageError('no SQL given: name a file, "-" for standard input, or write -e "SELECT …"')
@@ -51,7 +57,7 @@ def _read(name: str) -> Script:
 
 
 class InScriptError(Exception):
-    """An error of one of several scripts, with the name of the script."""
+    """An error in one of several scripts. Its message begins with the name of the script."""
 
     def __init__(self, script: Script, error: SqlStreamError) -> None:
         super().__init__(script.name, error)
@@ -64,7 +70,7 @@ class InScriptError(Exception):
 
 @contextmanager
 def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
-    """Add the name of the script to errors raised inside, if there are several scripts."""
+    """A context manager that adds the script's name to errors, if there are several scripts."""
     try:
         yield
     except SqlStreamError as error:
@@ -76,10 +82,11 @@ def named(script: Script, scripts: Sequence[Script]) -> Iterator[None]:
 def substitute(
     scripts: Sequence[Script], parameters: Mapping[str, str], variables: Mapping[str, str] | None = None
 ) -> list[Script]:
-    """Put parameters in. SS190 for a ``${name}`` without a value; a usage error for a value that is not used.
+    """Fills parameters (``${name}`` and ``:name``) into scripts. Raises ParseError SS190 for a ``${name}`` without a
+    value, and a usage error for a parameter that no script uses.
 
-    A ``${name}`` in an option that is a variable of the project or of the environment, but no parameter, stays:
-    definitions store it, and their jobs look it up.
+    ``variables``: those of the project. In an option value, a ``${name}`` that is no parameter but a variable of the
+    project or the environment is not replaced, because it is looked up when a job starts.
     """
     known = variables or {}
     used = {match[1] for script in scripts for match in _PLACEHOLDER.finditer(script.text)}
@@ -98,8 +105,9 @@ def substitute(
 
 
 def with_parameters(text: str, parameters: Mapping[str, str], variables: Mapping[str, str] | None = None) -> str:
-    """The text with the parameters put in, ``${name}`` as they are written and ``:name`` as literals; what has no value
-    stays."""
+    """Returns the text with parameters filled in: ``${name}`` literally, ``:name`` as an SQL literal. Names without a
+    value are not replaced.
+    """
     literals = {name: literal_of_text(value) for name, value in parameters.items()}
     return _filled(_put_in(text, parameters, variables or {}), literals)
 
@@ -158,8 +166,10 @@ def _how_to_give(name: str, key: str | None) -> str:
 
 
 def open_session(master: str | None, settings: Sequence[str]) -> Session:
-    """A session of the project with the settings of ``--set``; a wrong one is a usage error. Both options may name
-    environment variables."""
+    """Opens a session with the current project and the settings of ``--set``. Invalid values are usage errors.
+
+    ``${NAME}`` in ``--set`` and ``--master`` is an environment variable.
+    """
     if not require_text("local" if master is None else master, "--master").strip():
         raise click.UsageError("--master is empty")
     project = current_project()
@@ -175,8 +185,10 @@ def open_session(master: str | None, settings: Sequence[str]) -> Session:
 
 
 def current_project() -> Project | None:
-    """The project of the working directory, with the profile of the command line and its variables of the environment;
-    None where there is none. A usage error for a profile without a project."""
+    """Returns the project of the working directory, with the profile of the command line; None if there is no project.
+
+    Sets the environment variables in the project's env files. A profile without a project is a usage error.
+    """
     project = nearest_project(Path.cwd(), PROFILE.get())
     if project is None and PROFILE.get() is not None:
         raise click.UsageError(f'--profile "{PROFILE.get()}" needs a {FILE} in this directory or above')

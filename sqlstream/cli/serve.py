@@ -35,7 +35,7 @@ def serve_command(
     port: int,
     page: bool,
 ) -> int:
-    """Keep the materialized views of scripts, for psql and BI tools to read."""
+    """``sqlstream serve``: maintains the materialized views of scripts, so that psql and BI tools can read them."""
     scripts = read_scripts(files, statements, parameters)
     with _stopped() as stopped, open_session(master, settings) as session:
         wrong = check_scripts(scripts, session)

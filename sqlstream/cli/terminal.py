@@ -26,7 +26,9 @@ BROKEN_PIPE = 141  # 128 + SIGPIPE, as of any program whose reader goes away
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of an error: 3 for a failed job, 1 for wrong SQL or options, 70 for an unexpected error."""
+    """Returns the exit code for an error: 3 for a failed job, 1 for wrong SQL or options, 70 for an unexpected
+    error.
+    """
     match getattr(error, "error", error):  # of one of several scripts
         case ExecutionError():
             return JOB_FAILED
@@ -36,7 +38,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def print_versions() -> None:
-    """Print the versions of sqlstream and of what it stands on."""
+    """Prints the versions of sqlstream, Python and important packages."""
     for name, version in versions().items():
         click.utils.echo(f"{name:<9} {version}")
 
@@ -50,17 +52,20 @@ _BROKEN = frozenset({errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT, errno.E
 
 
 class ClosedOutput(io.TextIOBase):
-    """Standard output of a process without one: writing results raises an error instead of losing them."""
+    """Replaces standard output where the process has none. Writing raises an error, so that results are not lost
+    silently.
+    """
 
     def write(self, text: str) -> int:
-        """Raise OSError, as writing to a closed stream does."""
+        """Raises OSError, as writing to a closed stream does."""
         raise OSError(errno.EBADF, "it is closed")
 
 
 def open_streams() -> None:
-    """Open missing standard streams. Otherwise the next file would get their descriptors, and messages of Java.
+    """Opens standard streams that the process was started without. Otherwise the next opened file would get their
+    descriptors, and with them Java's messages.
 
-    A missing standard input stays missing: it is not an empty one.
+    A missing standard input remains None, because it is not the same as an empty one.
     """
     before = -1
     while before < 2:
@@ -73,18 +78,20 @@ def open_streams() -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error, if it can be written."""
+    """Writes a line to standard error. Errors of writing are ignored."""
     with contextlib.suppress(OSError, ValueError):
         click.utils.echo(printable(text), err=True)
 
 
 def printable(text: str) -> str:
-    """The text with bytes that are not UTF-8, such as those of file names, as escapes."""
+    """Returns the text with bytes that are not UTF-8, such as in file names, shown as escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def failure_of_output(error: BaseException) -> str | None:
-    """The message about an error of standard output, which is full or closed. None for any other error."""
+    """Returns the message SS591 if the error says that standard output cannot be written (full or closed), else
+    None.
+    """
     if isinstance(error, OSError) and error.errno in _BROKEN and (_is_broken(sys.stdout) or _comes_of_writing(error)):
         return _message(error.strerror or str(error))
     return None
@@ -113,7 +120,7 @@ def _is_broken(stream: TextIO) -> bool:
 
 
 def give_up(stream: TextIO | None) -> None:
-    """Redirect a broken stream to nowhere, because Python flushes it once more at exit."""
+    """Redirects a broken stream to /dev/null, because Python flushes it again at exit."""
     with contextlib.suppress(OSError, ValueError):
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

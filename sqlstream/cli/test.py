@@ -62,7 +62,9 @@ def test_command(
     report: Path | None,
     settings: tuple[str, ...],
 ) -> int:
-    """Run tests: inputs, clock steps and expected outputs of queries."""
+    """``sqlstream test``: runs tests, which consist of inputs, clock steps and expected outputs of queries. Returns
+    the exit code.
+    """
     given = pairs(settings, "--set")
     paths = paths or (() if cases is not None else (Path(),))
     wanted = _Wanted(paths, cases, select, _selection(words), _RESTARTS[restarts])
@@ -151,8 +153,11 @@ Times = dict[Path, int]
 def watched(
     items: Callable[[], Sequence[Item]], paths: Iterable[Path], wait: Callable[[float], object] = time.sleep
 ) -> Iterator[list[Item]]:
-    """The tests to run, each time files change, until Ctrl-C: those of a golden file that has changed, or of which a
-    file that it names has; all of them where another file has, whose rows or functions any test may read."""
+    """Waits for changes of files, until Ctrl-C. After each change yields the tests to run again.
+
+    These are the tests in changed golden files and those whose golden file names a changed file. If any other file has
+    changed, they are all tests, because any of them may read it.
+    """
     folders = [path if path.is_dir() else path.parent for path in paths]
     before = _times(items(), folders)
     click.echo("\nwaiting for changes; Ctrl-C ends")

@@ -63,12 +63,14 @@ def value_cell(text: str | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a cell of a Markdown table."""
+    """Returns the text for a cell of a Markdown table: ``|`` and ``<`` are escaped."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def main() -> None:
-    """Print a section for each connector named on the command line; report an unknown name and exit with 1."""
+    """Prints a section of documentation for each connector named on the command line. Exits with 1 for an unknown
+    name.
+    """
     try:
         lines = [line for name in sys.argv[1:] for line in section(connector(name))]
     except SqlStreamError as error:

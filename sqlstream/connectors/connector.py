@@ -180,13 +180,13 @@ def declared_or_upserts(table: Table) -> frozenset[RowKind]:
 
 
 class Connector(ABC):
-    """The description of a connector, by which statements are checked and completed.
+    """Base class of connectors. Its attributes are what statements are checked and completed with.
 
     * ``name``: the value of ``'connector'`` in WITH; ``doc``: one sentence for SHOW CONNECTORS and the documentation.
-    * ``options``: all keys of WITH but those that every source and sink has (``SOURCE_OPTIONS``, ``PARALLELISM``).
-    * ``refused``: keys that are known and have no effect here, each with what to write instead.
-    * ``variables``: keys of options whose values may hold ``${NAME}``, an environment variable; ``resolved_values``
-      looks it up.
+    * ``options``: all keys of WITH, except those that every source and sink has (``SOURCE_OPTIONS``, ``PARALLELISM``).
+    * ``refused``: keys that are known but not supported here, each with a hint what to write instead.
+    * ``variables``: keys of options whose values may contain ``${NAME}``, an environment variable that
+      ``resolved_values`` replaces.
     """
 
     name: ClassVar[str]
@@ -322,15 +322,16 @@ def _missing_field(option: Option, key: str, table: Table, span: Span | None) ->
 
 
 class Source(Connector):
-    """A connector whose tables queries read."""
+    """A connector whose tables can be read by queries."""
 
     @abstractmethod
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """A streaming DataFrame with the named physical and metadata columns, in that order, of their declared types.
+        """Returns a streaming DataFrame with the named physical and metadata columns, in that order, with their
+        declared types.
 
-        Hidden columns may follow: ``__processing_time``; ROW_KIND where ``has_kinds``. Where the table tolerates bad
-        rows (``planner.bad_rows``), a source that parses records returns bad ones too, with NULL for what it could not
-        read and the hidden column BAD.
+        Hidden columns may follow: ``__processing_time``, and ROW_KIND if ``has_kinds``. If the table tolerates bad
+        rows (``planner.bad_rows``), a source that parses records also returns the bad ones, with NULL for values that
+        it could not read and a description of the error in the hidden column BAD.
         """
 
     def bounded(self, table: Table) -> bool:
@@ -382,7 +383,7 @@ class SplitSource(Source):
 
 
 class Sink(Connector):
-    """A connector whose tables INSERT writes."""
+    """A connector whose tables can be written by INSERT."""
 
     @abstractmethod
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:

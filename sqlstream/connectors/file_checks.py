@@ -86,7 +86,7 @@ def wrong_columns(
 
 
 def file_schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
-    """The columns of a Parquet, ORC or Arrow file; None where it cannot be read."""
+    """Returns the schema of a Parquet, ORC or Arrow file; None where it cannot be read."""
     with suppress(pa.ArrowException, OSError):
         return schema_of(str(file), format)
     return None

@@ -38,11 +38,11 @@ def connect(
     settings: Mapping[str, str] | None = None,
     session: Session | None = None,
 ) -> Connection:
-    """Open a connection.
+    """Opens a DB-API connection.
 
-    ``spark`` is as for ``sqlstream.connect``; without it, all cores of this machine. ``project`` is a folder whose
-    ``sqlstream.toml`` applies, with ``profile``; ``settings`` are those of SET. ``session`` is an existing session
-    instead of all that: the connection uses its definitions, and does not close it.
+    ``spark``: as for ``sqlstream.connect``; by default Spark runs locally with all cores. ``project`` is a folder
+    whose ``sqlstream.toml`` applies, with the profile ``profile``. ``settings`` are those of SET. ``session``, instead
+    of all these, is an existing session, which the connection uses and does not close.
     """
     with raising():
         if session is not None:
@@ -69,8 +69,8 @@ def _opened(
 
 
 class Connection:
-    """A DB-API connection, which threads may share. Each statement takes effect when it is executed: there are no
-    transactions.
+    """A DB-API connection, which several threads may share. There are no transactions: each statement takes effect
+    when it is executed.
     """
 
     Warning = exceptions.Warning
@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def session(self) -> Session:
-        """The session of the connection, for what DB-API lacks: jobs, functions, DataFrames."""
+        """The underlying session, for what DB-API does not offer: jobs, functions, DataFrames."""
         if self._session is None:
             hint = "Open another one with sqlstream.dbapi.connect()."
             raise raised_as(ExecutionError(CLOSED, "the connection is closed", hint=hint))
@@ -105,24 +105,24 @@ class Connection:
         return self._session is None
 
     def cursor(self) -> Cursor:
-        """A new cursor; InterfaceError where the connection is closed."""
+        """Returns a new cursor. Raises InterfaceError if the connection is closed."""
         _ = self.session
         cursor = Cursor(self)
         self._cursors.add(cursor)
         return cursor
 
     def commit(self) -> None:
-        """No effect, as each statement has taken effect already."""
+        """Does nothing, because each statement took effect when it was executed."""
         _ = self.session
 
     def rollback(self) -> None:
-        """NotSupportedError, because each statement takes effect at once."""
+        """Raises NotSupportedError, because executed statements cannot be undone."""
         _ = self.session
         hint = "Leave it out: each statement has taken effect when it was executed."
         raise raised_as(UnsupportedError(NO_TRANSACTIONS, "there is no transaction to roll back", hint=hint))
 
     def close(self) -> None:
-        """Close the cursors, and the session with its jobs if the connection has opened it."""
+        """Closes all cursors, and also the session with its jobs if the connection opened it."""
         if self._session is None:
             return
         for cursor in list(self._cursors):
@@ -133,10 +133,10 @@ class Connection:
 
     def results(self, operation: str, parameters: Arguments | None, begun: Callable[[set[str]], None],
                 started: Callable[[Result], None]) -> Iterator[Result]:  # fmt: skip
-        """The result of each statement of the text, one after the other.
+        """Executes the statements of a text one after the other and yields the result of each.
 
-        While a statement starts, other threads wait: ``begun`` is then called with what ran before, and ``started``
-        with the result.
+        Only one thread at a time can start a statement. Before it starts, ``begun`` is called with the ids of running
+        jobs and queries; once it has started, ``started`` is called with its result.
         """
         steps = self.session.results(operation, parameters, as_table=True)
         while True:

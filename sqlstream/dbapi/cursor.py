@@ -35,7 +35,7 @@ Date, Time, Timestamp, Binary = date, time_of_day, datetime, bytes
 
 @dataclass(frozen=True)
 class TypeObject:
-    """A type object of DB-API, which equals the type codes of all its types."""
+    """A DB-API type object, such as NUMBER. It is equal to the type code of each column type that belongs to it."""
 
     name: str
     types: frozenset[str]
@@ -64,17 +64,17 @@ ROWID = TypeObject("ROWID", frozenset())
 
 
 def DateFromTicks(ticks: float) -> date:  # noqa: N802
-    """The local date at a time in seconds since 1970."""
+    """Returns the local date at a time given in seconds since 1970."""
     return Date(*time.localtime(ticks)[:3])
 
 
 def TimeFromTicks(ticks: float) -> time_of_day:  # noqa: N802
-    """The local time of day at a time in seconds since 1970."""
+    """Returns the local time of day at a time given in seconds since 1970."""
     return Time(*time.localtime(ticks)[3:6])
 
 
 def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802
-    """The local date and time at a time in seconds since 1970."""
+    """Returns the local date and time at a time given in seconds since 1970."""
     return Timestamp(*time.localtime(ticks)[:6])
 
 
@@ -83,7 +83,7 @@ Column = tuple[str, str, None, None, int | None, int | None, None]
 
 
 def described(name: str, type_: DataType) -> Column:
-    """The entry of ``Cursor.description`` for a column."""
+    """Returns the tuple with which ``Cursor.description`` describes a column."""
     precision, scale = _digits(type_)
     return name, type_.ddl(), None, None, precision, scale, None
 
@@ -103,7 +103,11 @@ _ROWS_AT_ONCE = 1000
 
 
 def statements_for(operation: str, rows: Iterable[Arguments]) -> Iterator[tuple[str, Arguments | None, int]]:
-    """Statements with parameters that execute ``operation`` for all rows, each with its number of rows."""
+    """Splits an ``executemany`` into statements. Yields tuples: SQL text, parameters, and for how many of the rows it
+    is.
+
+    Rows of ``INSERT … VALUES (?, …)`` are combined into statements with many rows; the parameters are then None.
+    """
     values = _row_of_values(operation)
     if values is None:
         yield from ((operation, row, 1) for row in rows)
@@ -173,11 +177,10 @@ SYNC = "table.dml-sync"
 
 
 class Cursor:
-    """Executes statements and fetches their rows. For use by one thread, except ``cancel``, which any thread may
-    call.
+    """Executes statements and fetches their rows. It must be used by one thread, except for ``cancel``.
 
-    ``rowcount`` is -1 where it is unknown: for rows of a stream, and for jobs in the background. ``job`` is the job
-    that an INSERT has started. ``messages`` holds the warnings of the last statement.
+    ``rowcount`` is -1 where it is unknown: for a stream of rows and for background jobs. ``job``: the job that an
+    INSERT started. ``messages``: the warnings of the last statement.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -204,10 +207,10 @@ class Cursor:
     # --- statements -------------------------------------------------------------------------------------------
 
     def execute(self, operation: str, parameters: Arguments | None = None) -> Cursor:
-        """Run a statement, or a script whose last statement gives the result.
+        """Executes a statement, or a script whose last statement gives the result.
 
-        A query over finished data has ended when this returns; the rows of a stream arrive while they are fetched.
-        The call waits for an INSERT that ends, unless SET 'table.dml-sync' says otherwise.
+        A query over finished data has ended when this returns. Rows of a stream arrive while they are fetched. A
+        bounded INSERT is waited for, unless SET 'table.dml-sync' says otherwise.
         """
         self._begin()
         _require_values(parameters)
@@ -219,7 +222,9 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Arguments]) -> Cursor:
-        """Run a statement for all parameters. Rows of an INSERT of one row are written together."""
+        """Executes a statement once for each set of parameters. For ``INSERT … VALUES (?, …)`` many rows are written
+        at once.
+        """
         self._begin()
         counted, certain = 0, True
         with raising():
@@ -296,12 +301,14 @@ class Cursor:
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, for which the call waits on a stream; None at the end."""
+        """Returns the next row; None at the end. On a stream it waits for the row."""
         self._require_rows()
         return self._row() if self._has_more() else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next rows, ``arraysize`` by default. On a stream without an end those available: at least one."""
+        """Returns the next ``size`` rows, by default ``arraysize``. On an unbounded stream it waits for one row and
+        returns what is available.
+        """
         self._require_rows()
         wanted, rows = self.arraysize if size is None else size, list[tuple[Any, ...]]()
         while len(rows) < wanted and (self._is_in_hand() or not (rows and self._is_endless())) and self._has_more():
@@ -309,7 +316,7 @@ class Cursor:
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rest of the rows. ProgrammingError SS480 where they never end."""
+        """Returns all remaining rows. Raises ProgrammingError SS480 on an unbounded stream."""
         self._require_end()
         rows: list[tuple[Any, ...]] = []
         while self._has_more():
@@ -317,13 +324,13 @@ class Cursor:
         return rows
 
     def fetch_arrow_table(self) -> pa.Table:
-        """The rest of the rows as an Arrow table. ProgrammingError SS480 where they never end."""
+        """Returns all remaining rows as an Arrow table. Raises ProgrammingError SS480 on an unbounded stream."""
         self._require_end()
         tables = list(self._rest())
         return pa.concat_tables(tables) if tables else self._empty()
 
     def fetch_record_batch(self) -> pa.RecordBatchReader:
-        """The rest of the rows as a reader of Arrow batches, which arrive while a stream runs."""
+        """Returns a reader of the remaining rows as Arrow record batches. On a stream they arrive while it runs."""
         self._require_rows()
         tables = self._rest()
         first = next(tables, None)
@@ -404,7 +411,9 @@ class Cursor:
     # --- the rest ---------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel the running execution or fetch of the cursor, from any thread; it raises OperationalError SS473."""
+        """Cancels the cursor's running ``execute`` or ``fetch…``, which then raises OperationalError SS473. Any thread
+        may call it.
+        """
         self._cancelled.set()
         running, others = self._running, self._others
         if running is not None:
@@ -422,18 +431,18 @@ class Cursor:
         self._running = None
 
     def close(self) -> None:
-        """Stop the query whose rows have not been fetched, and discard them."""
+        """Closes the cursor: stops its query and discards the rows that were not fetched."""
         if not self._closed:
             self._stop()
             self._forget()
             self._closed = True
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
-        """No effect, as values have types of their own."""
+        """Does nothing, because values have types of their own."""
         self._require_open()
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """No effect, as values are always fetched completely."""
+        """Does nothing, because values are always fetched completely."""
         self._require_open()
 
     def _require_open(self) -> None:

@@ -17,11 +17,11 @@ from sqlstream.errors import (
 
 
 class Warning(Exception):  # noqa: A001
-    """Something allowed that is probably a mistake; never raised, but listed in ``Cursor.messages``."""
+    """Something that is allowed but probably a mistake. It is never raised, but listed in ``Cursor.messages``."""
 
 
 class Error(Exception):
-    """Base of all errors. ``code`` and ``hint`` are those of ``docs/errors.md``."""
+    """Base class of all errors. ``code`` and ``hint`` are explained in ``docs/errors.md``."""
 
     def __init__(self, message: str = "", diagnostics: Iterable[Diagnostic] = ()) -> None:
         super().__init__(message)
@@ -29,17 +29,17 @@ class Error(Exception):
 
     @property
     def code(self) -> str | None:
-        """The code of the first diagnostic, such as ``SS201``; None for errors without one."""
+        """The code of the first diagnostic, such as ``SS201``; None if the error has no diagnostics."""
         return self.diagnostics[0].code if self.diagnostics else None
 
     @property
     def detail(self) -> str | None:
-        """The detail of the first diagnostic."""
+        """The detail of the first diagnostic, or None."""
         return self.diagnostics[0].detail if self.diagnostics else None
 
     @property
     def hint(self) -> str | None:
-        """The hint of the first diagnostic."""
+        """The hint of the first diagnostic, or None."""
         return self.diagnostics[0].hint if self.diagnostics else None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -47,23 +47,23 @@ class Error(Exception):
 
 
 class InterfaceError(Error):
-    """The interface was misused: a connection or cursor is closed."""
+    """The interface was misused: the connection or cursor is closed."""
 
 
 class DatabaseError(Error):
-    """Errors of statements, rows and external systems."""
+    """Base class of errors of statements, rows and external systems."""
 
 
 class DataError(DatabaseError):
-    """A value of a row is invalid for a computation."""
+    """A value in a row is not valid for a computation."""
 
 
 class OperationalError(DatabaseError):
-    """A statement failed while it ran, was cancelled, or an external system did not answer."""
+    """A statement failed while it ran, was cancelled, or an external system did not respond."""
 
 
 class IntegrityError(DatabaseError):
-    """A NULL in a column that is NOT NULL."""
+    """A NOT NULL column would contain NULL."""
 
 
 class InternalError(DatabaseError):
@@ -71,11 +71,11 @@ class InternalError(DatabaseError):
 
 
 class ProgrammingError(DatabaseError):
-    """The statement or its parameters have a mistake."""
+    """The statement or its parameters contain an error."""
 
 
 class NotSupportedError(DatabaseError):
-    """The statement is not supported, though it is part of the dialect or of Flink's; nor are transactions."""
+    """The statement is part of this or of Flink's dialect but not supported; or a transaction was to be rolled back."""
 
 
 _OF_VALUES = ("SS401", "SS402", "SS404", "SS430", "SS431", "SS445", "SS446", "SS448", "SS467", "SS469")
@@ -99,14 +99,14 @@ _BY_CLASS: tuple[tuple[type[SqlStreamError], type[Error]], ...] = (
 
 
 def raised_as(error: SqlStreamError) -> Error:
-    """The exception of PEP 249 for an error."""
+    """Converts an error of sqlstream into the DB-API exception (PEP 249) for it."""
     by_class = next((kind for ours, kind in _BY_CLASS if isinstance(error, ours)), DatabaseError)
     return _BY_CODE.get(error.code, by_class)(str(error), error.diagnostics)
 
 
 @contextmanager
 def raising() -> Iterator[None]:
-    """A context that raises errors as those of PEP 249."""
+    """A context manager that converts errors of sqlstream into DB-API exceptions (PEP 249)."""
     try:
         yield
     except SqlStreamError as error:

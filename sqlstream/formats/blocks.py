@@ -22,6 +22,9 @@ BLOCK_BYTES = 1 << 22
 COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """The compression of a file by the end of its name, in lower case."""
 
+ONLY_SPARK_UNPACKS = frozenset({".deflate", ".lz4", ".snappy"})
+"""The ends of names of files in compressions of Hadoop's, which would otherwise be read as if they were text."""
+
 _UTF8 = "utf-8"
 _BOM = codecs.BOM_UTF8
 _INVALID = "sqlstream.invalid"
@@ -94,6 +97,9 @@ class TextFile:
         A file that cannot be split is read whole by the range that begins at 0; other ranges are empty. Raises OSError
         or pyarrow.ArrowException where the file cannot be read or decompressed.
         """
+        suffix = Path(self.path).suffix.lower()
+        if suffix in ONLY_SPARK_UNPACKS:
+            raise OSError(f"only Spark unpacks {suffix}: use .gz or .zst, or SET 'sqlstream.file-reader' = 'spark'")
         if self.divides:
             yield from self._range(begin, _UNTIL_THE_END if end is None else end)
         elif begin <= 0 and end != 0:

@@ -18,10 +18,11 @@ _NO_NANOSECONDS = 1_000
 
 
 def fits(in_file: pa.DataType, declared: pa.DataType, *, orc: bool = False) -> bool:
-    """Whether all values of the type ``in_file`` can be read as ``declared``; of DECIMALs and BINARY each is looked at.
+    """True where values of the type ``in_file`` can be read as type ``declared``. DECIMAL and BINARY values must then
+    be checked one by one.
 
-    Fields of STRUCTs that ``in_file`` lacks are NULL; names are compared without regard to case. ``orc``: in a file of
-    ORC, where Spark writes TIMESTAMP_NTZ as microseconds, and the type TIMESTAMP is an instant.
+    A STRUCT field that the file lacks is NULL; field names are compared case-insensitively. ``orc``: the file is ORC,
+    where Spark writes TIMESTAMP_NTZ as a number of microseconds, and the file's type TIMESTAMP is an instant.
     """
     if kinds.is_null(in_file):
         return True
@@ -48,13 +49,13 @@ def _fits_nested(in_file: pa.DataType, declared: pa.DataType, orc: bool) -> bool
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True for STRING and BINARY, which a Parquet file may not distinguish."""
+    """True for Arrow's string and binary types, which a Parquet file may not distinguish."""
     return any(is_one(kind) for is_one in (kinds.is_string, kinds.is_large_string, kinds.is_string_view,
                                            kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view))  # fmt: skip
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """True for ARRAYs, which Arrow has in several forms."""
+    """True for all of Arrow's list types, each of which is an ARRAY."""
     return any(is_one(kind) for is_one in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list,
                                            kinds.is_list_view, kinds.is_large_list_view))  # fmt: skip
 
@@ -109,8 +110,11 @@ _READABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bo
 
 
 def differs_in_spark(in_file: pa.DataType, declared: pa.DataType) -> bool:
-    """True where Spark's reader of Parquet fails or gives other values than ``converted``, at any depth: nanoseconds,
-    TIME in other units than microseconds, NULLs alone, unsigned numbers as other types than the next larger one.
+    """True where Spark's Parquet reader fails, or returns other values than ``converted``, for these types or types
+    nested in them.
+
+    These are nanosecond timestamps, TIME in units other than microseconds, columns of NULLs only, 16-bit floats, and
+    unsigned integers unless they are read as the next larger type.
     """
     if kinds.is_dictionary(in_file):
         in_file = in_file.value_type
@@ -145,7 +149,10 @@ _OTHERWISE_IN_SPARK: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Dat
 
 
 def converted(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> pa.Array:
-    """The values as those of the declared type. pa.ArrowInvalid where it does not have one, or not one like them."""
+    """Converts the values of a file's column into the declared type.
+
+    Raises pa.ArrowInvalid if the type does not fit (``fits``), or if a value is out of range.
+    """
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if values.type == declared and not kinds.is_time(declared):

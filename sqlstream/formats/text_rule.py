@@ -106,7 +106,7 @@ def bytes_of(texts: pa.Array) -> np.ndarray:
 
 
 def has_byte(texts: pa.Array, *characters: str) -> bool:
-    """True where one of the ASCII characters is in one of the texts."""
+    """True where one of these ASCII characters occurs in one of the texts."""
     offsets = offsets_of(texts)
     data = bytes_of(texts)[offsets[0] : offsets[-1]]
     return any(bool((data == ord(c)).any()) for c in characters)

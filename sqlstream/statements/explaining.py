@@ -151,7 +151,7 @@ def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> Engine
     """The engine settings of the session. Spark starts where an exchange may read files: it helps to find that out."""
 
     def reads_files(scan: Scan) -> bool:
-        if workspace.settings["sqlstream.parquet-reader"] == "spark":
+        if workspace.settings["sqlstream.file-reader"] == "spark":
             return False
         require_sources(plan)
         return runner.runtime(workspace).sources.reads_files(scan)

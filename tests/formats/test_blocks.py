@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
@@ -24,6 +24,10 @@ PACKED = {
     "a.csv.bz2": bz2.compress,
     "a.csv.ZST": lambda data: pa.compress(data, "zstd", asbytes=True),
 }
+
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Files are written, which takes long on a machine that does other work."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,7 @@ def texts(blocks: list[Block]) -> list[bytes]:
     return [block.data.to_pybytes() for block in blocks]
 
 
+@patient
 @given(LINES, st.booleans(), st.booleans(), st.integers(1, 40), st.lists(st.integers(0, 80), max_size=4))
 def test_ranges_have_each_record_once(
     folder: Path, lines: list[bytes], ends: bool, marked: bool, size: int, cuts: list[int]
@@ -60,6 +65,7 @@ def test_ranges_have_each_record_once(
 
 
 @pytest.mark.parametrize("name", PACKED)
+@patient
 @given(lines=LINES, size=st.integers(1, 40), encoding=st.sampled_from(["utf-8", "utf-16", "latin-1", "cp1252"]))
 def test_packed_and_encoded_files_are_the_text_that_they_hold(
     folder: Path, name: str, lines: list[bytes], size: int, encoding: str
@@ -76,6 +82,7 @@ def test_packed_and_encoded_files_are_the_text_that_they_hold(
         numbers.passed(block)
 
 
+@patient
 @given(
     rows=st.lists(st.lists(st.sampled_from(["a", 'a "quoted"\nb', "\n\n", '""', ""]), min_size=1, max_size=3)),
     size=st.integers(1, 30),
@@ -121,3 +128,9 @@ def test_a_torn_file_is_an_error(folder: Path) -> None:
     data = gzip.compress(bytes(range(256)) * 999)
     with pytest.raises((OSError, pa.ArrowException)):
         list(TextFile(written(folder / "t.gz", data[: len(data) // 2])).blocks())
+
+
+@pytest.mark.parametrize("suffix", [".snappy", ".lz4", ".deflate", ".SNAPPY"])
+def test_a_compression_that_only_spark_unpacks_is_not_read_as_text(folder: Path, suffix: str) -> None:
+    with pytest.raises(OSError, match=r"use \.gz or \.zst, or SET 'sqlstream\.file-reader' = 'spark'"):
+        list(TextFile(written(folder / f"t.csv{suffix}", b"1\n2\n")).blocks())

@@ -80,7 +80,7 @@ def is_read_by_exchange(session, query):
 @pytest.mark.parametrize("query", READ_BY_EXCHANGE)
 def test_the_exchange_reads_columns_that_are_no_expressions(query, session):
     assert is_read_by_exchange(session, query)
-    session.sql("SET 'sqlstream.parquet-reader' = 'spark'")
+    session.sql("SET 'sqlstream.file-reader' = 'spark'")
     assert not is_read_by_exchange(session, query)
 
 
@@ -128,7 +128,7 @@ def test_spark_reads_what_only_spark_can(columns, options, session, folder, tmp_
 def test_both_readers_find_the_same(query, session):
     collected = {}
     for reader in ("auto", "spark"):
-        session.sql(f"SET 'sqlstream.parquet-reader' = '{reader}'")
+        session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
         collected[reader] = sorted(map(repr, session.sql(query)))
     assert collected["auto"] == collected["spark"]
     assert collected["auto"]

@@ -188,9 +188,13 @@ def test_the_values_of_all_settings_are_shown():
     assert "security.#" in hidden
 
 
-def test_the_old_name_of_the_engine_is_still_read():
+@pytest.mark.parametrize(
+    ("old", "new", "value"),
+    [("sqlstream.gear", "sqlstream.engine", "native"), ("sqlstream.parquet-reader", "sqlstream.file-reader", "spark")],
+)
+def test_old_names_are_still_read(old: str, new: str, value: str):
     settings = Settings()
-    settings.set("sqlstream.gear", "native")
-    assert settings["sqlstream.engine"] == "native"
-    settings.reset("sqlstream.gear")
-    assert settings["sqlstream.engine"] == "auto"
+    settings.set(old, value)
+    assert settings[new] == value
+    settings.reset(old)
+    assert settings[new] == "auto"

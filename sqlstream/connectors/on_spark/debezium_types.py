@@ -38,7 +38,11 @@ _SCHEMA = (
 
 
 def logical_types(schema: SparkColumn) -> SparkColumn:
-    """From the schema of a message as text a MAP: for each column its logical type, and the scale of a Decimal."""
+    """Returns a MAP expression: from the name of each column to its Kafka Connect logical type and, for a Decimal, its
+    scale.
+
+    ``schema``: the text of the field ``schema`` of a Debezium message.
+    """
     images = F.filter(F.from_json(schema, _SCHEMA)["fields"], lambda f: f["field"].isin("after", "before"))
     fields = F.filter(F.get(images, F.lit(0))["fields"], lambda f: f["name"].isNotNull())
     entries = F.transform(
@@ -49,10 +53,12 @@ def logical_types(schema: SparkColumn) -> SparkColumn:
 
 
 def value(text: SparkColumn, kind: DataType, logical: SparkColumn, given: SparkColumn, unit: str | None) -> SparkColumn:
-    """The ``text`` of a value as the type ``kind``: a DATE, a time or a DECIMAL; NULL where it does not fit.
+    """Returns an expression that converts the ``text`` of a value into a DATE, TIME, timestamp or DECIMAL; NULL where
+    it does not fit.
 
-    ``logical``: the name of its logical type and its scale, NULL where the message has none. ``given``: the value as
-    read from a text that is no number. ``unit``: that of the option, "ms", "us" or "ns".
+    ``logical``: the value's entry in ``logical_types``; NULL without one. ``given``: the result if the text is not an
+    encoded number. ``unit``: the time unit that the table's option gives for values without logical type: "ms", "us"
+    or "ns".
     """
     if kind.name == "DECIMAL":
         return F.when(logical["name"] == F.lit(_DECIMAL), _decimal(text, logical["scale"], kind)).otherwise(given)
@@ -110,6 +116,6 @@ def _decimal(text: SparkColumn, scale: SparkColumn, kind: DataType) -> SparkColu
 
 
 def option_unit(values: Mapping[str, Any]) -> str | None:
-    """The unit of the option, where the format has it."""
+    """Returns the time unit that the table's option gives ("ms", "us" or "ns"); None without the option."""
     unit: str | None = values.get(UNIT)
     return unit

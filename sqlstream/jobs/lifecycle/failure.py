@@ -128,9 +128,10 @@ _KILLED = -9
 
 
 def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
-    """The diagnostic for a lack of memory, None for other causes. ``text`` is Spark's error.
+    """Returns the diagnostic that Spark ran out of memory if the error text ``text`` says so, else None.
 
-    ``gone``: Spark's process has ended; then Spark's log is searched too, and the signal that ended Java.
+    ``gone``: Spark's process has ended. Then Spark's log is searched too, and a process that was killed by the system
+    counts.
     """
     match = _MEMORY_ERROR.search(text)
     if match is None and gone:

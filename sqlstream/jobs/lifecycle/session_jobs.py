@@ -328,7 +328,7 @@ class SessionJobs:
         return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
-        by_spark = settings["sqlstream.parquet-reader"] == "spark" or self.spark.is_remote
+        by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote
         return Environment(spark, self.folders.root, spark_reads=by_spark)
 
 

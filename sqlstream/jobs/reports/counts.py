@@ -53,7 +53,11 @@ SOURCE_METRIC, ROWS = "source", "rows"
 
 
 def rows_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """How many rows a micro-batch wrote to each table of a statement set; empty for other jobs."""
+    """Returns how many rows a micro-batch wrote into each table, for a job of a statement set; an empty dictionary for
+    other jobs.
+
+    ``report``: Spark's progress report of the micro-batch.
+    """
     for names, metrics in observed(report, TABLES_METRIC):
         tables = names.split("/")
         counts = counts_of(metrics, [f"rows_{i}" for i in range(len(tables))])

@@ -29,7 +29,7 @@ def test_lines_of_json_are_parsed_once(options: str, required: str, spark: Any, 
     with Session(spark) as session:
         session.sql(f"""CREATE TABLE t (a INT{required}, b STRING{required})
             WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/in'{options})""")
-        session.sql("SET 'sqlstream.parquet-reader' = 'spark'")  # else no parser of Spark's is in the plan
+        session.sql("SET 'sqlstream.file-reader' = 'spark'")  # else no parser of Spark's is in the plan
         rows = session.dataframe("SELECT a + 1 AS a, UPPER(b) AS b, a + 2 AS c FROM t WHERE a > 1 AND b <> 'z'")
         collected: list[tuple[Any, ...]] = []
         query = (

@@ -108,7 +108,7 @@ def test_a_checkpoint_of_sparks_readers_goes_on(form: str, statement: str, spark
         write(tmp_path / "in", form, GOOD[form].replace(b"2024-01-31 12:", b"2024-01-31 %d:" % (10 + number)), number)
         with Session(spark) as session:
             session.sql(f"""
-                SET 'sqlstream.parquet-reader' = '{reader}'; SET 'pipeline.name' = 'going-on';
+                SET 'sqlstream.file-reader' = '{reader}'; SET 'pipeline.name' = 'going-on';
                 SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint'; SET 'execution.end-of-input' = 'final';
                 CREATE TABLE o (a INT, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
                     'path' = '{tmp_path}/out')""")

@@ -221,7 +221,9 @@ class ClauseParser(ExpressionParser):
         return bool(first) and language.keywords().get(first[0][0], "") in language.openings(start)
 
     def sql_terminal(self, terminal: str) -> Any:
-        """The SQL that a terminal of the grammar stands for, read by sqlglot."""
+        """Parses the SQL that a terminal of the grammar stands for (an expression, a query, …) with sqlglot, and
+        returns its tree.
+        """
         start, first, before = self._index, self._curr, self._prev
         parsed = self._terminals()[terminal]()
         if parsed is None or self._index == start:

@@ -347,7 +347,7 @@ def to_sql(node: n.Node | exp.Expression) -> str:
 
 
 def pretty(statement: n.Node) -> str:
-    """The statement on several lines, without its comments; a statement without a query stays on one line."""
+    """The statement laid out on several lines, without its comments. A statement without a query stays on one line."""
     return statement.pretty(_plain, _sql)
 
 

@@ -164,8 +164,8 @@ def sees_order(expression: exp.Expression) -> bool:
 
 
 def sees_ties(expression: exp.Expression) -> bool:
-    """True if the result of an aggregate call may depend on the order in which rows with ties or equal values
-    arrive.
+    """True if the result of an aggregate call may depend on the order in which rows arrive that tie or have equal
+    values. Also true for approximations made of sketches.
     """
     return bool(_arrivals(expression) & {Arrival.TIES, Arrival.SKETCHES})
 

@@ -83,7 +83,7 @@ def derived_around(text: str, words: Sequence[Piece], at: int) -> Derived:
 
 
 def query_begin(texts: Sequence[str], at: int) -> int:
-    """The index of the first word of the innermost query around word ``at``."""
+    """The index of the first word of the innermost query that contains the word with the index ``at``."""
     depth = 0
     for i in range(at - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(texts[i], 0)
@@ -220,8 +220,8 @@ _OF_RELATIONS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", 
 
 
 def complete(text: str, at: int, vocabulary: Vocabulary) -> list[Suggestion]:
-    """Suggestions for the position ``at`` in ``text``, the most likely first; none inside comments and
-    finished words.
+    """Returns suggestions for the cursor at position ``at`` in ``text``, the most likely first. Empty inside comments
+    and finished words.
     """
     before = _statement(pieces(text[:at]))
     last = before[-1] if before else Piece("", at)

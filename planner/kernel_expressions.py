@@ -132,8 +132,8 @@ def pair_condition(
     right: Schema,
     function: Callable[[str], Function | None] = lambda _: None,
 ) -> PairCondition:
-    """Compile a condition over the fields of both sides of a join. ``function`` returns functions of the catalog by
-    name.
+    """Compiles the condition of a join for kernels; it may read the fields of both sides. ``function`` returns
+    functions of the catalog by name.
 
     BindError SS291 for an operand that mixes both sides, SS292 for functions of Python and volatile ones, SS293 for
     types that kernels do not compare.

@@ -266,7 +266,9 @@ class Project(Unary):
         return frozenset(e.name for e in read if isinstance(e, exp.Column))
 
     def without_unused_time(self, needed: FieldNames) -> Node:
-        """The projection whose columns are time attributes, and not null, only where the input's still are."""
+        """The projection over an input from which unused watermarks were removed: a column stays a time attribute, and
+        NOT NULL, only if the input's field still is.
+        """
         below = {f.name: f for f in self.input.schema}
 
         def marked(item: Item) -> Item:
@@ -457,9 +459,7 @@ class Correlate(Unary):
         return replace(self, input=self.input.pruned((required - outputs) | columns_of(self.function)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True for conditions that do not read the added fields; with ``outer`` these may be NULL, which the input does
-        not show.
-        """
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all of the input."""
         return not read & {f.name for f in self.outputs}
 
 
@@ -616,8 +616,8 @@ def _widens(source: str, target: str) -> bool:
 
 
 def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
-    """Follows a field down through projections: returns the first node that is not a projection, and the field's name
-    there. None for a computed field.
+    """Follows a field down through projections. Returns a pair: the first node that is not a projection, and the
+    field's name there. None if a projection computes the field.
     """
     while isinstance(node, Project):
         expression = next(item.expression for item in node.items if item.name == name)
@@ -628,7 +628,7 @@ def below_projections(node: Node, name: str) -> tuple[Node, str] | None:
 
 
 def extended(node: Node, items: Iterable[Item]) -> Project:
-    """A projection to all fields of a node and the additional ``items``."""
+    """Returns a projection of ``node`` with all its fields and the additional ``items``."""
     return Project(node, (*(field.as_item for field in node.schema), *items))
 
 

@@ -40,8 +40,8 @@ def row_values(expression: exp.Expr, width: int | None = None) -> list[exp.Expr]
 
 
 def field_by_field(node: exp.Expr, values: Values = row_values) -> exp.Expr | None:
-    """A comparison of rows, IN with a list of rows, or BETWEEN rows, as comparisons of their fields; None for
-    others.
+    """Rewrites a comparison of rows, IN with a list of rows, or BETWEEN rows as comparisons of their fields. None for
+    other expressions.
     """
     match node:
         case exp.In(parent=exp.Pivot()):  # its rows become columns

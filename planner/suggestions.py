@@ -34,8 +34,8 @@ def one_of_many(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def with_list(name: str, candidates: Iterable[str], what: str) -> str:
-    """A hint for a wrong name: the one similar name if there is a good one; else similar names, followed by all valid
-    ones. ``what``: a plural noun for the candidates.
+    """The hint for a wrong name: the most similar candidate if there is a good one; else similar ones, followed by the
+    list of all. ``what`` is a plural noun for the candidates.
     """
     names = sorted(candidates)
     good = one_of_many(name, names)

@@ -169,7 +169,9 @@ class Scopes:
         return _renamed(cte, self.columns_of(cte.this, queries, around))
 
     def columns_of(self, query: exp.Expr, queries: Queries, around: Scope | None) -> Sequence[Column] | None:
-        """The columns of a query's result; None where some are unknown."""
+        """The columns of a query's result; None if some of them are unknown. ``queries`` are the queries of WITH that
+        it may name, ``around`` is the scope of the outer query.
+        """
         key = (id(query), id(around))
         if key not in self._columns_by_query:
             self._columns_by_query[key] = (query, around, self._columns_of_query(query, queries, around))

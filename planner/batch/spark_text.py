@@ -65,10 +65,10 @@ class Resolved:
 
 @on_deep_stack
 def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
-    """Resolve the tables and views of a query.
+    """Looks up the tables and views that a query names, and gives the tables Spark's names.
 
-    ``named`` returns Spark's name for a table; ``dynamic``: hints may change options. BindError SS202 for unknown
-    names, SS222 for a view that refers to itself.
+    ``named`` returns Spark's name for a table. ``dynamic``: OPTIONS hints may change a table's options. BindError SS202
+    for unknown names, SS222 for a view that refers to itself.
     """
     names = _Resolver(catalog, named, dynamic)
     return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))

@@ -25,16 +25,16 @@ class BinderSettings:
     """The session's settings that change how a query is bound.
 
     ``early_ms``, ``late_ms`` and ``allow_ms`` are Flink's ``table.exec.emit.*``, for windows whose query does not say
-    when they fire: the delays of early and late firings, 0 for a firing per row, None where they are disabled, and the
+    when they fire: the delays of early and late firings in milliseconds (0: at each row; None: disabled), and the
     allowed lateness. ``zone`` is the time zone whose wall clock TUMBLE, HOP and CUMULATE follow, None for UTC.
-    ``lookup`` holds the defaults of ``table.exec.async-lookup.*``. ``most_held`` limits the rows that wait for
-    barriers. ``functions`` is the action for rows whose scalar function raises an exception, with the name of the table
-    for dead letters. ``state_ttl_ms`` is the time to live of rows in state that does not end by itself, 0 for no limit.
-    ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS hints are allowed.
-    ``lengths`` is the action for values that are longer than the type of their column in INSERT; ``drops_nulls``: rows
-    with NULL in a NOT NULL column of the sink are dropped. ``not_in_star`` are the kinds of virtual metadata columns
-    that ``*`` leaves out. ``any_order``: Spark SQL executes ORDER BY, LIMIT and OFFSET, of which only the names are
-    bound.
+    ``lookup`` has the defaults of ``table.exec.async-lookup.*``. ``most_held`` limits the number of rows that wait for
+    barriers. ``functions`` says what happens to rows for which a scalar function raises an exception: an action, and
+    the name of the table for dead letters. ``state_ttl_ms`` is the time to live of rows in state that does not end by
+    itself, 0 for no limit. ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS
+    hints are allowed. ``lengths`` says what INSERT does with values that are longer than their column allows.
+    ``drops_nulls``: INSERT drops rows with NULL in a NOT NULL column. ``not_in_star`` are the kinds of virtual metadata
+    columns that ``*`` leaves out. ``any_order``: the query is over finished data, and Spark SQL executes its ORDER BY,
+    LIMIT and OFFSET, so that only their names are bound.
     """
 
     early_ms: int | None = None
@@ -105,7 +105,7 @@ class Context:
     twice: int = 0
 
     def with_query(self, name: str, relation: Relation) -> Context:
-        """The context in which a query of WITH has this name."""
+        """Returns a context in which ``name`` stands for this query of WITH."""
         return replace(self, queries={**self.queries, name.casefold(): relation})
 
     def inside_view(self, view: View) -> Context:
@@ -138,7 +138,9 @@ class Context:
 def bind_error(
     code: str, message: str, at: exp.Expr | Span | None, hint: str | None = None, detail: str | None = None
 ) -> BindError:
-    """A BindError at an expression or a span of the text."""
+    """Returns a BindError with this code and message. ``at`` is the expression, or the span of the text, that is
+    wrong.
+    """
     span = span_of(at) if isinstance(at, exp.Expr) else at
     return BindError(code, message, span, hint=hint, detail=detail)
 

@@ -434,8 +434,8 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """The subquery without parentheses, and without ORDER BY if only the set of its rows matters. For EXISTS a LIMIT
-    above zero is removed too.
+    """Returns the subquery without parentheses. ORDER BY is removed if only the set of rows matters; for EXISTS, a
+    LIMIT above zero is removed too.
     """
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):

@@ -60,7 +60,9 @@ class ClauseContext:
 
 
 def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """A checked copy of the expression over the fields of ``scope``; mistakes are reported to the context."""
+    """Binds an expression: returns a copy in which names are fields of the rows of ``scope``. Mistakes are reported to
+    the context. ``clause`` says to which clause it belongs.
+    """
     types = types_of(scope, context)
     bound = respelled(_Binder(scope, context, clause).bind(expression), types, context)
     check_operands(bound, types, context)
@@ -68,7 +70,7 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseCon
 
 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """The bound condition. Reports SS206 unless its type is BOOLEAN or unknown."""
+    """Binds a condition as ``bind`` does. Reports SS206 unless its type is BOOLEAN or unknown."""
     bound = bind(expression, scope, context, clause)
     kind = types_of(scope, context).of(bound)
     if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):

@@ -264,7 +264,9 @@ def positive_ms(interval: exp.Expr | None, what: str, span: Span) -> int:
 def bind_eviction(
     clause: syntax.Evict | None, scope: Scope, context: Context, *, timed: bool
 ) -> firing.Eviction | None:
-    """The evictor over the fields of ``scope``; ``timed``: its rows have a time. Mistakes raise BindError SS227."""
+    """Binds the clause EVICT. Returns the evictor, whose expressions read the rows of ``scope``; None without the
+    clause. ``timed``: these rows have a time. Mistakes raise BindError SS227.
+    """
     if clause is None:
         return None
     return firing.Eviction(_evictor(clause, scope, context, timed=timed), clause.after)
@@ -301,8 +303,8 @@ def _keep_interval(interval: int, clause: syntax.Evict, timed: bool) -> firing.K
 
 
 def bind_late_data(clause: syntax.LateData | None, scope: Scope, columns: WindowColumns, context: Context) -> LateData:
-    """The bound clause LATE DATA over rows of ``scope`` and windows with these ``columns``. Mistakes raise BindError
-    SS202, SS212, SS216.
+    """Binds the clause LATE DATA of an aggregation in windows. ``scope`` has the rows that enter the windows,
+    ``columns`` are the names of the window's columns. Mistakes raise BindError SS202, SS212, SS216.
     """
     if clause is None:
         return LateData()
@@ -381,7 +383,9 @@ def _check_late_settings(bound_firing: Firing, fired: FiringContext) -> None:
 
 
 def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """The bound expression, which must be a number or of unknown type. Mistakes raise BindError SS206."""
+    """Binds an expression that must be a number or of unknown type, and returns it. ``clause`` is the name in messages.
+    Mistakes raise BindError SS206.
+    """
     bound = bind(expression, scope, context, ClauseContext(clause))
     kind = type_in(scope, context, bound)
     if not (kind.is_numeric or kind.is_unknown or kind.name == "VOID"):
@@ -391,7 +395,9 @@ def bind_number(expression: exp.Expression, clause: str, scope: Scope, context: 
 
 
 def constant_number(expression: exp.Expression, clause: str, scope: Scope, context: Context) -> exp.Expression:
-    """The bound expression, which must be a number and read no column. Mistakes raise BindError SS206."""
+    """Binds an expression that must be a number and read no column, and returns it. ``clause`` is the name in messages.
+    Mistakes raise BindError SS206.
+    """
     if expression.find(exp.Column):
         hint = "Subtract it from the value, and compare with 0."
         raise bind_error("SS206", f"the threshold of {clause} must be a constant number", expression, hint)
@@ -408,8 +414,8 @@ _USING_TAKES = {
 
 
 def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Context) -> PythonCall:
-    """The call of a Python class of this ``kind`` with constant arguments. Mistakes raise BindError SS203, SS207,
-    SS209.
+    """Binds the call of a user's Python class (window assigner, trigger or evictor, as ``kind`` says), whose arguments
+    must be constants. Mistakes raise BindError SS203, SS207, SS209.
     """
     function = context.catalog.function(call.name)
     if function is None:
@@ -431,8 +437,8 @@ def python_call(call: UserCall, kind: FunctionKind, scope: Scope, context: Conte
 
 
 def with_own_windows(node: WindowAggregate, select: exp.Expr) -> WindowAggregate:
-    """The aggregate, changed to assign its windows itself if its firing requires that. BindError SS213,
-    UnsupportedError SS320 or SS349 if that is impossible.
+    """Returns the aggregate; if its firing requires that the aggregate itself assigns the windows, it is changed to do
+    so. BindError SS213, UnsupportedError SS320 or SS349 if that is impossible.
     """
     if node.window is not None or not _must_assign_windows(node):
         return node

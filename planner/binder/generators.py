@@ -33,7 +33,7 @@ GeneratedColumns = list[tuple[str, DataType]]
 
 
 def table_call(source: exp.Expr, context: Context) -> exp.Expr:
-    """The call of a function in UNNEST or LATERAL TABLE. BindError SS207 for wrong arguments."""
+    """The call of a function inside UNNEST or LATERAL TABLE, checked. BindError SS207 for wrong arguments."""
     if isinstance(source, exp.Unnest):
         refuse_rest(source, ("expressions", "alias", "offset", ARG), context)
         if len(source.expressions) != 1:
@@ -55,8 +55,9 @@ def without_table(call: exp.Expr) -> exp.Expression:
 def correlate(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, on: exp.Expr | None = None
 ) -> Scope:
-    """The scope of a lateral join: each row with the rows that ``call`` returns for it and for which ``on`` holds,
-    under the alias of ``source``.
+    """Binds a lateral join with a table function. Returns the scope in which each row is joined with those rows that
+    ``call`` returns for it and for which ``on`` is true. Their columns have the alias of ``source``. ``outer`` keeps
+    rows without any.
 
     UnsupportedError SS301 for a condition of an outer join that the operator cannot evaluate.
     """
@@ -314,7 +315,7 @@ _PIVOT_CLAUSE = ClauseContext("PIVOT", aggregates=True)
 
 
 def pivoted(pivots: Sequence[exp.Pivot], scope: Scope, context: Context) -> Scope:
-    """The scope after the PIVOT and UNPIVOT clauses of a source, applied in their order.
+    """Applies the PIVOT and UNPIVOT clauses of a source, in their order, and returns the scope of the resulting rows.
 
     PIVOT groups by all columns that it does not name. As in Spark, the result for a value without rows is NULL, also
     that of COUNT, if all results are numbers or BOOLEAN; otherwise Spark's COUNT of no rows is 0.

@@ -80,7 +80,7 @@ class Grouping:
 
 
 def bind_grouping(select: exp.Select, scope: Scope, context: Context) -> Grouping:
-    """The bound keys, grouping sets and window of GROUP BY. Mistakes raise BindError SS207 to SS212, SS220, SS223,
+    """Binds GROUP BY: its keys, grouping sets and window. Mistakes raise BindError SS207 to SS212, SS220, SS223,
     SS289.
     """
     group = select.args.get("group") or exp.Group()
@@ -181,7 +181,9 @@ def _ordinal(literal: exp.Expr, select: exp.Select) -> exp.Expr:
 
 
 def with_written_keys(select: exp.Select, scope: Scope) -> exp.Select:
-    """A copy of the SELECT whose GROUP BY has ordinals and aliases replaced by the expressions of the select list."""
+    """Returns a copy of the SELECT in which positions and aliases in GROUP BY are replaced by the expressions of the
+    select list.
+    """
     group = select.args.get("group")
     if group is None:
         return with_args(select)
@@ -265,7 +267,7 @@ def _by_name(kind: str, measures: Sequence[Measured], span: Span | None) -> dict
 
 
 def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
-    """The window of Spark's ``window(ts, …)`` or ``session_window(ts, gap)``."""
+    """Binds Spark's ``window(ts, …)`` or ``session_window(ts, gap)`` in GROUP BY."""
     name, arguments = spark_name(call) or "", list(call.expressions)
     most = 2 if name == "session_window" else 4
     if not 2 <= len(arguments) <= most:
@@ -275,7 +277,9 @@ def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> Grouped
 
 
 def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
-    """The window whose arguments a call such as ``TUMBLE_START(ts, size)`` repeats."""
+    """Binds the window of a call such as ``TUMBLE_START(ts, size)``, which repeats the arguments of the window in GROUP
+    BY, to compare the two.
+    """
     arguments = list(call.expressions)
     if not arguments:
         raise bind_error("SS207", f"{call.name.upper()} repeats the arguments of {kind}", call)

@@ -57,7 +57,9 @@ def options_of(hint: TableHint) -> tuple[Option, ...]:
 
 
 def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, enabled: bool) -> Table:
-    """The table with the options of its hint replacing its own. SS374 where the setting forbids such hints."""
+    """Returns the table with the options of its OPTIONS hint in place of its own. BindError SS374 if the session's
+    setting forbids such hints (``enabled`` is False).
+    """
     if hint is None:
         return table
     options = options_of(hint)
@@ -168,14 +170,14 @@ def state_ttls(select: exp.Expr, context: Context) -> StateTtls:
 
 
 def ttl_ms_of(tables: Sequence[str], context: Context) -> int:
-    """The time to live, in milliseconds, of state with rows made of these tables. A hint names one table, so joined
-    rows have the default.
+    """The time to live, in milliseconds, of stored rows that were made of these tables. A hint names one table, so for
+    joined rows it is the session's default.
     """
     return context.ttl_of(tables[0]) if len(tables) == 1 else context.settings.state_ttl_ms
 
 
 def with_time_to_live(node: Lookup, tables: Sequence[str], context: Context) -> Lookup:
-    """The lookup with the time to live of these tables for its stored rows; unchanged if it stores none."""
+    """Gives a lookup the time to live of ``tables`` for the rows that it stores; unchanged if it stores none."""
     return replace(node, ttl_ms=ttl_ms_of(tables, context)) if node.remembers_answers else node
 
 
@@ -328,7 +330,9 @@ class HintOptions:
         return default if value is None else value
 
     def wrong(self, message: str, key: str | None = None, hint: str | None = None) -> None:
-        """Report SS256 at the option ``key``, or at the hint."""
+        """Reports SS256 with this message at the option ``key`` of the hint, or at the whole hint if ``key`` is
+        None.
+        """
         at = self.pairs.get(key or "", self.at)
         self.context.wrong("SS256", message, span_of(at) or span_of(self.at), hint)
 

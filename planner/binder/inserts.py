@@ -29,7 +29,9 @@ _TIMES = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 
 
 def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
-    """The table of that name, into which INSERT or a side output writes. Mistakes raise BindError SS202."""
+    """The table into which INSERT or a side output writes. BindError SS202 if there is none of that name, or if nothing
+    can be written to it.
+    """
     match catalog.relation(name):
         case Table() as table:
             return table
@@ -42,8 +44,8 @@ def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
 def insert_into(
     table: Table, names: tuple[str, ...], relation: Relation, statement: InsertStatement, settings: BinderSettings
 ) -> Insert:
-    """The plan that writes ``relation`` into ``table``; columns that are not named get NULL. BindError SS205, SS206,
-    SS216 for columns that do not fit.
+    """Plans writing the rows of ``relation`` into ``table``. ``names`` are the columns that INSERT names; all others
+    get NULL. BindError SS205, SS206, SS216 for columns that do not fit.
     """
     targets = _targets(table, names, statement)
     _check_arity(table, targets, relation, statement)
@@ -153,8 +155,8 @@ def partitions_of(table: Table) -> list[str]:
 
 
 def without_partition(statement: InsertStatement, catalog: Catalog) -> InsertStatement:
-    """The INSERT with the values of PARTITION as columns of its query. BindError SS295 for a column that is not a
-    partition column.
+    """Rewrites INSERT with PARTITION: its values become columns of the query. BindError SS295 for a column that is not
+    a partition column.
     """
     table = catalog.relation(str(statement.target))
     if not statement.partition or not isinstance(table, Table):

@@ -49,8 +49,8 @@ def is_time_travel(right: exp.Expr) -> bool:
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:
-    """The scope of a lookup join, which requests the rows of a table by key. BindError SS250 to SS259 for joins that
-    cannot be lookups.
+    """Binds a lookup join, which requests rows of an external table by key. Returns the scope with the columns of both
+    sides. BindError SS250 to SS259 for joins that cannot be lookups.
     """
     right, outer = join.this, _is_outer(join)
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
@@ -86,8 +86,8 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 
 
 def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
-    """The time attribute of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251 if it names something
-    else.
+    """The field of the left side that FOR SYSTEM_TIME AS OF names, which must be a time attribute: BindError SS251
+    otherwise.
     """
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
@@ -318,7 +318,7 @@ def _decides(value: DataType, column: DataType) -> bool:
 
 
 def lookup_function_of(call: exp.Expr, context: Context) -> Function | None:
-    """The coroutine function that ``call`` names; None for any other function."""
+    """The user's coroutine function that ``call`` names; None for any other function."""
     function = context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
     return function if function is not None and function.kind is FunctionKind.ASYNC else None
 
@@ -421,8 +421,8 @@ def chosen_options(
 
 
 def bind_options(clause: syntax.LookupAsync, scope: Scope, context: Context) -> ChosenOptions:
-    """The options in LOOKUP ASYNC; the session's defaults for those that it does not set. ``scope`` has the rows that
-    may fail. BindError SS212, SS255 for wrong values.
+    """Binds the options of LOOKUP ASYNC; those that it does not set have the session's defaults. ``scope`` has the rows
+    that may go to the table of failed rows. BindError SS212, SS255 for wrong values.
     """
     default = context.settings.lookup
     timeout = _clause_ms(clause.timeout, "TIMEOUT", context, 1)

@@ -55,7 +55,8 @@ def is_ordered(query: exp.Expr) -> bool:
 
 
 def bind_ordered(query: exp.Expr, context: Context, bind_plain: Bind) -> Relation:
-    """The plan of a query with ORDER BY, LIMIT or OFFSET: a Top-N without keys, or a sort by event time.
+    """Plans a query with ORDER BY, LIMIT or OFFSET: as a Top-N without keys, or a sort by event time. ``bind_plain``
+    binds the query without them.
 
     A column of ORDER BY is one of the select list, by name or number, or an expression over FROM, which is selected in
     addition and dropped by a projection above. BindError SS217 for an order that is complete only at the end of the
@@ -246,7 +247,7 @@ class Ranked(Unary):
 
 
 def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
-    """BindError SS641 for columns of types that cannot be ordered."""
+    """Raises BindError SS641 if a column of ORDER BY has a type that cannot be ordered."""
     types = {f.name: f.type for f in node.schema}
     wrong = next((types[key.name] for key in order if types[key.name].name in UNORDERED), None)
     if wrong is not None:
@@ -258,8 +259,8 @@ def check_order(order: tuple[Sorted, ...], node: Node, at: exp.Expr) -> None:
 
 
 def resolve_ranks(node: Node, context: Context) -> Node:
-    """The plan of a whole query in which OVER nodes have replaced the temporary ``Ranked`` nodes. UnsupportedError
-    SS304 for a descending order of processing time.
+    """Replaces the temporary ``Ranked`` nodes that are left in a whole plan by OVER nodes. UnsupportedError SS304 for a
+    descending order of processing time.
     """
 
     def rule(operator: Node) -> Node:
@@ -378,7 +379,9 @@ def _constant_integer(value: exp.Expr) -> int | None:
 
 
 def top_rows(ranked: Ranked, first: int, last: int, context: Context) -> Node:
-    """The rows with the numbers from ``first`` to ``last``: a Top-N, a deduplication, or OVER in processing time."""
+    """Returns the operator that emits the rows numbered ``first`` to ``last``: a Top-N, a deduplication, or OVER in
+    processing time.
+    """
     node, order, at = ranked.input, ranked.order, ranked.at
     only_one = ranked.function == ROW_NUMBER and first == last == 1
     closes = window_closing(node, ranked.keys)

@@ -63,8 +63,8 @@ def with_treatment_behind(call: exp.Expr) -> exp.Expr:
 
 
 def with_treatment(bound: exp.Expression, treatment: type[exp.Expr] | None, at: exp.Expr) -> exp.Expression:
-    """The bound call inside sqlglot's IgnoreNulls, if IGNORE NULLS was written and changes its result. BindError SS239
-    for functions that count rows.
+    """Returns the bound call, inside sqlglot's IgnoreNulls if IGNORE NULLS was written and changes its result.
+    ``treatment`` is the class of the written clause, None without one. BindError SS239 for functions that count rows.
     """
     called = name_of(bound)
     if treatment is not None and called in NUMBERS | PLACES:

@@ -196,8 +196,8 @@ _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, 
 
 
 def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression:
-    """The bound expression with Flink's functions and operators expressed in Spark SQL. What Spark cannot express is
-    reported to the context.
+    """Returns the bound expression in Spark SQL: Flink's functions and operators are replaced. What Spark cannot
+    express is reported to the context.
     """
     rows = any(field.type.name == "STRUCT" for field in types.fields.values())
     if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
@@ -284,7 +284,9 @@ def _similar(node: exp.SimilarTo, escape: exp.Expr | None, context: Context) -> 
 
 
 def similar_as_regex(pattern: str, escape: str = "") -> str:
-    """The regular expression of Java for a pattern of SIMILAR TO, which must match the whole text."""
+    """Converts a pattern of SIMILAR TO into a regular expression of Java that must match the whole text. ``escape`` is
+    the escape character, empty for none.
+    """
     regex, position = "", 0
     while position < len(pattern):
         char = pattern[position]

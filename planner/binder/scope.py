@@ -43,7 +43,9 @@ class Visible:
 
 @dataclass(frozen=True)
 class Scope:
-    """The names that expressions over the rows of one plan node may use."""
+    """The names that expressions over the rows of one plan node may use: ``columns`` are these names, ``node`` computes
+    the rows.
+    """
 
     node: Node
     columns: tuple[Visible, ...]
@@ -75,7 +77,7 @@ class Scope:
         return replace(self, node=node)
 
     def with_columns(self, node: Node, columns: tuple[Visible, ...]) -> Scope:
-        """The scope with further ``columns``, over ``node``."""
+        """Returns a scope with the same names and further ``columns``, whose rows ``node`` computes."""
         return Scope(node, (*self.columns, *columns))
 
     def stars(self, table: str | None) -> list[Visible]:
@@ -170,7 +172,9 @@ def _readings(parts: list[str]) -> Iterator[tuple[int, str | None, str]]:
 
 
 def scope_of(relation: Relation, alias: str | None) -> Scope:
-    """The scope of a relation in FROM, whose columns belong to the table ``alias``."""
+    """The scope of a query or table in FROM. Its columns belong to the table name ``alias``, or to none if that is
+    None.
+    """
     pairs = zip(relation.names, relation.fields, strict=True)
     return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))
 
@@ -202,7 +206,7 @@ class Selected:
 
 
 def expand(expressions: Sequence[exp.Expr], scope: Scope, context: Context) -> list[Selected]:
-    """The columns of a select list, with ``*`` expanded."""
+    """Returns the columns of a select list, in which ``*`` is replaced by the columns that it stands for."""
     return [column for e in expressions for column in _columns(e, scope, context)]
 
 

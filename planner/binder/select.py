@@ -67,7 +67,9 @@ _OVER = ("qualify", "windows")
 def bind_select(
     select: exp.Select, context: Context, bind_query: BindQuery, correlation: Correlation | None = None
 ) -> Relation:
-    """The plan of one SELECT. ``correlation`` collects what it reads of the outer query, where it is a subquery."""
+    """Plans one SELECT. Returns its plan with the names of its columns. ``correlation`` is given for a subquery, and is
+    filled with what it reads of the outer query.
+    """
     refuse_rest(select, (*_CONSUMED, *_OVER, "distinct"), context)
     select = without_quantifiers(with_positions(select, context))
     ttls = state_ttls(select, context)
@@ -159,8 +161,8 @@ def _projection(
 
 
 def item(column: Selected, scope: Scope, context: Context, names: UniqueNames) -> Item:
-    """One column of the select list as a projection item, bound over ``scope``. A renamed time attribute remains
-    one.
+    """Binds one column of the select list over ``scope``. Returns it as an item of a projection, whose name is unique
+    among ``names``. A time attribute stays one, also under a new name.
     """
     bound = (
         column.bound if column.bound is not None else bind(column.expression, scope, context, ClauseContext("SELECT"))

@@ -64,8 +64,9 @@ def _inside_over(window: exp.Window) -> Iterator[exp.Expr]:
 
 
 def with_all_keys(select: exp.Select, scope: Scope, context: Context) -> exp.Select:
-    """The SELECT with the keys of GROUP BY ALL written out: all columns without aggregates and OVER, as in Spark and
-    DuckDB. Without such columns there is one group, which has a result even for no rows."""
+    """Writes out GROUP BY ALL: its keys are all columns without aggregates and OVER, as in Spark and DuckDB. Without
+    such columns there is one group, which has a result even for no rows.
+    """
     group = select.args.get("group")
     if group is None or group.args.get("all") is not True:
         return select
@@ -100,7 +101,8 @@ def _key(column: exp.Expr, position: int) -> exp.Expr:
 
 
 def with_lateral_aliases(select: exp.Select, scope: Scope, context: Context) -> exp.Select:
-    """The SELECT with aliases replaced by their expressions: ``a + 1 AS b, b * 2`` reads ``(a + 1) * 2``.
+    """Returns the SELECT in which names of earlier columns are replaced by their expressions: ``a + 1 AS b, b * 2``
+    computes ``(a + 1) * 2``.
 
     Without groups, an alias of a random value or of a call of the user's code is left to ``with_computed_aliases``.
     BindError SS204 for an alias of two columns, UnsupportedError SS359 for one of a random value of a group.

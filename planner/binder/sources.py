@@ -518,8 +518,9 @@ def one_row() -> Scope:
 
 
 def bind_values(values: exp.Values, context: Context) -> Relation:
-    """The rows of VALUES in their order, with columns ``col1``, … of common types. SS651 for types without a common
-    one, SS653 for rows of different lengths."""
+    """Plans VALUES. Its rows stay in order, and its columns are ``col1``, … with types that fit all rows. SS651 for
+    types without a common one, SS653 for rows of different lengths.
+    """
     refuse_rest(values, ("expressions", "alias"), context)
     scope = one_row()
     rows = [_bound_row(row, scope, context) for row in values.expressions]

@@ -136,7 +136,7 @@ _OPERATOR_ARGS = ("this", "expression", "distinct")
 
 
 def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuery) -> Relation:
-    """The plan of UNION, INTERSECT and EXCEPT; ``bind`` binds the operands.
+    """Plans UNION, INTERSECT and EXCEPT; ``bind`` binds the operands.
 
     As in Flink and Spark, INTERSECT binds its operands first, the others apply from left to right.
     """
@@ -273,7 +273,7 @@ CORE_MODULE = "core"
 
 @on_deep_stack
 def bind_query(query: exp.Expr, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Output:
-    """The plan of a query. SqlStreamError with all mistakes of one SELECT."""
+    """Plans a query. Raises one SqlStreamError with all mistakes of a SELECT."""
     relation = _bind_whole(query, catalog, settings)
     output = Output(relation.node, relation.names, functions_on_error(relation.node, settings, catalog))
     return output if not dead_letter_tables(output) else _without_dead_letters(output)
@@ -299,7 +299,7 @@ def _without_dead_letters(output: Output) -> Output:
 
 @on_deep_stack
 def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> InsertNode:
-    """The plan of INSERT INTO. BindError SS202, SS205, SS206, SS216, SS295 for a table or columns that do not fit."""
+    """Plans an INSERT. BindError SS202, SS205, SS206, SS216, SS295 for a table or columns that do not fit."""
     target = table_to_write(str(statement.target), statement.target.span, catalog)
     table = with_hinted_options(target, statement.hint, catalog, settings.dynamic_options)
     if target.distributed:
@@ -314,7 +314,9 @@ def bind_insert(statement: Insert, catalog: Catalog, settings: BinderSettings = 
 
 @on_deep_stack
 def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
-    """The view of CREATE VIEW. Its query is bound here once, so that mistakes are reported when it is created."""
+    """Returns the view that CREATE VIEW defines; ``text`` is its script. The query is bound here once, so that its
+    mistakes are reported when the view is created.
+    """
     relation = _relation(statement.query, catalog)
     if statement.columns and len(statement.columns) != len(relation.names):
         message = f'view "{statement.name}" has {counted(len(relation.names), "column")}, not {len(statement.columns)}'
@@ -329,7 +331,9 @@ def bind_view(statement: CreateView, catalog: Catalog, text: str) -> View:
 
 @on_deep_stack
 def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS) -> Node:
-    """The plan of a Query, Insert or StatementSet; UnsupportedError for statements about jobs and modules."""
+    """Plans a Query, Insert or StatementSet. UnsupportedError for statements that are not executed, TypeError for
+    others without a plan.
+    """
     match statement:
         case Query():
             return bind_query(statement.query, catalog, settings)
@@ -345,8 +349,9 @@ def bind_statement(statement: Statement, catalog: Catalog, settings: BinderSetti
 def bind_statement_set(
     statements: StatementSet, catalog: Catalog, settings: BinderSettings = DEFAULT_SETTINGS
 ) -> StatementSetNode:
-    """The plan of a statement set; reports the mistakes of all inserts at once. SS327 where they wait for two
-    clocks."""
+    """Plans a statement set. The mistakes of all inserts are reported at once. SS327 if its inserts wait for both event
+    and processing time.
+    """
     plans: list[InsertNode] = []
     problems: list[Diagnostic] = []
     for insert in statements.inserts:

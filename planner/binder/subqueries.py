@@ -66,8 +66,9 @@ def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expre
 
 @dataclass(frozen=True)
 class Subqueries:
-    """Binds the subqueries of one SELECT. UnsupportedError SS308 for what cannot be joined, SS650 for a wrong number of
-    columns."""
+    """Binds the subqueries of one SELECT as joins. UnsupportedError SS308 for a subquery that no join can compute,
+    SS650 for a wrong number of columns.
+    """
 
     context: Context
     bind: Bind
@@ -353,7 +354,9 @@ class Subqueries:
         return asof_join(join, scope, rows.all(), self.context)
 
     def joined(self, scope: Scope, right: Scope, kind: JoinKind, conditions: Iterable[exp.Expr], at: exp.Expr) -> Scope:
-        """The join of the query with rows of a subquery."""
+        """Joins the rows of the outer query (``scope``) with rows of a subquery (``right``), and returns the scope of
+        the result. ``at`` is the syntax for messages.
+        """
         right = with_distinct_fields(right, scope)
         pairs = scope_of_both(scope, right)
         bound = [bind_condition(condition, pairs, self.context, _PLACE) for condition in conditions]
@@ -404,8 +407,8 @@ def _null_is_false(node: exp.Expr) -> bool:
 def without_subqueries_on(
     join: exp.Join, left: Scope, right: Scope, subqueries: Subqueries
 ) -> tuple[exp.Join, Scope, Scope, list[exp.Expr]]:
-    """Removes the subqueries from ON: returns the join without them, its two sides, and further conditions that the
-    joined rows must fulfil.
+    """Removes the subqueries from the ON of a join. Returns four things: the join without them, its left and right
+    side, and further conditions for a filter above the join.
 
     Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
     evaluated before the join. UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti

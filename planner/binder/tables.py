@@ -42,8 +42,8 @@ _MARKERS = {"PROCTIME": TimeDomain.PROCESSING, "INGESTION_TIME": TimeDomain.INGE
 
 @on_deep_stack
 def bind_table(create: CreateTable, catalog: Catalog) -> Table:
-    """The declared table; reports all mistakes of its columns at once. Mistakes raise BindError SS205, SS214, SS215,
-    SS218.
+    """Binds CREATE TABLE and returns the table. The mistakes of all columns are reported at once, as BindError SS205,
+    SS214, SS215, SS218.
     """
     context = Context(catalog)
     options = dict(_pairs(create.options, context))
@@ -242,7 +242,9 @@ def _changelog(options: Iterable[Option], connector: str, context: Context) -> f
 
 
 def read_table(table: Table, on_error: OnError = FAIL) -> Relation:
-    """The plan that reads all columns of a table in declared order, computed and time columns included."""
+    """Plans reading all columns of a table in declared order, computed and time columns included. ``on_error`` says
+    what happens to its bad rows.
+    """
     stored = tuple(c.name for c in table.columns if c.expression is None)
     node: Node = Scan(table, stored, on_error=on_error)
     for column in table.columns:
@@ -305,7 +307,9 @@ OWN_TABLE = "SS242"
 
 
 def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
-    """The action for the bad rows of a source table. Mistakes raise BindError SS240, SS241, SS242."""
+    """What happens to the bad rows of a source table, from its options. BindError SS240, SS241, SS242 for a table of
+    dead letters that does not exist or fit, and for other mistakes in the options.
+    """
     action, name = action_of(table)
     if name is None:
         return OnError(action)
@@ -317,8 +321,9 @@ def on_error_of(table: Table, at: exp.Expr, context: Context) -> OnError:
 
 
 def dead_letter_table(name: str, owner: str, catalog: Catalog, span: Span | None = None) -> Table:
-    """The table for the bad rows of ``owner``. BindError SS240 where it does not exist, SS241 where its columns do not
-    fit."""
+    """The table with this name, which receives the bad rows of ``owner`` (a name for messages). BindError SS240 if it
+    does not exist, SS241 if its columns do not fit.
+    """
     relation = catalog.relation(name)
     if not isinstance(relation, Table):
         what = "is a view" if relation is not None else "does not exist"

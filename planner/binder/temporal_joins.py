@@ -55,11 +55,12 @@ _KEYED = (
 
 
 def temporal_join(join: exp.Join, left: Scope, right: Scope, time: str | None, context: Context) -> Scope:
-    """The scope of both sides of a join FOR SYSTEM_TIME AS OF.
+    """Binds a join with FOR SYSTEM_TIME AS OF. Returns the scope with the columns of both sides.
 
-    ``time`` is the left side's event or processing time that AS OF names; None means the right rows that are current
-    when a left row arrives. BindError SS655 for a right side without versions, SS656 for a key that the condition does
-    not name, SS657 for the kind of join, SS291 to SS293 for conditions that kernels cannot evaluate.
+    ``time`` is the left side's event or processing time that AS OF names; None means that left rows are joined with the
+    right rows that are current when they arrive. BindError SS655 for a right side without versions, SS656 for a key
+    that the condition does not name, SS657 for the kind of join, SS291 to SS293 for conditions that kernels cannot
+    evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "on", "using"), context)
     kind = inner_or_left(join, "a temporal join")
@@ -180,7 +181,8 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """The rows of a relation as versions, each valid for its key from its ``time`` on; None if they are not versions.
+    """Returns the plan whose rows are versions: each is valid for its key from the time in its field ``time`` on. None
+    if the rows of ``node`` are not versions.
 
     In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
     the join reads the input of the view's deduplication. The first row of a key is its only version, emitted once it is
@@ -250,7 +252,8 @@ class _AsofConditions:
 
 
 def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Scope:
-    """The scope of both sides of ASOF JOIN: each left row with the nearest row of the right side.
+    """Binds ASOF JOIN, which joins each left row with the nearest row of the right side. Returns the scope with the
+    columns of both sides.
 
     If rows are only added and the nearest one is the newest that is not after the left row, in event time, the join
     waits for the watermark and its results are final. Any other ASOF JOIN updates its results. BindError SS657 for the
@@ -407,7 +410,9 @@ def snapshot_of(source: exp.Expr, context: Context) -> TableFunction | None:
 
 
 def snapshot_source(call: TableFunction, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The scope of the table whose current rows are joined. Mistakes raise BindError SS210, SS220."""
+    """Binds the table in SNAPSHOT, whose current rows are joined, and returns its scope. Mistakes raise BindError
+    SS210, SS220.
+    """
     arguments = _snapshot_arguments(call)
     table = arguments["input"].value
     assert isinstance(table, TableArgument)

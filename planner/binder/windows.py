@@ -47,7 +47,9 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
 
 def time_field(column: exp.Expr, resolved: exp.Expr, scope: Scope, window: str) -> Field:
-    """The time attribute that ``column`` stands for. BindError SS210, SS672, whose hints say what to write instead."""
+    """The field of the time attribute that ``column`` names (``resolved`` is its bound form). BindError SS210, SS672 if
+    it is none, with hints that say what to write instead; ``window`` is the window's name in messages.
+    """
     field = scope.fields.get(resolved.name) if isinstance(resolved, exp.Column) else None
     if field is not None and field.time is not None:
         return field
@@ -176,7 +178,9 @@ def default_time(scope: Scope) -> Field | None:
 
 
 def assign_windows(scope: Scope, window: Window, time: Field | None, partition_by: tuple[str, ...]) -> Scope:
-    """The scope with each row once per window and the window's columns; without ``time`` windows follow the clock."""
+    """Adds a window to the plan: returns the scope in which each row is repeated once per window, with the window's
+    columns. Without ``time``, windows follow the clock of processing time.
+    """
     names = UniqueNames(f.name for f in scope.node.schema)
     columns = WindowColumns(*(names.unique(n) for n in WINDOW_COLUMNS))
     domain = time.time if time is not None and time.time is not None else TimeDomain.PROCESSING
@@ -230,8 +234,8 @@ SIGNATURES: Mapping[str, Signature] = {
 
 
 def window_function(function: TableFunction, context: Context, bind_source: Callable[[exp.Expr], Scope]) -> Scope:
-    """The table of a window function with each row once per window. Mistakes raise BindError SS210, SS211, SS212,
-    SS220.
+    """Binds a window table function such as TUMBLE in FROM. Returns the scope in which each row of its table is
+    repeated once per window. ``bind_source`` binds the table. Mistakes raise BindError SS210, SS211, SS212, SS220.
     """
     kind = function.name.upper()
     arguments = arguments_by_name(function)
@@ -527,7 +531,9 @@ def _session_condition(name: str, value: Measured | None, row: WindowInput) -> e
 
 
 def spark_window(name: str, call: exp.Expr, arguments: list[exp.Expr], row: WindowInput) -> Window:
-    """The window of Spark's ``window(ts, size [, slide [, start]])`` or ``session_window(ts, gap)``."""
+    """Makes the window of Spark's ``window(ts, size [, slide [, start]])`` or ``session_window(ts, gap)`` from its
+    arguments.
+    """
     span = span_of(call)
     if name == "session_window":
         return window_of_measures("SESSION", {"GAP": _spark_gap(arguments[1])}, span, row)

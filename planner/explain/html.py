@@ -132,9 +132,9 @@ setInterval(refresh, PAUSE);
 def html_page(
     plan: Output | Insert | StatementSet, text: str = "", title: str = "Plan", figures: Figures | None = None
 ) -> str:
-    """The HTML page of an optimized plan, whose secrets are masked already; ``text`` is its SQL.
+    """Returns the HTML page of an optimized plan. Secrets in the plan must be masked already; ``text`` is its SQL.
 
-    ``figures``: the counts of the job that runs it.
+    ``figures`` are the counts of the job that runs it, None without a job.
     """
     live = figures if figures is not None else Figures(())
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)

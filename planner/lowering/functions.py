@@ -165,7 +165,9 @@ def ship(implementation: object) -> None:
 
 
 def lookup_source(function: Function, implementation: object, request: Request) -> LookupSource:
-    """The lookup source that calls a user's coroutine; workers get it by value."""
+    """Returns the lookup source that calls a user's coroutine. The coroutine is sent to workers by value, because they
+    may not be able to import it.
+    """
     ship(implementation)
     dumps: Any = cloudpickle.dumps
     return function_source(function, implementation, request, dumps)

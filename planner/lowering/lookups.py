@@ -84,7 +84,9 @@ def _of_answer(expression: exp.Expression, node: Lookup) -> exp.Expression:
 
 
 def require_array_functions(node: Lookup, context: Context) -> None:
-    """UnsupportedError SS380 for Python functions in the conditions that decide whether a row has any answer."""
+    """Raises UnsupportedError SS380 if a condition that decides whether a row has any answer calls a Python
+    function.
+    """
     if not node.outer or node.condition is None:
         return
     read = columns_of(node.condition)

@@ -48,8 +48,8 @@ def main_rows(rows: DataFrame) -> DataFrame:
 
 
 def side_rows(rows: DataFrame, plan: Node, table: Table) -> DataFrame:
-    """The rows of the side output for ``table`` among the rows of a micro-batch, with the physical columns of the
-    table.
+    """Selects the rows of the side output for ``table`` from a micro-batch of ``plan``, with the physical columns of
+    the table.
     """
     outputs = [_rows_of(sender, rows) for sender in _senders(plan) if sender.table == table]
     outputs += [letters_for(table, rows)] if table in dead_letter_tables(plan) else []

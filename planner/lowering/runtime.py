@@ -48,19 +48,20 @@ class Runtime(Protocol):
         ...
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """A streaming DataFrame with exactly the columns of the scan, in order.
+        """Reads a table: a streaming DataFrame with exactly the columns of the scan, in order.
 
         It may add the hidden column ``__processing_time TIMESTAMP``, the clock of each row; without it the clock is
-        that of the micro-batch. ``in_order``: where Spark interleaves the splits of a source, such as files, the
-        hidden columns ``udfs.exchange.PARTS`` define their order.
+        that of the micro-batch. ``in_order``: where Spark interleaves the splits of a source, such as files, the hidden
+        columns ``udfs.exchange.PARTS`` define their order.
         """
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The files of the scan, which tasks read instead of Spark (``udfs.file_splits``).
+        """Lists the files of the scan, for tasks that read them without Spark's reader (see ``udfs.file_splits``).
 
-        A streaming DataFrame of the columns FILE, LENGTH, SHARE and SHARES, a partition with all files for each
-        share, and ``in_order``, where times of files do not define their order, the name of the file (PARTS).
+        A streaming DataFrame in which each task gets all files and its own number: FILE (path), LENGTH (bytes), SHARE
+        (number of the task) and SHARES (number of tasks). With ``in_order``, where the files' times do not define their
+        order, it also has the file's name (PARTS).
         """
         ...
 
@@ -97,9 +98,10 @@ class Runtime(Protocol):
         ...
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
-        """The rows with Spark's ``withWatermark``: the watermark is the maximum of ``column`` minus ``delay_ms``.
+        """Returns the rows with Spark's ``withWatermark``: the watermark is the maximum of ``column`` minus
+        ``delay_ms`` milliseconds.
 
-        It is the watermark of the table, or the clock of processing time if ``table`` is None.
+        It is the watermark of ``table``, or the clock of processing time if that is None.
         """
         ...
 

@@ -189,9 +189,9 @@ class Normalize(Unary):
         return replace(self, input=self.input.pruned(required | set(self.keys)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields would not replace the previous row of its key.
+        A row that a filter on other fields removes would not replace the previous row of its key.
         """
         return bool(read) and read <= set(self.keys)
 

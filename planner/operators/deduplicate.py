@@ -111,9 +111,9 @@ class Deduplicate(Unary):
         return replace(self, closes=Closing(time, after_ms), ttl_ms=0)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields may be the first or last of its key.
+        A filter on other fields could remove the first or last row of a key, so that another one is emitted.
         """
         return bool(read) and read <= set(self.keys)
 

@@ -101,8 +101,8 @@ class GroupAggregate(Unary):
         return replace(self, aggregates=aggregates, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only, and there are no grouping sets, whose keys are NULL in the result but
-        not in the input.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys, and there are
+        no grouping sets, whose keys are NULL in the result but not in the input.
         """
         return bool(read) and read <= set(self.keys) and self.grouping_sets is None
 

@@ -152,8 +152,8 @@ class Join(Node):
         return replace(self, left=left, right=right)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads the fields of one side only, and that side is never padded with NULL, because the
-        condition would not see these NULLs.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are of one side, and the
+        join never pads that side with NULLs, which the condition would not see below.
         """
         return self._side_read(read) is not None
 
@@ -182,7 +182,9 @@ class Join(Node):
         return self.fields_of_side(port)
 
     def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
-        """The fields that the exchange of a side reads, with its ``time`` if the join depends on it."""
+        """The fields that the exchange of one side (``port``, 0: left, 1: right) reads. ``time`` is the side's time
+        field, None for joins that do not depend on time.
+        """
         equal = [(equality.left, equality.right)[port] for equality in self.equal]
         operands = (
             [operand for _, operand in self.pair_condition.columns[port]] if self.pair_condition is not None else []

@@ -175,15 +175,16 @@ class Lookup(Unary):
         return next((o for o in self.outputs if columns_of(o.expression) <= keys), self.outputs[0])
 
     def passes_filter(self, read: set[str]) -> bool:
-        """Whether a condition on ``read`` may be moved to the lookup: with ``outer`` not one on the added fields.
+        """True if a filter above may be moved to the lookup; ``read`` are the fields of its condition. With ``outer``
+        they must not be fields that the lookup adds.
 
-        Without ``outer`` a condition on these becomes part of ON.
+        Without ``outer`` a condition on added fields becomes part of ON.
         """
         return not self.outer or not read & {o.name for o in self.outputs}
 
     def with_pushed_filters(self, conditions: Conditions, push: PushFilters) -> Node:
-        """The lookup with ``conditions``: those on the input filter rows before the lookup, the others become part of
-        ON.
+        """Returns the lookup with these conditions: those on the input filter rows before the lookup, the others become
+        part of ON.
         """
         added = {o.name for o in self.outputs}
         below = [c for c in conditions if not columns_of(c) & added]

@@ -118,9 +118,9 @@ class MatchRecognize(Unary):
         return replace(kept, input=self.input.pruned(of_rows | kept.read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields would be missing between other rows of a match.
+        A filter on other fields would remove rows between the rows of a match.
         """
         return bool(read) and read <= set(self.keys)
 

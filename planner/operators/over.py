@@ -168,9 +168,9 @@ class Over(Unary):
         return replace(kept, input=below, passed=None if len(passed) == len(below.schema) else passed)
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields would be missing in the frames of other rows.
+        A filter on other fields would remove rows from the frames of other rows.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -343,9 +343,9 @@ class OverAllRows(Unary):
         return replace(kept, input=self.input.pruned(below))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields would be missing in the frames of other rows.
+        A filter on other fields would remove rows from the frames of other rows.
         """
         return bool(read) and read <= set(self.keys)
 

@@ -23,12 +23,13 @@ class TemporalJoin(Join):
     """Joins each row of ``left`` with at most one row of ``right``; ``kind`` is INNER or LEFT.
 
     The right side stores rows by the fields of ``equal``. In event time a left row waits until the watermark reaches
-    its ``left_time``. Its partner is the right row with the newest ``right_time`` that is not after that time, or with
-    ``strict`` before it. Right rows are versions, each valid from its time on; with ``first_by`` (ASOF) they are plain
-    rows, and among rows of the same time the first by these fields counts.
+    its ``left_time``. Its partner then is the right row with the newest ``right_time`` that is not after that time;
+    with ``strict``, before it. Right rows are versions, each valid from its time on. With ``first_by`` (ASOF JOIN) they
+    are plain rows, and these fields order those of the same time: the first one is the partner.
+
     In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
-    right row expires this many milliseconds of processing time after its arrival; 0: never. Retracted left rows are
-    emitted with the partner they were joined with, which is stored for ``left_ttl_ms``.
+    right row expires this many milliseconds of processing time after its arrival; 0: never. A retracted left row is
+    emitted with the partner it was joined with, which is stored for ``left_ttl_ms``.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -130,9 +131,9 @@ class TemporalJoin(Join):
         return needed | {*self.times}
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads fields of the left side only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all of the left side.
 
-        If a row of the right side were filtered, the previous one would be valid for longer.
+        If a filter removed a row of the right side, the version before it would be valid for longer.
         """
         return bool(read) and read <= self.left.field_names
 
@@ -233,8 +234,8 @@ class AsofJoin(Join):
 
     @property
     def above(self) -> bool:
-        """True if the partner has the least right value above (or equal to) the left one; otherwise it has the greatest
-        below it.
+        """True if the nearest right value is the least one above the left value (or equal to it); False if it is the
+        greatest one below.
         """
         return self.comparison in (Comparison.LESS, Comparison.LESS_OR_EQUAL)
 
@@ -280,9 +281,9 @@ class AsofJoin(Join):
         return frozenset()
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads fields of the left side only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all of the left side.
 
-        If its partner on the right side were filtered, a left row would be joined with the next nearest one.
+        If a filter removed the nearest row of the right side, a left row would be joined with the next nearest one.
         """
         return bool(read) and read <= self.left.field_names
 

@@ -160,9 +160,9 @@ class TopN(Unary):
         return replace(self, number=number, input=self.input.pruned(frozenset(below)))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys.
 
-        A row that was filtered by other fields would not count in the numbers of other rows.
+        A filter on other fields would change the numbers of the remaining rows.
         """
         return bool(read) and read <= set(self.keys)
 
@@ -260,7 +260,7 @@ def limit_of(plan: Node) -> Limit | None:
 
 
 def number_between(number: str, first: int, last: int) -> exp.Expression:
-    """The condition that the field ``number`` is from ``first`` to ``last``."""
+    """The condition ``first <= number <= last``, where ``number`` is the name of a field."""
     column, low, high = field_of(number), exp.Literal.number(first), exp.Literal.number(last)
     if first == last:
         return exp.EQ(this=column, expression=low)

@@ -256,8 +256,9 @@ class WindowAggregate(Windowed):
         return replace(rebuilt, input=self.input.pruned(read))
 
     def passes_filter(self, read: set[str]) -> bool:
-        """True if the condition reads keys only, there are no grouping sets, whose keys are NULL in the result but not
-        in the input, and no table receives late rows, which must be those of all keys.
+        """True if a filter above may be moved below: ``read``, the fields of its condition, are all keys. False with
+        grouping sets, whose keys are NULL in the result but not in the input, and if a table receives late rows,
+        because it must get those of all keys.
         """
         keyed = bool(read) and read <= set(self.keys) and self.grouping_sets is None
         return keyed and self.firing.late.action is LateAction.DROP

@@ -47,8 +47,8 @@ from sqlstream.planner.physical.steps import (
 
 @on_deep_stack
 def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
-    """The physical plan of an optimized plan. UnsupportedError SS393 for a plan with both event and processing time on
-    the native engine.
+    """Makes the physical plan of an optimized plan. UnsupportedError SS393 for a plan with both event and processing
+    time on the native engine.
     """
     engine = engine_of(plan, engine_settings.engine)
     marks = tuple(watermarked_nodes(plan))

@@ -70,8 +70,8 @@ def stateful_nodes(plan: Node) -> Iterator[Node]:
 
 
 def watermarked_nodes(plan: Node, awaited: frozenset[TimeDomain] = frozenset()) -> Iterator[AssignTime]:
-    """The nodes of those time attributes that need a watermark, because some downstream operator waits for it.
-    ``awaited``: the time domains that operators outside of ``plan`` wait for.
+    """The nodes of time attributes that need a watermark, because some downstream operator waits for it. ``awaited``
+    are the time domains for which operators above ``plan`` wait.
     """
     waiting = [(plan, awaited)]
     while waiting:
@@ -122,9 +122,9 @@ class Engine(Enum):
 
 
 def engine_of(plan: Node, setting: str) -> Engine:
-    """The engine for the setting ``auto``, ``columnar`` or ``native``.
+    """The engine on which a plan runs. ``setting`` is ``auto``, ``columnar`` or ``native``.
 
-    ``auto`` runs plans without state on Spark's own operators, which both engines share, and others on kernels.
+    With ``auto``, plans without state run on Spark's own operators, which both engines share, and others on kernels.
     """
     if setting == AUTO:
         return Engine.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Engine.NATIVE

@@ -104,7 +104,7 @@ def help_text() -> str:
 
 
 def command_at(text: str, start: int = 0) -> Command | None:
-    """The command that begins at ``start``; None where an SQL statement does."""
+    """The command of the shell that begins at the position ``start``; None if an SQL statement begins there."""
     match = _COMMAND.match(text, start)
     if match is None:
         return None

@@ -82,8 +82,8 @@ def line_editor(
     vi_keys: bool = False,
     lexer: Callable[[], Lexer | None] | None = None,
 ) -> LineEditor:
-    """A new line editor. ``history`` None: it is not saved. ``source`` and ``screen`` default to the terminal.
-    ``lexer`` returns the current lexer.
+    """Makes a line editor. ``history`` is the file of the history; None: it is not saved. ``source`` and ``screen``
+    default to the terminal. ``lexer`` is called for the lexer that colours the text, None for none.
     """
     editor = LineEditor(
         PROMPT,

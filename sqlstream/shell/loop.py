@@ -142,9 +142,9 @@ class Shell:
         self.read(lines_of(source))
 
     def interact(self, editor: LineEditor, typed: str | None = None) -> None:
-        """Read from the terminal until Ctrl-D or quit. Failures of jobs are printed above the prompt.
+        """Reads from the terminal until Ctrl-D or quit. Failures of background jobs are printed above the prompt.
 
-        ``typed`` is the text of an earlier prompt.
+        ``typed`` is what the user has typed at an earlier prompt, before the shell was ready.
         """
         if typed is None:
             self._say(GREETING)

@@ -185,8 +185,9 @@ class Showing:
         self.keys: Input | None = None
 
     def show(self, statement: Statement, result: Rows | Query | Job, began: float) -> None:
-        """Show a result; ``began`` is when the statement began. Raises Stopped where Ctrl-C has ended the query or the
-        wait."""
+        """Shows a result. ``began`` is when the statement began (``time.monotonic``). Raises Stopped if Ctrl-C has
+        ended the query or the wait.
+        """
         self._began = began
         match result:
             case Query():

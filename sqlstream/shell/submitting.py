@@ -74,7 +74,9 @@ class Definitions:
         self._statements: list[Statement | _Materialized] = []
 
     def add(self, statement: Statement, catalog: Catalog) -> None:
-        """Record a successful statement if it is a definition; for CREATE TABLE … AS the table's definition."""
+        """Records a statement that was successful, if it defines something. For CREATE TABLE … AS it records the
+        definition of the table alone.
+        """
         passing = nodes.Set | nodes.Reset | nodes.AlterMaterializedView
         if not is_definition(statement) or isinstance(statement, passing):
             return

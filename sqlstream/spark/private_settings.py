@@ -82,7 +82,7 @@ def _submitted(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def properties_text(settings: Mapping[str, str]) -> str:
-    """The settings in the format of Java properties."""
+    """The settings as text of a Java properties file."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 

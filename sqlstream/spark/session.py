@@ -137,10 +137,11 @@ def spark_session(
     secrets: Secrets = NO_SECRETS,
     tuning: Tuning = ALL,
 ) -> SparkSession:
-    """The running session, or a new one on ``master`` (all cores of this machine) with Spark's ``settings``.
+    """Returns the running Spark session, or starts one on ``master`` (by default $SPARK_MASTER, else all cores of this
+    machine) with Spark's ``settings``.
 
-    ``tuning`` applies to a new one on this machine. Settings with secrets, known by ``secrets`` or by their key, are on
-    no command line.
+    ``tuning`` applies to a new one on this machine. Settings with secrets, which ``secrets`` or their key reveal, are
+    kept off command lines.
 
     ``sc://host:port`` as master means Spark Connect. ExecutionError SS413 where another session is running, SS49x where
     Java is missing or too old, SS482 where Spark Connect lacks a package.
@@ -187,7 +188,9 @@ def _as_at_home(spark: SparkSession) -> SparkSession:
 
 
 def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
-    """A session of the user, with the settings that jobs rely on added where unset; SS493 for wrong ones."""
+    """Prepares a session that the user has made: sets the settings that jobs rely on where they are unset. Returns the
+    session. SS493 for settings with which jobs would be wrong.
+    """
     for key, value in STREAMING.items():
         if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)

@@ -31,7 +31,7 @@ class CheckedScript:
 
 
 def check_script(text: str, workspace: Workspace) -> tuple[Diagnostic, ...]:
-    """The mistakes of a script in the order of its text; the workspace is not changed."""
+    """Checks a script and returns its mistakes in the order of the text. The workspace is not changed."""
     return checked_script(text, workspace).mistakes
 
 

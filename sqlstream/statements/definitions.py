@@ -440,8 +440,8 @@ _INCLUDING, _EXCLUDING, _OVERWRITING = "INCLUDING", "EXCLUDING", "OVERWRITING"
 
 
 def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
-    """The statement with LIKE replaced by the definitions it copies. BindError SS294 where both tables define
-    the same.
+    """Returns the CREATE TABLE with LIKE replaced by what it copies from the other table. BindError SS294 where both
+    tables define the same.
     """
     like = statement.like
     assert like is not None
@@ -585,7 +585,9 @@ def _laid_out(
 
 
 def printed_name(path: Path) -> nodes.Name:
-    """The name of an object: its last part in the default database, else all parts."""
+    """The name under which SHOW CREATE prints an object: only its last part if it is in the default database, else all
+    parts.
+    """
     return nodes.Name(path[2:] if full_name(path) == path[2] else path)
 
 

@@ -101,7 +101,7 @@ class Execution:
     """Runs the test of a view and returns how its rows differ from those expected; None where they do not."""
 
     def within(self, workspace: Workspace, text: str) -> Execution:
-        """A copy with another workspace, for a statement of another text."""
+        """Returns a copy with another workspace, for a statement that belongs to another text."""
         return replace(self, workspace=workspace, text=text)
 
 

@@ -334,7 +334,7 @@ def _ordered_difference(expected: Sequence[Sequence[Any]], got: Sequence[Sequenc
 def unmatched(
     expected: Iterable[Sequence[Any]], got: Iterable[Sequence[Any]]
 ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """The rows of both lists that remain when equal ones are removed in pairs."""
+    """Removes equal rows of both lists in pairs. Returns the rows that are left of each."""
     missing: list[Sequence[Any]] = []
     left = list(got)
     for row in expected:

@@ -24,7 +24,7 @@ class GoldenMismatch(Exception):
 
 
 class GoldenFile(pytest.File):
-    """A golden file, collected by pytest; its tests are named ``<line>-<kind>``."""
+    """A golden file as pytest collects it. Its tests are named ``<line>-<kind>``."""
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -57,7 +57,7 @@ class GoldenFile(pytest.File):
 
 
 class GoldenItem(pytest.Item):
-    """A block of a golden file as a test of pytest."""
+    """A pytest item that tests one block of a golden file."""
 
     def __init__(self, *, index: int, restart: bool, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -123,7 +123,7 @@ class UnitTestFile(pytest.File):
 
 
 class UnitTestItem(pytest.Item):
-    """An EXECUTE UNIT TEST as a test of pytest."""
+    """A pytest item that runs one EXECUTE UNIT TEST of a SQL file."""
 
     def __init__(self, *, index: int, line: int, **arguments: Any) -> None:
         super().__init__(**arguments)

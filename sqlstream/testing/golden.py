@@ -252,8 +252,9 @@ _MOST_ROWS = 30
 def cause_of(
     blocks: Sequence[Block], index: int, outcome: Outcome, folder: Path, sessions: SessionFactory = LocalSession
 ) -> str | None:
-    """The input row that causes a difference in a step with several rows. The block runs once more, with each row of
-    the step as its own step. None where the step has one row, or no single row causes the difference."""
+    """Finds the input row that causes the difference in a step with several rows: the block runs again with each row as
+    a step of its own. None if the step has one row, or no single row causes the difference.
+    """
     if not outcome.steps or outcome.comparison is None:
         return None
     number, step = first_difference(outcome)

@@ -235,9 +235,9 @@ def _line(change: Change, types: Sequence[DataType]) -> str:
 
 
 def perform(words: str, test: StreamTest, folder: Path = Path()) -> tuple[str, ...]:
-    """Perform a ``>`` line and return its rows, a line each.
+    """Performs the step that a ``>`` line describes. Returns its rows, one line each.
 
-    It is ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids 00:00:40``, …
+    Such a line is ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids 00:00:40``, …
     """
     match words.split():
         case ["watermark", table, *time] if time:

@@ -107,7 +107,9 @@ class PlanTraits:
         return None if time is None else time.delay_ms
 
     def time_of(self, table: Table, values: Sequence[Any], clock_ms: int) -> int | None:
-        """The event time of a row in ms; None where it is NULL, computed or not needed."""
+        """The event time of a row in milliseconds since 1970; None if it is NULL, computed from other columns, or not
+        needed.
+        """
         time = self.times.get(table.name)
         if time is None or table.name in self.clocked:
             return None if time is None else clock_ms

@@ -311,8 +311,9 @@ class StreamTest:
 
     @property
     def late_dropped_is_exact(self) -> bool:
-        """False where a late row shared a micro-batch on the native engine, where Spark counts rows after
-        aggregation."""
+        """False if late rows shared a micro-batch on the native engine: Spark then has combined rows before it counts
+        them.
+        """
         return self._late.exact
 
     def close(self) -> None:

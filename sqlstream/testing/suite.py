@@ -94,8 +94,8 @@ def _has_unit_tests(path: Path) -> bool:
 
 
 def items_of(path: Path, restarts: int = 0) -> list[Item]:
-    """The tests of a file. ``restarts``: the first stream block, and each block at this distance after it, also run
-    with restarts.
+    """The tests of a file. ``restarts`` is n: the first stream block, and every n-th after it, also runs with restarts;
+    0: none.
     """
     try:
         if path.suffix == UNIT:

@@ -127,7 +127,7 @@ def _time(text: str, type_: DataType) -> str:
 
 
 def values_text(rows: Sequence[Row], types: Sequence[DataType]) -> str:
-    """The SQL query for the rows, as in EXPECTED. ValueError where a value has no literal."""
+    """The SQL of a query that gives these rows, as EXPECTED contains it. ValueError if a value has no literal."""
     if not rows:
         return f"SELECT {', '.join('NULL' for _ in types)} WHERE FALSE"
     shown = (f"({', '.join(map(_literal_text, row, types))})" for row in rows)

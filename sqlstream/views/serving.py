@@ -264,10 +264,10 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page of ``sqlstream serve`` shows: the address of the tables without a password, and the views, each as
-    a mapping from a property's name to its value.
+    """The content of the page of ``sqlstream serve``: the address of the tables without its password, and one
+    dictionary of property values per view.
 
-    ``plans``: the names of the views that have a page with their plan.
+    ``plans`` are the names of the views that have a page with their plan.
     """
 
     url: str

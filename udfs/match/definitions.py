@@ -206,8 +206,8 @@ class Definitions:
 
     @cached_property
     def reads(self) -> dict[str, dict[Column, Operand]]:
-        """For each variable with a condition in ``of_matches`` its operands, by the names of the columns that stand for
-        them.
+        """For each variable in ``of_matches``, the values that its condition reads, by the names of the columns that
+        stand for them.
         """
         return {
             variable: {c: self._by_name[c.name] for c in sorted(condition.columns, key=lambda c: c.name)}
@@ -232,7 +232,9 @@ class Definitions:
 
     @cached_property
     def is_read(self) -> Flags:
-        """A boolean matrix by place and variable: whether conditions on later rows read rows of the variable."""
+        """A boolean matrix by place of the automaton and variable: True if a condition on rows after that place may
+        read rows of the variable.
+        """
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
         for variable, read in self.reads.items():
@@ -412,7 +414,9 @@ class Registers:
         return _Slots(number, last, first, of_set)
 
     def empty(self, count: int) -> Indices:
-        """The initial registers of ``count`` matches that have no rows yet: a matrix by register and match."""
+        """The registers of ``count`` matches that have no rows yet: a matrix with one row per register and one column
+        per match.
+        """
         return np.full((self.count, count), NO_ROW, np.int64)
 
     def row_of(self, read: Mapped, values: Indices, mapped_to: str, row: Indices, start: Indices) -> Indices:

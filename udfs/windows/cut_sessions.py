@@ -264,7 +264,7 @@ class CutSessionKernel(Kernel):
         return self.function.finish(self.function.lift(rows, owner, count))
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of sessions that have not closed."""
+        """Yields, for monitoring, how many stored rows are in sessions that have not closed."""
         rows = self._state(context).load_all().combine_chunks()
         if rows.num_rows == 0:
             return iter(())

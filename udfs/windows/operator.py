@@ -475,8 +475,8 @@ class WindowKernel(WindowOperator):
         call.finish(touched, loaded)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of windows that have not closed; for windows without an end, those that wait for a
-        timer of the trigger.
+        """Yields, for monitoring, how many stored rows are in windows that have not closed; of windows without an end,
+        how many are in those that wait for a timer of the trigger.
         """
         instances = KeyedState(context.store, "windows", self.layout.schema).load_all()
         rows, end = (instances.column(name).to_numpy() for name in (ROWS, END))

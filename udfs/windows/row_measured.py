@@ -117,7 +117,7 @@ class RowMeasuredKernel(Kernel):
         return context.watermark if self.domain is Domain.EVENT else context.processing_time
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows that the window's clock has not reached yet."""
+        """Yields, for monitoring, how many stored rows have times that the window's clock has not reached yet."""
         rows = self._state(context).load_all()
         waiting = rows.column(POSITION).to_numpy() == NOT_COUNTED
         return waits(Pending.ROWS_IN_WINDOWS, self.domain, rows.column(self._timer).to_numpy()[waiting])

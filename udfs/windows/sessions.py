@@ -140,7 +140,7 @@ class GrownSessions:
 
     @staticmethod
     def of(sessions: Sessions, merged: Merged, arrived: Arrived) -> GrownSessions:
-        """The sessions of ``sessions`` that get rows."""
+        """Returns those of the ``sessions`` to which new rows have been added."""
         in_time = np.flatnonzero(sessions.row != LATE)
         session = sessions.row[in_time]
         first = np.full(len(sessions.windows.start), len(arrived.row))
@@ -383,7 +383,7 @@ class SessionKernel(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of sessions that have not closed."""
+        """Yields, for monitoring, how many stored rows are in sessions that have not closed."""
         rows = self._state(context).load_all()
         count = change_counts(self._function.finish(rows.select(self._function.accumulators.names)))
         return waits(Pending.ROWS_IN_WINDOWS, self._domain, rows.column(self._timer).to_numpy(), count)

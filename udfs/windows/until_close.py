@@ -58,7 +58,9 @@ class RowsUntilClose(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Counts the stored rows of windows that have not closed, without those that ``combine`` has omitted."""
+        """Yields, for monitoring, how many stored rows are in windows that have not closed. Rows that ``combine`` has
+        dropped do not count.
+        """
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)
 

@@ -155,11 +155,11 @@ def clock_of(rows: DataFrame) -> str:
 
 
 def came_at(rows: DataFrame, context: Context) -> str:
-    """SQL text of the time at which a row arrived (processing time), in microseconds, from which the time to live of
-    state counts.
+    """SQL text of the processing time at which a row arrived, in microseconds. The time to live of state counts from
+    it.
 
-    Where a test moves the clock and no source has stamped the row, as after another stateful operator, it is the time
-    at which that clock starts, because ticks report the progress.
+    If a test moves the clock and no source has stamped the row, as after another stateful operator, it is the time at
+    which that clock starts, because ticks report the progress.
     """
     return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
 
@@ -267,10 +267,10 @@ def files_of(
     context: Context,
     port: int = 0,
 ) -> Files | None:
-    """The files that the exchange of the input ``port`` of ``step`` reads itself; None where Spark reads them.
+    """Returns the files that the exchange at the input ``port`` of ``step`` reads itself; None if Spark reads them.
 
-    ``fields_of``: by column, keys included, the field that it is. ``rows``: the schema of the kernel's input.
-    ``hashed``: the keys of KEY_HASH, which the exchange then adds.
+    ``fields_of`` maps the input columns that are unchanged fields, keys included, to these fields. ``rows`` is the
+    schema of the kernel's input. ``hashed`` are the keys for which the exchange computes KEY_HASH.
     """
     files = step.ports[port].files
     if files is None:

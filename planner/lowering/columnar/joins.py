@@ -93,7 +93,7 @@ def condition_of(node: Join) -> Expression | None:
 
 
 def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
-    """The result rows of the join: the output of its ``kernel`` over both inputs."""
+    """Runs a join: returns the rows that its ``kernel`` emits for the two ``sides``."""
     fields = StructType([field for side in sides for field in side.rows.schema])
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
     if sides[0].hashed:

@@ -37,15 +37,15 @@ _PLACE = ("partition", "number", "port")
 
 
 def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
-    """The column whose maximum the exchange reports to Spark as watermark; None where only control rows advance the
-    watermark.
+    """The name of the column whose maximum the exchange reports to Spark as watermark; None if only control rows
+    advance the watermark.
     """
     return TIME if runtime.event_time_from_rows(watermark.source.table) else None
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """The exchange's ``blobs`` with Spark's ``withWatermark``, united with the control rows of the table. Kernels of
-    ``key_group`` ignore control rows.
+    """Adds the control rows of the table to the ``blobs`` of an exchange, and Spark's ``withWatermark``. As blobs,
+    control rows need a key group; they get ``key_group``, whose kernels ignore them.
 
     Control rows are the left side of the union, because Spark looks for new data from left to right: it never sees a
     control row without the rows that were written before.
@@ -147,8 +147,8 @@ def kernel_schema(rows: DataFrame) -> pa.Schema:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Spark's schema in Arrow, with all fields nullable, because they are NULL in control rows. UnsupportedError SS396
-    for types that Arrow lacks.
+    """Converts Spark's schema to Arrow. All fields are nullable, because they are NULL in control rows.
+    UnsupportedError SS396 for types that Arrow lacks.
     """
     nullable = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema])
     try:
@@ -237,8 +237,8 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:
-    """The Spark schema of a kernel's ``output``. Columns that are also in its input (``rows``) have the same types as
-    there.
+    """Converts the schema of a kernel's ``output`` to Spark's. Columns that are also in its input (``rows``) keep their
+    Spark types.
     """
     names = set(rows.names)
     return StructType([

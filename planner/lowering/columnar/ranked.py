@@ -71,7 +71,9 @@ class RankedInput:
         return tuple(self.fields.values())
 
     def emitted(self, kernel: Kernel, step: Operator, context: Context) -> DataFrame:
-        """The DataFrame of the kernel's output. The exchange reads from files where it can."""
+        """Runs the kernel on this input and returns the DataFrame of its output. The exchange reads files itself where
+        it can.
+        """
         fields_of = {own: InputField(name) for name, own in self.fields.items()}
         fields_of |= {TIME: self.time} if self.time is not None else {}
         (under,) = step.node.inputs
@@ -79,7 +81,7 @@ class RankedInput:
         return run_by_keys(kernel, self.rows, self.keys, fields_of, inputs, step, context)
 
     def results(self, emitted: DataFrame, others: Iterable[Column] = ()) -> DataFrame:
-        """The kernel's output with the fields of the plan as columns, and ``others``."""
+        """Turns the kernel's output into rows with the fields of the plan, and the columns ``others``."""
         named = (column(own).alias(name) for name, own in self.fields.items())
         return emitted.select(*named, *others, *hidden(emitted))
 

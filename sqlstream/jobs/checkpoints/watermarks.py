@@ -61,7 +61,9 @@ class SourceWatermarks:
 
 
 def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWatermarks | None:
-    """The watermarks of a plan with several sources, restored from its checkpoint; None for other plans."""
+    """For a plan with several sources, restores their watermarks from the checkpoint, and returns the object that
+    stores them from now on. None for other plans.
+    """
     if not plan.observes_watermarks:
         return None
     kept = SourceWatermarks(control)
@@ -135,8 +137,8 @@ class IdleSources:
 
 
 def idle_sources(plan: PhysicalPlan, control: ControlRows, timeout_ms: int) -> IdleSources | None:
-    """The idle detection of a plan with several sources; None where none may become idle. ``timeout_ms`` is the default
-    timeout.
+    """Returns the object that detects idle sources of a plan; None if the plan has only one source, or none may become
+    idle. ``timeout_ms`` is the default timeout.
     """
     tables = {table.name: table for table in scanned_tables(plan.logical)}
     marks = [mark.table for mark in plan.marks if mark.domain is TimeDomain.EVENT and mark.table in tables]

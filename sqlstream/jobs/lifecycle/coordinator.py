@@ -247,7 +247,7 @@ class FixedDelay:
         return self.wait_ms if len(before.times_ms) < self.attempts else None
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """All failures: each counts as an attempt for ever."""
+        """All failures: each one uses up an attempt, however long ago it was."""
         return before
 
 
@@ -268,7 +268,7 @@ class ExponentialDelay:
     attempts: int | None = None
 
     def delay_ms(self, before: Failures, now_ms: int, chance: float) -> int | None:
-        """The delay after as many failures, moved by the jitter; None after the last attempt."""
+        """The delay that follows from the number of failures, moved by the jitter; None after the last attempt."""
         number = len(before.times_ms)
         if self.attempts is not None and number >= self.attempts:
             return None

@@ -202,10 +202,11 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 def job_error(error: BaseException, name: str | None, checkpoint: str, *, temporary: bool = False) -> SqlStreamError:
-    """The root cause of a failed job: a diagnostic that Spark passed on as text, or Spark's own message.
+    """Turns the exception that ended a job into the error that users see: a diagnostic that Spark passed on as text, or
+    Spark's own message.
 
     ``name`` None: a query whose rows are read, which cannot be continued. ``temporary``: the checkpoint is removed with
-    the session, so the job cannot either.
+    the session, so the job cannot be continued either.
     """
     if isinstance(error, SqlStreamError):
         return error

@@ -157,7 +157,7 @@ class RunningQuery:
 
     @property
     def has_all_rows(self) -> bool:
-        """True where the query has emitted all rows of its LIMIT."""
+        """True if the query has LIMIT and has emitted all its rows."""
         row_limit = self.launch.row_limit
         return row_limit is not None and row_limit.reached(self.progress.rows_out)
 

@@ -145,7 +145,9 @@ def _write_checked(table: Table, write: BatchWriter, batch: DataFrame, number: i
 
 
 def without_nulls(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows, and their kinds if they have some; evaluating them fails with SS403 at a NULL in a NOT NULL column."""
+    """The rows, with ROW_KIND if they have it, and a check: evaluating them fails with SS403 at a NULL in a NOT NULL
+    column of the table.
+    """
     kind = [F.col(ROW_KIND)] if ROW_KIND in rows.columns else []
     whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '-D'")  # a deleted row may be its key alone
 

@@ -189,6 +189,6 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
 
 
 def description_of(plan: Node, sql: str, settings: Settings) -> Description:
-    """The record's description of what the job runs, without secrets."""
+    """Describes what a job runs, for its record; secrets are masked."""
     given = dict(masked(settings.given.items()))
     return Description(secrets_of_plan(plan).hidden(sql), to_json(without_secrets(plan)), given, versions())

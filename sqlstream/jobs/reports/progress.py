@@ -76,7 +76,7 @@ class Waiting:
 
 
 def waiting_text(counts: Sequence[Waiting]) -> str:
-    """The waiting rows, timers and windows as text, by operator where there are several."""
+    """The rows, timers and windows that wait, as text for users; by operator if several have some."""
     several = len({waiting.operator for waiting in counts}) > 1
     return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 
@@ -184,7 +184,7 @@ def observed(rows: DataFrame) -> DataFrame:
 
 
 def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]]) -> Progress:
-    """The progress after more reports; reports that were counted before are skipped."""
+    """Returns the progress with the numbers of more reports added. Reports that were counted before are skipped."""
     for report in sorted(reports, key=lambda r: int(r["batchId"])):
         if int(report["batchId"]) > progress.last_batch:
             progress = _after(progress, report)

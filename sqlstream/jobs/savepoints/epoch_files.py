@@ -46,7 +46,9 @@ def last_epoch(spark: Path) -> int | None:
 
 
 def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
-    """The files that a query needs to continue after the micro-batch ``epoch``, sorted."""
+    """The files of Spark's checkpoint (the folder ``spark``) that a query needs to continue after the micro-batch
+    ``epoch``, sorted.
+    """
     return tuple(sorted({"metadata", *_logs(spark, epoch), *_sources(spark, epoch), *_state(spark, epoch)}))
 
 

@@ -59,7 +59,9 @@ def require_confined(folder: Path, names: Iterable[str]) -> None:
 
 
 def require_inside(file: Path, names: Iterable[str]) -> None:
-    """ExecutionError SS418 where a name in the content of ``file`` leads out of the folder."""
+    """Raises ExecutionError SS418 if one of the ``names``, which the content of ``file`` mentions, leads out of its
+    folder.
+    """
     for name in names:
         if not _is_plain(name):
             raise _leads_out(file, name)

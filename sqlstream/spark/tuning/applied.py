@@ -297,7 +297,7 @@ def tuned_settings(master: str, tuning: Tuning) -> Mapping[str, str]:
 
 
 def java_options(stated: str, tuning: Tuning) -> tuple[str, ...]:
-    """JVM options for the tuning, except those that the user sets."""
+    """The JVM options that ``tuning`` chooses, without those that the user sets in ``stated``."""
     compiler = COMPILER if tuning.late_compilation and "Tier" not in stated else ""
     pages = huge_pages() if tuning.kept_memory and "Pages" not in stated else ""
     uses_archive = tuning.class_archive and "Archive" not in stated
@@ -306,7 +306,7 @@ def java_options(stated: str, tuning: Tuning) -> tuple[str, ...]:
 
 
 def worker_command(master: str, tuning: Tuning) -> str:
-    """The command that starts the Python of tasks."""
+    """The command that starts the Python processes of tasks."""
     lean = tuning.lean_workers and master.startswith("local")
     return guarded("sqlstream.spark.lean-workers", worker_python, sys.executable) if lean else sys.executable
 
@@ -332,6 +332,6 @@ def tune_running(spark: SparkSession, tuning: Tuning) -> None:
 
 
 def be_quiet(tuning: Tuning) -> None:
-    """Drop PySpark's own log lines of errors that sqlstream reports, if the settings require it."""
+    """Suppresses PySpark's own log lines for errors that sqlstream reports anyway, if the settings choose that."""
     if tuning.quiet_errors:
         guarded("sqlstream.spark.quiet-errors", quiet_reported_errors, None)

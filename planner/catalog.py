@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class RowKind(Enum):
-    """Kind of a row in a changelog, spelled as Flink prints it."""
+    """The kind of a row in a changelog: +I, -U, +U or -D, as Flink prints it."""
 
     INSERT = "+I"
     UPDATE_BEFORE = "-U"
@@ -100,11 +100,11 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as declared. ``options`` are those of WITH, in the order written, without ``connector``.
+    """A declared table. ``options`` are those of WITH, in the order written, without ``connector``.
 
-    ``streamed``: its connector reads it as a stream instead of by lookups. ``distributed``: it declares how rows are
-    distributed to buckets. ``materialized``: it stores the rows of a materialized view, to which only the view's job
-    writes.
+    ``streamed``: its rows are read as a stream, not looked up by key. ``distributed``: it declares how rows are
+    distributed to buckets. ``materialized``: it stores the rows of a materialized view, and only the view's job writes
+    to it.
     """
 
     name: str

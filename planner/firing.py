@@ -65,7 +65,7 @@ class EveryRows(SimpleTrigger):
 
 @dataclass(frozen=True)
 class EveryInterval(SimpleTrigger):
-    """Fires once per interval of event time or processing time."""
+    """Fires at regular intervals of event time or processing time."""
 
     interval_ms: int
     domain: TimeDomain
@@ -85,7 +85,7 @@ class EveryInterval(SimpleTrigger):
 
 @dataclass(frozen=True)
 class When(SimpleTrigger):
-    """Fires with each row that meets the condition."""
+    """Fires at each row that meets the condition."""
 
     condition: exp.Expression
 
@@ -145,7 +145,9 @@ class AfterProcessingTime(SimpleTrigger):
 
 @dataclass(frozen=True)
 class Delta(SimpleTrigger):
-    """Fires when a value differs from that of the last firing by more than the threshold."""
+    """Fires at a row whose value exceeds that of the row that fired last by more than the threshold. ``absolute``: also
+    if it is smaller by more than that.
+    """
 
     value: exp.Expression
     threshold: exp.Expression
@@ -210,7 +212,7 @@ class EachBatch(SimpleTrigger):
 
 @dataclass(frozen=True)
 class PythonCall:
-    """A Python class from CREATE FUNCTION with constant arguments."""
+    """A call of a user's Python class, which CREATE FUNCTION has declared, with constant arguments."""
 
     function: str
     arguments: tuple[exp.Expression, ...] = ()
@@ -263,7 +265,9 @@ class Combinator(Enum):
 
 @dataclass(frozen=True)
 class Combined(BaseTrigger):
-    """Two triggers: one of them, both, or one after the other."""
+    """Two triggers combined. OR: it fires when either one does. AND: when both have fired since the last firing. THEN:
+    the left one fires once, from then on the right one decides.
+    """
 
     combinator: Combinator
     left: Trigger
@@ -352,7 +356,9 @@ class KeepInterval(BaseEvictor):
 
 @dataclass(frozen=True)
 class EvictDelta(BaseEvictor):
-    """Removes a row when the last row's value minus its own reaches the threshold."""
+    """Removes those rows whose value is less than that of the window's last row, by the threshold or more.
+    ``absolute``: also those whose value is greater by as much.
+    """
 
     value: exp.Expression
     threshold: exp.Expression

@@ -106,7 +106,7 @@ class FieldsRead:
 
 
 class Topic(IntEnum):
-    """The topic of a remark in EXPLAIN ADVICE, most important first."""
+    """The topics of remarks in EXPLAIN ADVICE, most important first."""
 
     LATENCY = 0
     KEPT_ROWS = 1

@@ -84,9 +84,9 @@ class BaseWindow:
 
 @dataclass(frozen=True)
 class Tumble(BaseWindow):
-    """Windows of ``size_ms`` that do not overlap.
+    """Windows of ``size_ms`` milliseconds that do not overlap.
 
-    ``zone`` of this and the next two: windows start on that time zone's wall clock; None for UTC.
+    ``zone``: windows begin by the wall clock of that time zone, None for UTC.
     """
 
     size_ms: int
@@ -128,7 +128,9 @@ class Hop(BaseWindow):
 
 @dataclass(frozen=True)
 class Cumulate(BaseWindow):
-    """Windows that start together every ``size_ms`` and end ``step_ms`` after each other."""
+    """Windows that grow: every ``size_ms`` several windows begin together, of which each ends ``step_ms`` after the one
+    before.
+    """
 
     step_ms: int
     size_ms: int
@@ -211,9 +213,10 @@ class Session(BaseWindow):
 
 @dataclass(frozen=True)
 class CountWindow(BaseWindow):
-    """Windows of the last ``size`` rows of a key, every ``slide`` rows; tumbling if these are equal.
+    """Windows of the last ``size`` rows of a key, evaluated after every ``slide`` rows; if both are equal, windows do
+    not overlap.
 
-    The first firing is after ``slide`` rows, with ``full_only`` after ``size`` rows.
+    The first result is emitted after ``slide`` rows; with ``full_only``, after ``size`` rows.
     """
 
     size: int
@@ -308,7 +311,7 @@ Window = AlignedWindow | Session | CountWindow | RowMeasured | GlobalWindow | Us
 
 @dataclass(frozen=True)
 class WindowColumns:
-    """Names of the three fields that a window adds; ``time`` is 1 ms before the end."""
+    """The names of the three fields that a window adds: start, end, and ``time``, which is 1 ms before the end."""
 
     start: str = "window_start"
     end: str = "window_end"

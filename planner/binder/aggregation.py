@@ -409,9 +409,11 @@ def projected(
 
 @dataclass
 class Groups:
-    """Collects the aggregate calls of one SELECT, each once, while expressions over groups are rewritten.
+    """Collects the aggregate calls of one grouped SELECT, equal ones once, while its expressions are rewritten to read
+    the results of the aggregation.
 
-    ``keys`` maps bound grouping expressions to their fields; ``known`` are the window's fields and the grouping id.
+    ``keys`` maps bound grouping expressions to the names of their fields. ``known`` are other fields that may be read:
+    those of the window and the grouping id.
     """
 
     schema: Schema

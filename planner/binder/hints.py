@@ -209,7 +209,9 @@ _NO_TABLE = "Write the alias that the table has in FROM."
 
 @dataclass
 class LookupHints:
-    """The LOOKUP hints of one SELECT by lower-case table name. ``used`` collects the tables that are looked up."""
+    """The LOOKUP hints of one SELECT, by lower-case table name. ``used`` collects the tables whose hint a lookup join
+    has read.
+    """
 
     hints: dict[str, exp.Expr] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)

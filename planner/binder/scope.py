@@ -196,7 +196,8 @@ def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tup
 class Selected:
     """A column of the select list: its name in the result, and the expression as written, without AS.
 
-    ``bound`` is set where the field is known already, as for stars and generators. ``aliases`` are the names after AS.
+    ``bound`` is the bound expression if it is known already, as for ``*`` and generators; None otherwise. ``aliases``
+    are the names after AS.
     """
 
     name: str

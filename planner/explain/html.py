@@ -26,11 +26,11 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 @dataclass(frozen=True)
 class Figure:
-    """A number or text that the HTML page of EXPLAIN shows.
+    """A number or text that the HTML page of EXPLAIN shows at an operator.
 
-    ``node``: the position of its operator in ``Node.walk``; None for the whole job. ``name`` distinguishes it from
-    others of the same operator, ``label`` is shown, ``more`` explains what is counted. ``value`` is None while unknown,
-    ``per_second`` where there is no rate. ``words`` are shown instead of the value.
+    ``node``: the position of the operator in ``Node.walk``; None for the whole job. ``name`` distinguishes the figures
+    of one operator; ``label`` is shown, ``more`` explains what is counted. ``value`` is None while it is unknown,
+    ``per_second`` if there is no rate. ``words``, if given, are shown instead of the value.
     """
 
     node: int | None

@@ -92,7 +92,7 @@ Step = str | int | None
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A JSON path. ``strict``: missing fields are errors."""
+    """A parsed JSON path. ``strict``: the path was written with ``strict``, so missing fields are errors."""
 
     strict: bool
     steps: tuple[Step, ...]

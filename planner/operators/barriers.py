@@ -18,12 +18,13 @@ from sqlstream.udfs.barriers import MOST_HELD
 
 @dataclass(frozen=True)
 class AlignBarriers(Unary):
-    """ALIGN BARRIERS: after the marker of a barrier has arrived on one of ``channels`` channels, the rows of that
-    channel wait until it has arrived on all of them.
+    """ALIGN BARRIERS: rows arrive on ``channels`` channels. When the marker of a barrier has arrived on one of them,
+    the further rows of that channel wait until it has arrived on all.
 
-    ``channel`` and ``id`` are expressions over the input; ``marker``, ``cancel_when`` and ``end_when`` are conditions.
-    Rows that meet one of these, which are tested in this order, are markers and are not emitted. ``output`` is an
-    additional field: the id of the last barrier that was aligned before the row. At most ``most_held`` rows may wait.
+    ``channel`` and ``id`` are expressions that give a row's channel and barrier. ``marker``, ``cancel_when`` and
+    ``end_when`` are conditions, tested in this order; rows that meet one of them are markers and are not emitted.
+    ``output`` is an additional field: the id of the last barrier that was aligned before the row. At most ``most_held``
+    rows may wait.
     """
 
     channel: exp.Expression

@@ -19,8 +19,8 @@ Codes = tuple[tuple[RowKind, str], ...]
 
 @dataclass(frozen=True)
 class ToChangelog(Unary):
-    """Emits each change as an inserted row, with the code of its kind in the field ``op``; kinds without a code are
-    dropped.
+    """TO_CHANGELOG: emits each change as an inserted row whose field ``op`` has the code for the kind of change. Kinds
+    without a code are dropped.
     """
 
     op: str
@@ -71,10 +71,10 @@ class ToChangelog(Unary):
 
 @dataclass(frozen=True)
 class FromChangelog(Unary):
-    """Emits each row as the change that the code in its field ``op`` means.
+    """FROM_CHANGELOG: emits each row as a change, of the kind for which the code in its field ``op`` stands.
 
-    ``skips``: rows with other codes are dropped, instead of an error. ``keys`` identify the row of an update without
-    -U.
+    ``skips``: rows with unknown codes are dropped instead of raising an error. ``keys`` identify the row of an update
+    without -U.
     """
 
     op: str
@@ -140,7 +140,7 @@ def _codes(codes: Codes) -> str:
 
 @dataclass(frozen=True)
 class Normalize(Unary):
-    """Turns an upsert changelog into a full changelog by ``keys``: +I for a key without a row, -U and +U for a changed
+    """Completes an upsert changelog with the previous rows of ``keys``: emits +I for a new key, -U and +U for a changed
     row, -D with the whole deleted row, nothing for an unchanged row.
 
     ``ttl_ms``: the state of a key expires this many milliseconds of processing time after its last change; 0: never.

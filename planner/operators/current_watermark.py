@@ -14,9 +14,9 @@ from sqlstream.planner.properties import Keys, StateDescription, WindowInfo
 
 @dataclass(frozen=True)
 class CurrentWatermark(Unary):
-    """Adds the watermark of ``time`` to each row as the field ``output``: NULL before the first watermark.
+    """Adds to each row the watermark of ``time`` as the field ``output``; NULL before the first watermark.
 
-    All rows of a micro-batch get the watermark of the micro-batches before.
+    All rows of a micro-batch get the same value: the watermark that earlier micro-batches reached.
     """
 
     time: str

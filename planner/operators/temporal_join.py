@@ -209,12 +209,13 @@ class TemporalJoin(Join):
 
 @dataclass(frozen=True, kw_only=True)
 class AsofJoin(Join):
-    """ASOF join of updating rows: each row of ``left`` with at most one partner; ``kind`` is INNER or LEFT.
+    """An ASOF JOIN with results that are updated: joins each row of ``left`` with at most one row of ``right``;
+    ``kind`` is INNER or LEFT.
 
-    The partner is the right row with the nearest ``right_value`` among those for which ``left_value comparison
-    right_value`` and ``condition`` are true. Of equal values the first by ``first_by`` counts, then the first to
-    arrive. Rows of either side arrive in any order, so a nearer row replaces a partner. ``ttl_ms``: the rows of a key
-    expire this many milliseconds of processing time after the last of them arrived; 0: never.
+    Candidates are the right rows for which ``left_value comparison right_value`` and ``condition`` are true. The one
+    with the nearest ``right_value`` is the partner; of equal values the first by ``first_by``, then the first to
+    arrive. Rows of either side arrive in any order, so a nearer row may replace a partner. ``ttl_ms``: the rows of a
+    key expire this many milliseconds of processing time after the last of them arrived; 0: never.
     """
 
     left_value: exp.Expression

@@ -95,17 +95,17 @@ _LONGER_DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class WindowAggregate(Windowed):
-    """Aggregates per key and window, emitted when ``firing`` says, by default once, when the window closes.
+    """Aggregates per key and window. Results are emitted when ``firing`` says; by default once, when the window closes.
 
-    Where ``window`` is None the input carries the window ``columns`` already (AssignWindows or another
-    WindowAggregate below). Otherwise this node assigns the windows of rows with equal ``keys`` on the field ``time``;
-    ``time`` None: the clock gives the bounds (count, global and user-made windows over rows without a time).
-    ``keys`` are fields of the input without the window columns; ``grouping_sets`` lists, for GROUPING SETS, the keys
-    of each set, and ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order.
-    Keys that a set leaves out are NULL in the result; aggregates see them as they are in the input.
-    ``aggregates`` are calls of one aggregate function each. ``pane`` and ``pane_index`` name fields with the kind
-    (EARLY, ON_TIME, LATE) and number of the firing. Schema: keys, grouping_id, window columns, aggregates, pane,
-    pane_index.
+    If ``window`` is None, the input has the window ``columns`` already (from AssignWindows or another WindowAggregate
+    below). Otherwise this node assigns the windows of rows with equal ``keys`` by the field ``time``; with ``time``
+    None the clock gives the bounds (count, global and user-made windows over rows without a time).
+
+    ``keys`` are fields of the input without the window columns. ``grouping_sets`` lists, for GROUPING SETS, the keys of
+    each set; ``grouping_id`` then names an extra BIGINT field with GROUPING_ID over all ``keys`` in order. Keys that a
+    set leaves out are NULL in the result; aggregates see them as they are in the input. ``aggregates`` are calls of one
+    aggregate function each. ``pane`` and ``pane_index`` name fields with the kind (EARLY, ON_TIME, LATE) and number of
+    the firing. Schema: keys, grouping_id, window columns, aggregates, pane, pane_index.
     """
 
     keys: tuple[str, ...]

@@ -156,9 +156,10 @@ _MANY_PANES = 100
 
 @dataclass(frozen=True)
 class AssignWindows(Windowed):
-    """A window table function: each row once per window that contains it, with the columns of the window.
+    """A window table function such as TUMBLE: emits each row once per window that contains it, with the columns of the
+    window.
 
-    ``partition_by`` names fields and matters where windows belong to a key: rows of SESSION are emitted when the
+    ``partition_by`` names the key fields, for windows that belong to a key: rows of SESSION are emitted when the
     session closes, those of count and row-measured windows when the window fires. ``time`` None: rows have no time, and
     the clock (``domain`` PROCESSING) gives the bounds of a count window.
     """

@@ -36,8 +36,8 @@ def text_format(
 ) -> TextFormat | None:
     """How tasks decode the files as text; None where Spark must read them.
 
-    Spark reads remote files, change formats, types that no decoder supports, everything through Spark Connect, and all
-    files if the settings say so.
+    Spark reads remote files, change formats, types that no decoder supports, CSV with an escape character (which its
+    writer leaves out outside quotes), everything through Spark Connect, and all files if the settings say so.
     """
     if environment.spark_reads or is_connect(environment.spark) or tells_kinds(table):
         return None
@@ -75,12 +75,7 @@ def _decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], 
                 values["json.timestamp-format.standard"],
                 zone,
             )
-        case "csv" if all(f.type.name != "VARIANT" for f in fields) and not _escapes_null(Dialect.of(values)):
+        case "csv" if all(f.type.name != "VARIANT" for f in fields) and Dialect.of(values).escape is None:
             read = tuple(f if f.wanted or tolerant else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)
     return None
-
-
-def _escapes_null(dialect: Dialect) -> bool:
-    """Whether the text for NULL has the escape character, as in ``\\N``: the decoder takes that for an escaped N."""
-    return dialect.escape is not None and dialect.escape in (dialect.null or "")

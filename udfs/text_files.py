@@ -197,17 +197,17 @@ def _good_ones(decoded: Decoded) -> np.ndarray:
 
 
 def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
-    """The records that begin at the starts, without the ends of their lines."""
+    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line."""
     read = np.frombuffer(data, np.uint8)
-    ends = np.append(starts[1:], len(read))
-    left = np.ones(len(read), bool)
-    for end in (b"\n", b"\r"):
-        last = ends[(ends > starts)] - 1
-        at_end = last[read[last] == ord(end)]
-        left[at_end] = False
-        ends = np.where((ends > starts) & (read[ends - 1] == ord(end)), ends - 1, ends)
-    offsets = np.concatenate(([0], np.cumsum(left)))[np.append(starts, len(read))].astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[left])]
+    feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
+    ends = feeds[np.searchsorted(feeds, starts)]
+    ends = ends - ((ends > starts) & (read[ends - 1] == ord("\r")))
+    steps = np.zeros(len(read) + 1, np.int8)
+    steps[starts] += 1
+    steps[ends] -= 1
+    inside = np.cumsum(steps[:-1]) > 0
+    offsets = np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[inside])]
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.csv_records import Dialect
-from sqlstream.formats.decoder import Field
+from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
-from sqlstream.udfs.text_files import BAD_TYPE, Header, TextFormat, TextRows
+from sqlstream.udfs.text_files import BAD_TYPE, Header, TextFormat, TextRows, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}
@@ -75,6 +75,12 @@ def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_pa
     ]
     (bad,) = (row[BAD] for row in found if row["line"] is None)
     assert bad == {"record": b"caf\xe9", "error": "SS402: it is no UTF-8", "place": f"{path}:3"}
+
+
+def test_records_end_with_their_line_whatever_follows() -> None:
+    data = pa.py_buffer(b"a\n\n  \r\nb,\r\n\rc\n\n")
+    starts = Decoder.starts(DECODER, data)  # blank lines are no records, as in CSV and JSON
+    assert _without_ends(data, starts).to_pylist() == [b"a", b"b,", b"\rc"]
 
 
 def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ def spelled(text: str) -> str:
         ("SELECT FIRST_VALUE(a) AS f FROM t", "SELECT FIRST_VALUE(a) IGNORE NULLS AS f FROM `_t` AS `t`"),
         (
             "SELECT ARRAY_AGG(a IGNORE NULLS) FILTER (WHERE a > 1) AS f FROM t GROUP BY b",
-            "SELECT ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS AS f FROM `_t` AS `t` GROUP BY b",
+            "SELECT CASE WHEN SIZE(ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS) > 0 "
+            "THEN ARRAY_AGG(a) FILTER(WHERE a > 1) IGNORE NULLS END AS f FROM `_t` AS `t` GROUP BY b",
         ),
         (
             "SELECT SIZE(ARRAY_AGG(a)) AS f FROM t",

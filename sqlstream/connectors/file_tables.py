@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import PATH_ERROR, WRONG_COLUMN, columns_of
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.formats.blocks import encoding_of
+from sqlstream.formats.encodings import encoding_of
 from sqlstream.options import NAME, WRONG_VALUE, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.secrets import secret_texts, shown_value

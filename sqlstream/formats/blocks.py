@@ -37,17 +37,6 @@ _LONGEST_QUOTED = 1 << 26
 codecs.register_error(_INVALID, lambda error: ("\udcff", getattr(error, "end")))  # noqa: B009 - of several classes
 
 
-def encoding_of(name: str) -> str:
-    """Returns Python's name of the text encoding ``name``, such as ``utf-8``. Raises ValueError where Python has no
-    such text encoding.
-    """
-    try:
-        "".encode(name.strip())
-        return codecs.lookup(name.strip()).name
-    except LookupError as error:
-        raise ValueError(name) from error
-
-
 @dataclass(frozen=True)
 class Block:
     """Whole records of a file, in UTF-8.

@@ -34,7 +34,8 @@ _PLAIN = re.compile(
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
     | key\.( format | fields-prefix | ( csv | json ) \. .+ ) | value\.( format | fields-include )
     | ( canal | debezium | maxwell | ogg )-json\. .+
-    | ( csv | json | raw | parquet | orc | fields | columns | scan | source | sink | lookup | test | print ) \. .+
+    | ( arrow | csv | json | raw | parquet | orc ) \. .+
+    | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
     | scheduler-mode

@@ -46,11 +46,13 @@ class Names:
     """The column and table names that a query uses, including the queries inside it.
 
     ``qualified`` has each column written with its table (``t.x``), as a pair of the first part of the name in lower
-    case and the column. ``tables`` are the lower-case names or aliases of all tables in FROM.
+    case and the column. ``tables`` are the lower-case names or aliases of all tables in FROM. ``columns`` are the
+    lower-case names of all columns, written with a table or without.
     """
 
     qualified: tuple[tuple[str, exp.Column], ...]
     tables: frozenset[str]
+    columns: frozenset[str]
 
     @property
     def outer(self) -> list[exp.Column]:
@@ -71,7 +73,7 @@ def names_in(query: exp.Expr) -> Names:
     known: Names | None = query.__dict__.get(_NAMES)
     if known is not None:
         return known
-    qualified, tables = list[tuple[str, exp.Column]](), set[str]()
+    qualified, tables, columns = list[tuple[str, exp.Column]](), set[str](), set[str]()
     for node in own_expressions(query):
         if isinstance(node, _SOURCES):
             tables.add(node.alias_or_name.casefold())
@@ -79,9 +81,12 @@ def names_in(query: exp.Expr) -> Names:
             inner = names_in(node)
             qualified += inner.qualified
             tables |= inner.tables
-        elif isinstance(node, exp.Column) and node.table:
-            qualified.append((node.parts[0].name.casefold(), node))
-    known = Names(tuple(qualified), frozenset(tables))
+            columns |= inner.columns
+        elif isinstance(node, exp.Column):
+            columns.add(node.name.casefold())
+            if node.table:
+                qualified.append((node.parts[0].name.casefold(), node))
+    known = Names(tuple(qualified), frozenset(tables), frozenset(columns))
     query.__dict__[_NAMES] = known  # copies of a node do not have it
     return known
 

@@ -337,10 +337,10 @@ class _GroupReader:
         """A subquery that reads values of the groups as columns: keys, and, where their columns name their tables,
         computed keys and aggregates of the rows below the groups. Other columns of these rows are read as well: the
         binding of the groups reports them."""
-        outer = {id(column) for column in names_in(query).outer if self._scope.knows(column)}
-        names = {column.name.casefold() for column in query.find_all(exp.Column)}
+        names = names_in(query)
+        outer = {id(column) for column in names.outer if self._scope.knows(column)}
         for key in self._columns:
-            if key.name.casefold() in names:
+            if key.name.casefold() in names.columns:
                 self._column(key)
         keys = [key for key in map(self._of_below, self._columns) if isinstance(key, exp.Column)]
 

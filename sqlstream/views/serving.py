@@ -292,7 +292,7 @@ def _answer(shown: Callable[[], Shown], plans: PlanPages, path: str) -> Answer |
 
 
 def as_json(shown: Shown) -> str:
-    """The state of the views as JSON text."""
+    """Returns JSON text with the URL of the server and, for each materialized view, what the page shows of it."""
     return json.dumps({"url": shown.url, "views": list(shown.views)}, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -266,7 +266,9 @@ def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def interval_average(source: Source, type_: pa.DataType) -> Plan:
-    """The plan of AVG over day-time intervals, to the microsecond, rounded half up."""
+    """Returns the accumulators (sum and count) and the final function of AVG over day-time intervals, whose results
+    are rounded half up to the microsecond. ``source``: the input column and FILTER; ``type_``: the type of the sum.
+    """
     count = Count(Source((), source.filters, source.required))
     return Plan((IntegerSum(source, type_), count), _interval_quotient)
 

@@ -116,8 +116,8 @@ class PathTree:
         return np.arange(self._count - len(parent), self._count)
 
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
-        """Adds whole paths. ``places`` has the places of all of them one after the other, ``lengths`` the length of
-        each. Returns, for each path, the index of its last node.
+        """Adds whole paths, each the rows of a partial match in order. ``places``: the indices of these rows, path
+        after path; ``lengths``: how many each path has. Returns, for each path, the index of its last node in the tree.
         """
         node = np.arange(self._count, self._count + len(places))
         parent = node - 1

@@ -286,7 +286,7 @@ class RunToEnd:
 
     @property
     def launch(self) -> Launch:
-        """The launch of the last start; draining a job replaces it."""
+        """What the job was last started with: plan, sources, clock. A drain starts the job once more, with another."""
         return self.query.launch
 
     def started_clock(self) -> Thread | None:

@@ -171,8 +171,10 @@ def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) 
 
 
 def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool) -> Execution:
-    """The execution of a job from its settings. Arguments and errors as those of ``checkpointing_of`` and
-    ``end_of_input_of``.
+    """Returns how a job is run according to its settings: checkpoints, engine, key groups, end of the input.
+
+    ``poll_ms`` gives the interval between epochs in ms where none is set; ``named``: the job has a name, so that its
+    next run finds its checkpoint. Raises the errors of ``checkpointing_of`` and ``end_of_input_of``.
     """
     return Execution(
         checkpointing=checkpointing_of(settings, poll_ms),

@@ -9,7 +9,7 @@ position among the rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
@@ -46,6 +46,15 @@ time; END_OF_TIME when it stops holding. All other columns are NULL."""
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
 comes from. Spark spreads files over partitions by their size, so partitions say nothing about their order."""
+
+
+def part_fields(splits: Collection[str]) -> list[pa.Field]:
+    """Returns the fields of PARTS that rows of file splits have. ``splits``: the columns of the splits, which name the
+    file only where its time does not tell it from others.
+    """
+    kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
+    return [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in splits]
+
 
 ROWS_PER_CUT = 1 << 19
 BYTES_PER_CUT = 1 << 27

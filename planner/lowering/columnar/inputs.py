@@ -23,7 +23,7 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.steps import BlobWatermark, FilesToRead, Operator
 from sqlstream.planner.windows import AlignedWindow
-from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange
+from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange, part_fields
 from sqlstream.udfs.file_splits import FileRows, FromFile
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
@@ -282,9 +282,7 @@ def files_of(
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
-    kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
-    parts = [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in places.columns]
-    whole = pa.schema([*rows, *(parts if step.in_order else [])])
+    whole = pa.schema([*rows, *(part_fields(places.columns) if step.in_order else [])])
     text = context.runtime.text_format(scan)
     if text is not None:
         return Files(places, TextRows(whole, columns, text), scan.table.name)

@@ -57,10 +57,10 @@ from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.planner.lowering.bad_rows import has_required, path_of
 from sqlstream.spark.running import is_connect
-from sqlstream.types import DataType
+from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM
 from sqlstream.udfs.columnar_files import ColumnarFiles
-from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.exchange import PARTS, part_fields
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
@@ -200,14 +200,12 @@ def _read_by_tasks(
     if environment.finished and directories and not _stats(values["path"]):  # without directories Spark lacks columns
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
-    hidden = [(BAD, "STRUCT<record: BINARY, error: STRING, place: STRING>", BAD_TYPE)] if text.tolerant else []
+    hidden = [pa.field(BAD, BAD_TYPE)] if text.tolerant else []
     if any(has_required(table, c.name) for c in columns):
-        hidden.append((READ_FROM, "STRING", pa.string()))
-    if environment.in_order:
-        kinds = (("BIGINT", pa.int64()), ("STRING", pa.string()), ("BIGINT", pa.int64()))
-        parts = zip(PARTS, kinds, strict=True)
-        hidden += [(name, *kind) for name, kind in parts if name != PARTS[1] or name in places.columns]
-    given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns] + hidden
+        hidden.append(pa.field(READ_FROM, pa.string()))
+    hidden += part_fields(places.columns) if environment.in_order else []
+    given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns]
+    given += [(f.name, from_arrow(f.type).ddl(), f.type) for f in hidden]
     filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
     schema = pa.schema([(name, kind) for name, _, kind in filled])
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}

@@ -68,10 +68,12 @@ def reduction_of(item: Item, index: int, rows: DataFrame, context: Context, *, s
     if function is not None and function.kind is FunctionKind.AGGREGATE:
         arguments = _struct([context.sql(a) for a in cast_arguments(call, function)])
         return Reduction(partial.listed(arguments), f"{register(function, context.runtime, 1)}({partial.values})")
+    values = _distinct_values(call)
+    if values is not None and isinstance(call, exp.WithinGroup):
+        _check_order(call, values)
     in_order = in_words_of_spark(item.expression)
     if in_order is not item.expression:
         return Reduction(((partial.name, context.sql(as_expression(in_order))),), partial.name)
-    values = _distinct_values(call)
     if values is not None:
         return _distinct(call, [context.sql(v) for v in values], partial, context)
     treatment = "" if nulls is None else f" {_TREATMENTS[nulls]}"
@@ -153,14 +155,19 @@ def _name_of(call: exp.Expression) -> str:
     return _SYNONYMS.get(name, name)
 
 
+def _check_order(call: exp.WithinGroup, values: Sequence[exp.Expression]) -> None:
+    """Spark cannot find distinct values in the order of another expression."""
+    if [ordered.this for ordered in call.expression.expressions] != list(values[:1]):
+        raise _no_rewrite(f"{_name_of(call.this).upper()}(DISTINCT …) in the order of another expression")
+
+
 def _distinct(call: exp.Expression, values: list[str], partial: _Partial, context: Context) -> Reduction:
     name, value = partial.name, values[0]
-    function = call.this if isinstance(call, exp.WithinGroup) else call
-    if isinstance(call, exp.WithinGroup) != (call.find(exp.Order) is not None):
-        raise _no_rewrite(f'DISTINCT with ORDER BY in the aggregate function "{_name_of(function)}"')
-    if len(values) > 1 and _name_of(function) not in ("count", "listagg"):
-        raise _no_rewrite(f'DISTINCT of several values in the aggregate function "{_name_of(function)}"')
-    match _name_of(function):
+    if call.find(exp.Order) is not None:
+        raise _no_rewrite(f'DISTINCT with ORDER BY in the aggregate function "{_name_of(call)}"')
+    if len(values) > 1 and _name_of(call) not in ("count", "listagg"):
+        raise _no_rewrite(f'DISTINCT of several values in the aggregate function "{_name_of(call)}"')
+    match _name_of(call):
         case "count":
             return Reduction(partial.collected("collect_set", _present(values)), f"CAST(size({name}) AS BIGINT)")
         case "min" | "max" as extreme:
@@ -174,25 +181,14 @@ def _distinct(call: exp.Expression, values: list[str], partial: _Partial, contex
         case "collect_list" | "collect_set":
             return Reduction(partial.listed(value), f"array_distinct({partial.values})")
         case "listagg":
-            return _listagg(call, function, value, partial, context)
-    raise _no_rewrite(f'DISTINCT in the aggregate function "{_name_of(function)}"')
+            joined = _joined(f"array_distinct({partial.values})", call, partial, context)
+            return Reduction(partial.listed(value), joined)
+    raise _no_rewrite(f'DISTINCT in the aggregate function "{_name_of(call)}"')
 
 
 def _no_rewrite(what: str) -> UnsupportedError:
     hint = "DISTINCT works in COUNT, SUM, AVG, MIN, MAX, LISTAGG and COLLECT_LIST."
     return UnsupportedError("SS391", f"{what} is not executed", hint=hint)
-
-
-def _listagg(
-    call: exp.Expression, function: exp.Expression, value: str, partial: _Partial, context: Context
-) -> Reduction:
-    values = f"array_distinct({partial.values})"
-    if isinstance(call, exp.WithinGroup):
-        ordered, *others = call.expression.expressions
-        if others or context.sql(ordered.this) != value:
-            raise _no_rewrite("LISTAGG(DISTINCT …) in the order of another expression")
-        values = f"sort_array({values}, {'FALSE' if ordered.args.get('desc') else 'TRUE'})"
-    return Reduction(partial.listed(value), _joined(values, function, partial, context))
 
 
 def _joined(values: str, function: exp.Expression, partial: _Partial, context: Context) -> str:

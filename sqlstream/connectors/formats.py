@@ -145,18 +145,33 @@ def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
     return None if standard is None else _TIMESTAMPS[standard] + "[.SSSSSS]"
 
 
-def writing(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns Spark's options to write a table's format. ``values``: the parsed options of the table."""
-    pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
+def written_pattern(values: Mapping[str, Any]) -> str:
+    """Returns Spark's datetime pattern with which timestamps are written in a table's format."""
+    return _TIMESTAMPS[values.get(f"{values['format']}.timestamp-format.standard") or "SQL"] + ".SSSSSS"
+
+
+def escaping(values: Mapping[str, Any]) -> str | None:
+    """Returns the character that takes the next one literally in a table's CSV; None if quotes are doubled."""
+    escape: str | None = values.get("csv.escape-character")
+    return None if values["format"] != "csv" or escape == csv_settings(values)["quote"] else escape
+
+
+def writing(values: Mapping[str, Any], *, escaped: bool = False) -> dict[str, str]:
+    """Returns Spark's options to write a table's format. ``values``: the parsed options of the table. ``escaped``: the
+    texts have their escape characters already (``records.csv_columns``).
+    """
+    pattern = written_pattern(values)
+    times = {"timestampFormat": pattern, "timestampNTZFormat": pattern}
     if values["format"] == "csv":
         spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-        options = csv_settings(values)
-        empty = {"emptyValue": options["quote"] * 2}
-        return options | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+        escape = escaping(values) if escaped else None
+        options = csv_settings(values if escape is None else {**values, "csv.escape-character": None})
+        if escape is not None and "nullValue" in options:
+            options["nullValue"] = options["nullValue"].replace(escape, escape * 2)
+        return options | spaces | {"emptyValue": options["quote"] * 2} | times
     if values["format"].endswith("json"):
-        pattern = _TIMESTAMPS[values[f"{values['format']}.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
         nulls = str(bool(values.get(f"{values['format']}.encode.ignore-null-fields"))).lower()
-        return {"timestampFormat": pattern, "timestampNTZFormat": pattern, "ignoreNullFields": nulls}
+        return times | {"ignoreNullFields": nulls}
     return {}
 
 

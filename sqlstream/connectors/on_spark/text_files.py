@@ -14,7 +14,7 @@ from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.lines import LineDecoder
-from sqlstream.planner.bad_rows import action_of, required_columns, tolerates_bad_rows
+from sqlstream.planner.bad_rows import action_of, checked_columns, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
@@ -31,21 +31,27 @@ def is_local(environment: Environment, table: Table) -> bool:
     return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
 
 
+def tasks_read(environment: Environment, table: Table) -> bool:
+    """True where tasks decode the table's files of text: local ones of rows without kinds, unless through Spark Connect
+    or where the settings say that Spark reads all files.
+    """
+    through_spark = environment.spark_reads or is_connect(environment.spark) or tells_kinds(table)
+    return not through_spark and is_local(environment, table)
+
+
 def text_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> TextFormat | None:
-    """How tasks decode the files as text; None where Spark must read them.
-
-    Spark reads remote files, change formats, types that no decoder supports, CSV with an escape character (which its
-    writer leaves out outside quotes), everything through Spark Connect, and all files if the settings say so.
+    """How tasks decode the files as text; None where Spark must read them: where ``tasks_read`` is false, and for types
+    that no decoder supports.
     """
-    if environment.spark_reads or is_connect(environment.spark) or tells_kinds(table):
+    if not tasks_read(environment, table):
         return None
     decoder = _decoder(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    if decoder is None or not is_local(environment, table):
+    if decoder is None:
         return None
     tolerant = tolerates_bad_rows(table)
-    keeps = tolerant and action_of(table)[1] is not None and bool(required_columns(table))
+    keeps = tolerant and action_of(table)[1] is not None and bool(checked_columns(table))
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)
@@ -75,7 +81,7 @@ def _decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], 
                 values["json.timestamp-format.standard"],
                 zone,
             )
-        case "csv" if all(f.type.name != "VARIANT" for f in fields) and Dialect.of(values).escape is None:
+        case "csv" if all(f.type.name != "VARIANT" for f in fields):
             read = tuple(f if f.wanted or tolerant else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)
     return None

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json
 
+from sqlstream.formats.compressions import opened
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs.lookup.sources.scalars import from_text, shown
 
@@ -69,7 +70,7 @@ class FileFormat:
         kinds = {name: kind for name, kind in self.columns if name in wanted}
         if self.name in _COLUMNAR:
             return _columnar(path, self, kinds)
-        with pa.input_stream(path, compression="detect") as stream:
+        with opened(path) as stream:
             data = stream.read().removeprefix(b"\xef\xbb\xbf")
         _require_text(data)
         if self.name == "json":
@@ -99,7 +100,7 @@ def _csv(data: bytes, form: FileFormat, kinds: dict[str, DataType]) -> pa.Table:
     parsing = csv.ParseOptions(
         delimiter=form.delimiter,
         quote_char=form.quote or False,
-        double_quote=form.escape is None,
+        double_quote=True,
         escape_char=form.escape or False,
         newlines_in_values=form.line_feeds,
         invalid_row_handler=(lambda row: "skip") if form.drop else None,

@@ -15,7 +15,7 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
-from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
+from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM, READ_LINE
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
 
 BAD_TYPE = pa.struct([("record", pa.binary()), ("error", pa.string()), ("place", pa.string())])
@@ -115,7 +115,8 @@ class TextRows(FileRows):
                 else:
                     skipped = 0
                 decoded = decoder.block(read.data)
-                yield from self._pieces(decoded, Read(path, block, skipped, lines, decoder), file_range)
+                spans_lines = self.format.quote is not None
+                yield from self._pieces(decoded, Read(path, block, skipped, lines, decoder, spans_lines), file_range)
                 lines.passed(block)
 
     def _pieces(self, decoded: Decoded, read: Read, file_range: FileRange) -> Iterator[Piece]:
@@ -123,29 +124,34 @@ class TextRows(FileRows):
             raise read.error(decoded.faults[0])
         rows, start = decoded.rows, max(file_range.begin, 0)
         if not self.format.tolerant:
+            if READ_LINE in self.schema.names:
+                lines = read.lines_of_good(decoded)
+                numbers = pa.nulls(rows.num_rows, pa.int64()) if lines is None else pa.array(lines, pa.int64())
+                rows = _with(rows, READ_LINE, numbers)
             yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
-            yield Piece(start, _with(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
+            yield Piece(start, _with(rows, BAD, good), lambda row: f"line {read.line_of(row, decoded)}")
             return
         bad = read.bad(decoded.faults)
         nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
         records = np.argsort(np.concatenate((_good_ones(decoded), [fault.record for fault in decoded.faults])))
-        both = pa.Table.from_batches([_with(rows, good), _with(nulls, bad)]).take(pa.array(records))
+        both = pa.Table.from_batches([_with(rows, BAD, good), _with(nulls, BAD, bad)]).take(pa.array(records))
         (in_order,) = both.combine_chunks().to_batches()
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
 
 @dataclass(frozen=True)
 class Read:
-    """A block that was decoded but for its first ``skipped`` bytes."""
+    """A block that was decoded but for its first ``skipped`` bytes. ``spans_lines``: records may have line breaks."""
 
     path: str
     block: Block
     skipped: int
     lines: LineNumbers
     decoder: Decoder
+    spans_lines: bool = False
 
     def lines_at(self, starts: Sequence[int]) -> list[int]:
         """The lines at these bytes of what was decoded."""
@@ -176,18 +182,27 @@ class Read:
         record = int(_good_ones(decoded)[row])
         return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
+    def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
+        """The lines of the good rows; None where the records cannot be told apart."""
+        data = self.block.data.slice(self.skipped)
+        feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
+        is_ended = len(feeds) > 0 and int(feeds[-1]) == data.size - 1
+        if len(feeds) + (not is_ended) == decoded.records:  # each line is a record
+            return before + 1 + _good_ones(decoded)
+        starts = self.decoder.starts(data)
+        if len(starts) != decoded.records:
+            return None
+        return np.asarray(before + 1 + np.searchsorted(feeds, starts)[_good_ones(decoded)])
+
     def records(self, decoded: Decoded) -> pa.StructArray:
         """The column BAD of the good rows: what was read and where, but no error."""
         data = self.block.data.slice(self.skipped)
-        starts = self.decoder.starts(data)
-        if len(starts) != decoded.records:
+        starts, lines = self.decoder.starts(data), self.lines_of_good(decoded)
+        if lines is None or len(starts) != decoded.records:
             return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
-        good = _good_ones(decoded)
-        feeds = np.frombuffer(data, np.uint8) == ord("\n")
-        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
-        lines = before + 1 + np.concatenate(([0], np.cumsum(feeds)))[starts[good]]
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
-        texts = _without_ends(data, starts).take(pa.array(good))
+        texts = _without_ends(data, starts, self.spans_lines).take(pa.array(_good_ones(decoded)))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
 
 
@@ -196,12 +211,17 @@ def _good_ones(decoded: Decoded) -> np.ndarray:
     return np.delete(np.arange(decoded.records), [fault.record for fault in decoded.faults])
 
 
-def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
-    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line."""
+def _without_ends(data: pa.Buffer, starts: np.ndarray, spans_lines: bool) -> pa.BinaryArray:
+    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line, or of its last
+    line if ``spans_lines``.
+    """
     read = np.frombuffer(data, np.uint8)
-    feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
-    ends = feeds[np.searchsorted(feeds, starts)]
-    ends = ends - ((ends > starts) & (read[ends - 1] == ord("\r")))
+    ends = np.append(starts[1:], len(read))
+    if not spans_lines:
+        feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
+        ends = np.minimum(ends, feeds[np.searchsorted(feeds, starts)])
+    while (is_end := (ends > starts) & np.isin(read[ends - 1], (ord("\r"), ord("\n")))).any():
+        ends = ends - is_end
     steps = np.zeros(len(read) + 1, np.int8)
     steps[starts] += 1
     steps[ends] -= 1
@@ -211,5 +231,5 @@ def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
 
 
-def _with(rows: pa.RecordBatch, bad: pa.StructArray) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*rows.columns, bad], [*rows.schema.names, BAD])
+def _with(rows: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*rows.columns, column], [*rows.schema.names, name])

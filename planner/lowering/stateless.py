@@ -12,11 +12,22 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError, repeating
 from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.bad_rows import columns_to_read, required_columns
+from sqlstream.planner.bad_rows import columns_to_read, computed_event_time, required_columns
+from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts
-from sqlstream.planner.lowering.bad_rows import Letter, bad_column, lacks, parted, with_calls, with_required
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.expressions import conjunction, conjuncts, is_repeatable
+from sqlstream.planner.fields import field_of
+from sqlstream.planner.lowering.bad_rows import (
+    Letter,
+    bad_column,
+    file_of,
+    lacks,
+    parted,
+    with_calls,
+    with_required,
+)
+from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import (
     aligned,
@@ -68,7 +79,10 @@ def _none_fails(conditions: Sequence[str]) -> Column:
 
 def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a projection: expressions over the fields of the input."""
-    rows, expressions = with_calls(context.lower(step.input), [item.expression for item in node.items], context)
+    below = context
+    if isinstance(node.input, Scan) and context.required_time is None:
+        below = context.requiring(_read_time(node.input, [item.expression for item in node.items]))
+    rows, expressions = with_calls(below.lower(step.input), [item.expression for item in node.items], context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
@@ -116,28 +130,39 @@ def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
 
 
 def _strict(step: Read, context: Context) -> DataFrame:
-    rows = context.runtime.read(step.node, in_order=step.in_order)
-    return with_required(rows, step.node.table, step.node.columns)
+    node = step.node
+    rows = context.runtime.read(node, in_order=step.in_order)
+    time = context.required_time or _read_time(node, node.predicates)
+    if time is None or not is_repeatable(time.expression):  # functions of users are not called twice
+        return with_required(rows, node.table, node.columns)
+    rows, error = _with_time_error(rows, time, node.table, context)
+    checked = with_required(rows, node.table, node.columns, error)
+    return checked.select(*map(column, node.columns), *hidden(checked))
 
 
 def _tolerant(step: Read, context: Context) -> DataFrame:
     node = step.node
     read = columns_to_read(node.table, node.columns, node.on_error)
     rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
+    time, errors = context.required_time or _computed_time(node.table), _missing(node.table)
+    if time is not None and not _is_among(time.expression, required_columns(node.table)):
+        rows, error = _with_time_error(rows, time, node.table, context)
+        errors = [*errors, error]
     first = context.counted.first(node.table.name)
-    parts = parted(rows, _letter(node.table, read, rows), node.on_error, context.counted.metric if first else None)
+    letter = _letter(node.table, read, rows, errors)
+    parts = parted(rows, letter, node.on_error, context.counted.metric if first else None)
     return parts.select(*map(column, node.columns), *hidden(parts))
 
 
-def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
+def _letter(table: Table, read: tuple[str, ...], rows: DataFrame, errors: Sequence[Column]) -> Letter:
     record, error, location = (bad_column(rows, member) for member in ("record", "error", "place"))
     named = [column(c.name) for c in table.physical_columns if c.name in read]
     values = F.to_json(F.struct(*named), {"ignoreNullFields": "false"}).cast("BINARY") if named else F.lit(None)
     return Letter(
         table.name,
         values if record is None else F.coalesce(record, values),
-        F.coalesce(*([] if error is None else [error]), *_missing(table), F.lit(None).cast("STRING")),
-        F.lit(None) if location is None else location,
+        F.coalesce(*([] if error is None else [error]), *errors, F.lit(None).cast("STRING")),
+        file_of(rows) if location is None else location,
     )
 
 
@@ -149,6 +174,49 @@ def _missing(table: Table) -> list[Column]:
         *(F.expr(time_error(time_name(c.name, table.name), c.name)) for c in times),
         *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
     ]
+
+
+# --- event times that are computed: checked where the row is read, because only there it is known from where ------
+
+
+_TIME = "__required_time"
+
+
+def _with_time_error(rows: DataFrame, time: RequiredTime, table: Table, context: Context) -> tuple[DataFrame, Column]:
+    """The rows with a column of the time, and the error of a row whose time is NULL or out of range."""
+    rows, (expression,) = with_calls(rows, [time.expression], context)
+    rows = rows.select("*", context.column(expression, rows).alias(_TIME))
+    error = F.expr(time_error(time.name, _TIME))
+    unchecked = passes_by(rows)
+    if ROW_KIND in rows.columns and is_upsert(table) and not time.of_deletes:
+        deleted = column(ROW_KIND).eqNullSafe(F.lit(RowKind.DELETE.value))
+        unchecked = deleted if unchecked is None else unchecked | deleted
+    return rows, error if unchecked is None else F.when(~unchecked, error)
+
+
+def _computed_time(table: Table) -> RequiredTime | None:
+    """The table's computed event time. Deleted rows may be their key alone, and so have none."""
+    time = computed_event_time(table)
+    if time is None or time.expression is None:
+        return None
+    return RequiredTime(time_name(time.name, table.name), time.expression, of_deletes=False)
+
+
+def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTime | None:
+    """The event time of the table if it is computed in one of the expressions, or is among the columns of the scan."""
+    table = node.table
+    time = _computed_time(table)
+    if time is not None:
+        kind = type(time.expression)
+        return time if any(e == time.expression for whole in expressions for e in whole.find_all(kind)) else None
+    name = table.watermark.column if table.watermark is not None else None
+    if name is None or name not in node.columns:
+        return None
+    return RequiredTime(time_name(name, table.name), field_of(name), of_deletes=False)
+
+
+def _is_among(expression: exp.Expression, columns: Sequence[TableColumn]) -> bool:
+    return isinstance(expression, exp.Column) and expression.name in (c.name for c in columns)
 
 
 # --- UNION ALL ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ A record that cannot be read fails the job, or is marked as a bad row if the tab
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
@@ -200,6 +201,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     if chosen == "csv":
         flat = "Use the format json, parquet or orc, or declare it STRING."
         yield from (_not_held(table, c, "csv", flat) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+        yield from _check_csv(table, spans)
     if chosen.endswith("json"):
         yield from wrong_keys_of_json(table)
     if chosen == "orc":
@@ -219,6 +221,32 @@ _OF_FORMATS = (
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
+
+
+def _check_csv(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Yields diagnostics SS504 for characters that mean two things, and for a text of NULL that no field can be."""
+    names = ("csv.field-delimiter", "csv.quote-character", "csv.escape-character")
+    defaults = {option.key: option.default for option in CSV_OPTIONS}
+    delimiter, quote, escape = (_character(table.option(name) or defaults[name]) for name in names)
+    quote = None if (table.option("csv.disable-quote-character") or "").strip().lower() == "true" else quote
+    for name, character in ((names[1], quote), (names[2], escape)):
+        if character == delimiter:
+            message = f'option "{name}" is the delimiter of fields, too'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(name) or spans.get(names[0]), hint="Choose another one.")
+    null = table.option("csv.null-literal") or ""
+    has_breaks = "\n" in null or "\r" in null
+    many_lines = quote is not None and (table.option("csv.multi-line") or "").strip().lower() == "true"
+    if (has_breaks and not many_lines) or (quote is None and delimiter is not None and delimiter in null):
+        what = "a line break" if has_breaks else "a delimiter, and no quotes are allowed"
+        message = f'option "csv.null-literal" is no text of a field: it has {what}'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("csv.null-literal"), hint="Let another text stand for NULL.")
+
+
+def _character(text: str | None) -> str | None:
+    """The character that an option names; None without one, and for a text that the option does not take."""
+    with suppress(ValueError):
+        return None if text is None else CHARACTER.parse(text)
+    return None
 
 
 def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnostic:  # noqa: A002

@@ -52,12 +52,12 @@ class Counted:
 @dataclass(frozen=True)
 class RequiredTime:
     """An event time that every row of a scan must have. ``name``: as messages show it. ``expression``: over the columns
-    of the scan. ``of_deletes``: rows of kind -D must have it, too.
+    of the scan. ``of_retractions``: rows of the kinds -U and -D must have it, too.
     """
 
     name: str
     expression: exp.Expression
-    of_deletes: bool = True
+    of_retractions: bool = True
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import columns_to_read, computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
-from sqlstream.planner.changes import is_upsert
-from sqlstream.planner.expressions import conjunction, conjuncts, is_repeatable
+from sqlstream.planner.expressions import conjunction, conjuncts, folded, is_repeatable
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.lowering.bad_rows import (
     Letter,
@@ -135,7 +134,7 @@ def _strict(step: Read, context: Context) -> DataFrame:
     time = context.required_time or _read_time(node, node.predicates)
     if time is None or not is_repeatable(time.expression):  # functions of users are not called twice
         return with_required(rows, node.table, node.columns)
-    rows, error = _with_time_error(rows, time, node.table, context)
+    rows, error = _with_time_error(rows, time, context)
     checked = with_required(rows, node.table, node.columns, error)
     return checked.select(*map(column, node.columns), *hidden(checked))
 
@@ -146,7 +145,7 @@ def _tolerant(step: Read, context: Context) -> DataFrame:
     rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
     time, errors = context.required_time or _computed_time(node.table), _missing(node.table)
     if time is not None and not _is_among(time.expression, required_columns(node.table)):
-        rows, error = _with_time_error(rows, time, node.table, context)
+        rows, error = _with_time_error(rows, time, context)
         errors = [*errors, error]
     first = context.counted.first(node.table.name)
     letter = _letter(node.table, read, rows, errors)
@@ -181,25 +180,27 @@ def _missing(table: Table) -> list[Column]:
 
 _TIME = "__required_time"
 
+_RETRACTIONS = [RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value]
 
-def _with_time_error(rows: DataFrame, time: RequiredTime, table: Table, context: Context) -> tuple[DataFrame, Column]:
+
+def _with_time_error(rows: DataFrame, time: RequiredTime, context: Context) -> tuple[DataFrame, Column]:
     """The rows with a column of the time, and the error of a row whose time is NULL or out of range."""
     rows, (expression,) = with_calls(rows, [time.expression], context)
     rows = rows.select("*", context.column(expression, rows).alias(_TIME))
     error = F.expr(time_error(time.name, _TIME))
     unchecked = passes_by(rows)
-    if ROW_KIND in rows.columns and is_upsert(table) and not time.of_deletes:
-        deleted = column(ROW_KIND).eqNullSafe(F.lit(RowKind.DELETE.value))
-        unchecked = deleted if unchecked is None else unchecked | deleted
+    if ROW_KIND in rows.columns and not time.of_retractions:
+        retracted = F.coalesce(column(ROW_KIND).isin(_RETRACTIONS), F.lit(False))
+        unchecked = retracted if unchecked is None else unchecked | retracted
     return rows, error if unchecked is None else F.when(~unchecked, error)
 
 
 def _computed_time(table: Table) -> RequiredTime | None:
-    """The table's computed event time. Deleted rows may be their key alone, and so have none."""
+    """The table's computed event time. Retracted rows may be their key alone, and so have none."""
     time = computed_event_time(table)
     if time is None or time.expression is None:
         return None
-    return RequiredTime(time_name(time.name, table.name), time.expression, of_deletes=False)
+    return RequiredTime(time_name(time.name, table.name), time.expression, of_retractions=False)
 
 
 def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTime | None:
@@ -207,12 +208,13 @@ def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTim
     table = node.table
     time = _computed_time(table)
     if time is not None:
-        kind = type(time.expression)
-        return time if any(e == time.expression for whole in expressions for e in whole.find_all(kind)) else None
+        sought = (time.expression, folded(time.expression))
+        kinds = tuple(type(expression) for expression in sought)
+        return time if any(e in sought for whole in expressions for e in whole.find_all(*kinds)) else None
     name = table.watermark.column if table.watermark is not None else None
     if name is None or name not in node.columns:
         return None
-    return RequiredTime(time_name(name, table.name), field_of(name), of_deletes=False)
+    return RequiredTime(time_name(name, table.name), field_of(name), of_retractions=False)
 
 
 def _is_among(expression: exp.Expression, columns: Sequence[TableColumn]) -> bool:

@@ -28,6 +28,7 @@ from sqlstream.planner.lowering.functions import called_function, cast_arguments
 from sqlstream.planner.lowering.hidden_columns import column, passes_by, quoted
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD, READ_FROM, READ_LINE
+from sqlstream.udfs.event_times import HINT, OUT_OF_RANGE
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -264,7 +265,8 @@ def _complete(
     # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
     text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks), *of_time)
     lacking = reduce(or_, (*(condition for condition, _ in lacks), *(error.isNotNull() for error in of_time)))
-    error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
+    hint = F.lit(_HINT) if time_error is None else F.when(text.startswith(OUT_OF_RANGE), HINT).otherwise(_HINT)
+    error = F.concat(text, where, F.lit(": "), record, F.lit("\nHINT: "), hint)
     return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
 
 

@@ -169,6 +169,8 @@ def writing(values: Mapping[str, Any], *, escaped: bool = False) -> dict[str, st
         options = csv_settings(values if escape is None else {**values, "csv.escape-character": None})
         if escape is not None and "nullValue" in options:
             options["nullValue"] = options["nullValue"].replace(escape, escape * 2)
+        if not options["quote"]:  # else Spark encloses a line that begins with # in NUL; none begins with a delimiter
+            options["comment"] = options["sep"]
         return options | spaces | {"emptyValue": options["quote"] * 2} | times
     if values["format"].endswith("json"):
         nulls = str(bool(values.get(f"{values['format']}.encode.ignore-null-fields"))).lower()

@@ -122,6 +122,5 @@ def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Sessio
         session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
         with pytest.raises(SqlStreamError) as error:
             rows(session, query)
-        exchanged = mode == "streaming" and query == WINDOW
-        place = place if form != "parquet" or exchanged else "a row"
-        assert f'{NULL_TIME} in {place} of file "{times}"' in str(error.value), (mode, query)
+        where = "a row" if form == "parquet" and query != WINDOW else place
+        assert f'{NULL_TIME} in {where} of file "{times}"' in str(error.value), (mode, query)

@@ -8,6 +8,7 @@ import csv
 import gzip
 import io
 import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,10 @@ def in_lz4_frame(data: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "lz4") as stream:
         stream.write(data)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
-PACKED = {
+PACKED: dict[str, Callable[[bytes], bytes]] = {
     "a.csv": bytes,
     "a.csv.gz": lambda data: gzip.compress(data[:7]) + gzip.compress(data[7:]),
     "a.csv.bz2": bz2.compress,

@@ -15,7 +15,7 @@ from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import columns_to_read, computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts, folded, is_repeatable
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, folded, is_repeatable
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.lowering.bad_rows import (
     Letter,
@@ -78,10 +78,8 @@ def _none_fails(conditions: Sequence[str]) -> Column:
 
 def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a projection: expressions over the fields of the input."""
-    below = context
-    if isinstance(node.input, Scan) and context.required_time is None:
-        below = context.requiring(_read_time(node.input, [item.expression for item in node.items]))
-    rows, expressions = with_calls(below.lower(step.input), [item.expression for item in node.items], context)
+    computed = [item.expression for item in node.items]
+    rows, expressions = with_calls(_reading(node.input, computed, context).lower(step.input), computed, context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
@@ -100,7 +98,8 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
 
 def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
-    rows = context.with_functions(node.functions).lower(step.input)
+    below = _reading(node.input, [field_of(f.name) for f in node.input.schema], context)
+    rows = below.with_functions(node.functions).lower(step.input)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
@@ -110,7 +109,8 @@ def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
-    rows = context.with_functions(node.functions).lower(step.input)
+    below = _reading(node.input, [field_of(f.name) for f in fields], context)
+    rows = below.with_functions(node.functions).lower(step.input)
     return rows.select(*columns, *hidden_results(rows))
 
 
@@ -203,8 +203,15 @@ def _computed_time(table: Table) -> RequiredTime | None:
     return RequiredTime(time_name(time.name, table.name), time.expression, of_retractions=False)
 
 
+def _reading(below: Node, expressions: Sequence[exp.Expression], context: Context) -> Context:
+    """The context for a scan ``below`` whose event time is read by one of the expressions above it."""
+    if not isinstance(below, Scan) or context.required_time is not None:
+        return context
+    return context.requiring(_read_time(below, expressions))
+
+
 def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTime | None:
-    """The event time of the table if it is computed in one of the expressions, or is among the columns of the scan."""
+    """The event time of the table if one of the expressions reads it, or computes it; else None."""
     table = node.table
     time = _computed_time(table)
     if time is not None:
@@ -212,7 +219,7 @@ def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTim
         kinds = tuple(type(expression) for expression in sought)
         return time if any(e in sought for whole in expressions for e in whole.find_all(*kinds)) else None
     name = table.watermark.column if table.watermark is not None else None
-    if name is None or name not in node.columns:
+    if name is None or not any(name in columns_of(expression) for expression in expressions):
         return None
     return RequiredTime(time_name(name, table.name), field_of(name), of_retractions=False)
 

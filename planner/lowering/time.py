@@ -106,7 +106,8 @@ def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFra
     """Builds the DataFrame of a table's rows with a time attribute and, where operators need one, a watermark, which
     control rows also advance.
     """
-    below = context.requiring(_required(node)) if node.domain is TimeDomain.EVENT else context
+    is_awaited = step.watermark_source in (WatermarkSource.BY_ROWS, WatermarkSource.BY_BLOBS)
+    below = context.requiring(_required(node)) if is_awaited and node.domain is TimeDomain.EVENT else context
     rows = _with_time_column(node, below.lower(step.input))
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)

@@ -87,7 +87,7 @@ SHORT: Mapping[str, Short] = {
     "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
     "\\mode": Short("how results are shown: table, changelog, tail or vertical", None, "mode", "MODE"),
-    "\\pset": Short("pager on or off; format csv, table, …", None, "pset", "NAME [VALUE]"),
+    "\\pset": Short("pager on or off; format csv, table, …; result-mode", None, "pset", "NAME [VALUE]"),
     "\\x": Short("rows as a line for each column, on or off", "expanded"),
     "\\timing": Short("how long statements take, on or off", "timing"),
     "\\o": Short("write results into a file; without one, to the terminal", "output", "output", "[FILE]"),

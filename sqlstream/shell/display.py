@@ -15,6 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TextIO, cast
 
+from rich.console import Console
+
 from sqlstream.cli.output import FOR_PROGRAMS, PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
 from sqlstream.shell.interrupts import unbroken
 
@@ -105,6 +107,11 @@ class Display:
         if self.expanded or self.style == "vertical":
             return VerticalWriter
         return TableWriter if self.style == "table" else None
+
+    @property
+    def redraws_tables(self) -> bool:
+        """True where a table can change in place: on a terminal that moves its cursor, in a format for people."""
+        return self.paged_writers is not None and not Console(file=self.terminal).is_dumb_terminal
 
     def paged(self, writer: Writer) -> PagedWriter | None:
         """The writer if it shows long results page by page; None for other writers."""

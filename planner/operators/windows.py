@@ -25,7 +25,16 @@ from sqlstream.planner.firing import AfterProcessingTime, AfterWatermark, Trigge
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
-from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, Remark, StateDescription, Topic, WindowInfo
+from sqlstream.planner.properties import (
+    ArrivalOrder,
+    Keys,
+    Kinds,
+    Remark,
+    ShownNames,
+    StateDescription,
+    Topic,
+    WindowInfo,
+)
 from sqlstream.planner.windows import (
     DEFAULT_COLUMNS,
     AlignedWindow,
@@ -175,7 +184,7 @@ class AssignWindows(Windowed):
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
         return (*plain, *self.columns.fields(self.window.time_domain(self.domain)))
 
-    def remarks(self) -> Iterator[Remark]:
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
         yield from self._firing_remarks(None) if self.keeps_state else ()
         yield from self._overlap_remarks()
 

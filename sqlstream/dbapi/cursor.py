@@ -460,7 +460,7 @@ class Cursor:
 
 def _acknowledged(rows: Rows) -> str | None:
     """What a definition says beyond OK; None for rows."""
-    said = str((rows.fetchone() or ("",))[0])
+    said = str(next(iter(rows), ("",))[0])
     return said.removeprefix("OK").removeprefix(". ") if said == "OK" or said.startswith("OK. ") else None
 
 

@@ -108,10 +108,10 @@ def test_scripts_pipes_and_files_get_changes_as_before(keyboard, tmp_path):
     on_terminal = Shell(WithoutSpark(), out := Terminal())
     shown(on_terminal, query())  # as with -f or -c: nobody types
     assert out.getvalue() == CHANGES
-    piped = Shell(WithoutSpark(), out := io.StringIO())
+    piped = Shell(WithoutSpark(), pipe := io.StringIO())
     piped._showing.keys = keyboard
     shown(piped, query())
-    assert out.getvalue() == CHANGES
+    assert pipe.getvalue() == CHANGES
     into_file = Shell(WithoutSpark(), Terminal())
     into_file._showing.keys = keyboard
     into_file.run(f"\\o {tmp_path}/out.txt\n")

@@ -119,7 +119,9 @@ class Windowed(Unary):
 
     @property
     def _why_rows_cannot_go(self) -> str | None:
-        """Why the windows accept no retractions: their bounds depend on the rows."""
+        """Why the windows accept no retractions: their bounds depend on the rows. In processing time a retraction
+        counts in the windows in which it arrives, as in Flink.
+        """
         match self.window:
             case CountWindow() | RowMeasured():
                 return "which rows a window holds would change with each row that goes"
@@ -127,8 +129,6 @@ class Windowed(Unary):
                 return "where a session is cut would change with rows that go"
             case UserWindow():
                 return "Python classes see inserted rows"
-        if self.domain is TimeDomain.PROCESSING:
-            return "a row does not go in the window of processing time in which it came"
         return None
 
     @property

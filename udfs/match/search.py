@@ -114,7 +114,9 @@ class Search:
         return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).partial_matches(partial_matches)
 
     def begun(self, rows: Indices) -> PartialMatches:
-        """A new partial match without rows for each row index in ``rows``, the row at which its match may begin."""
+        """Begins a partial match at each row index in ``rows``: returns as many partial matches, which have no rows
+        yet.
+        """
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}

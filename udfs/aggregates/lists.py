@@ -115,12 +115,16 @@ def by_number(numbers: pa.Array, groups: Groups) -> np.ndarray:
 
 
 def collected(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...]) -> Plan:
-    """The plan of COLLECT_LIST over the first column of the source, sorted by its other columns."""
+    """The plan of COLLECT_LIST over the first column of ``source``, sorted by its other columns, of which ``order`` has
+    the directions. ``types`` are those of all its columns.
+    """
     return Plan((Values(source, types),), partial(_ordered, order))
 
 
 def joined(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], separator: str) -> Plan:
-    """The plan of LISTAGG over the first column of the source, sorted by its other columns."""
+    """The plan of LISTAGG over the first column of ``source``, sorted by its other columns, of which ``order`` has the
+    directions. ``types`` are those of all its columns.
+    """
     return Plan((Values(source, types),), partial(_joined, order, separator))
 
 
@@ -295,8 +299,8 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
 
 
 def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
-    """The plan of PERCENTILE with frequencies: as ``interpolated``, but the second column says how often each value
-    counts.
+    """The plan of PERCENTILE with frequencies: the first column of ``source`` has values, the second says how often
+    each counts. The result is interpolated linearly between two neighbours.
     """
     return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
 

@@ -246,8 +246,8 @@ class Segment(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """The outcome of one call: the rows that pass, the positions of the rows that are held back, and the barriers that
-    ended.
+    """The outcome of one call: the rows that pass (``parts``), the positions of the rows and markers that are ``held``
+    back, and the barriers that ended (``events``).
 
     ``released`` is true if rows held back earlier are among those that passed.
     """

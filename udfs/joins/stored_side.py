@@ -254,7 +254,7 @@ class Changes(NamedTuple):
     repeated: pa.Table
 
     def where(self, chosen: Sequence[Flags]) -> Changes:
-        """The changes for which the flags are true. ``chosen`` has one array of flags for each of ``added``,
+        """The changes for which the flags are true. ``chosen`` has three arrays of flags, for the rows of ``added``,
         ``removed`` and ``repeated``.
         """
         return Changes(*(rows.filter(pa.array(flags)) for rows, flags in zip(self, chosen, strict=True)))

@@ -246,7 +246,9 @@ class Definitions:
 
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:
-        """The aggregates that conditions contain, by the variable over whose rows they are computed."""
+        """The aggregates that conditions contain, as a dictionary by the variable over whose rows they are computed;
+        None is for all rows of the match.
+        """
         operands = [o for read in self.reads.values() for o in read.values() if isinstance(o, Aggregated)]
         return aggregates_of(operands, self.input)
 

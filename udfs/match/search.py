@@ -106,8 +106,9 @@ class Search:
     def run(
         self, ordered: RowsByKey, partial_matches: PartialMatches, ends: BestMatches, tree: PathTree
     ) -> PartialMatches:
-        """Maps the rows ``[next, ready)`` of each key. Writes complete matches to ``ends`` and returns the partial
-        matches that remain.
+        """Maps new rows, which are ``[next, ready)`` of each key in ``ordered``, to variables. Continues the
+        ``partial_matches``, writes complete matches to ``ends`` and all paths to ``tree``. Returns the partial matches
+        that remain.
         """
         if not (ordered.ready > ordered.next).any():
             return partial_matches

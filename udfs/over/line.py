@@ -35,8 +35,8 @@ class SortedRows:
     """The rows of a call sorted by key, time and order of arrival: ``key`` has the index of each row's key, from 0;
     ``time`` is in microseconds.
 
-    ``peers``: rows of one key with equal time and, if given, equal ``tie`` are peers. In processing time there are no
-    peers, because a row does not see rows that arrive after it in the same instant.
+    ``peers``: whether rows of one key with equal time and, if given, equal ``tie`` are peers. False in processing time,
+    because a row does not see rows that arrive after it in the same instant.
     """
 
     def __init__(self, key: Indices, time: Times, *, peers: bool = True, tie: Indices | None = None) -> None:
@@ -155,7 +155,9 @@ def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
 
 
 def ranked(values: Indices) -> Indices:
-    """For each value its rank among all values: 0 for the least, equal for equal values."""
+    """For each value its position among all values in ascending order, from 0; equal values are in the order of the
+    array.
+    """
     places = np.empty(len(values), np.int64)
     places[in_order([values])] = np.arange(len(values))
     return places

@@ -256,7 +256,9 @@ def states_of(function: type) -> tuple[State[Any], ...]:
 
 
 def type_of(kind: object) -> DataType:
-    """The SQL type for the Python type or SQL type name with which a state was declared. TypeError if there is none."""
+    """The SQL type for the Python type or SQL type name with which a state was declared. Raises TypeError if there is
+    none.
+    """
     try:
         sql = parse_type(kind) if isinstance(kind, str) else sql_type(kind)
     except SqlStreamError as error:

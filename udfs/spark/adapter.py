@@ -85,7 +85,9 @@ class KernelProcessor:
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
-        """The number of rows in the state of a key group, as the first kernel's ``kept_rows`` reports it."""
+        """How many rows the state of a key group has, for kernels that may end the query at a number of rows (LIMIT); 0
+        for others. ``entries`` are all its state entries.
+        """
         store = MemoryStore(dict(entries))
         (entry_bytes,) = store.get([self._own[0]])
         entry = GroupEntry.from_bytes(entry_bytes)

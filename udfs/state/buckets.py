@@ -103,7 +103,7 @@ class Buckets:
         return np.concatenate((header, self.index)).tobytes()
 
     def positions(self, places: np.ndarray) -> np.ndarray:
-        """For each place (the hash by which rows are found) the position of its bucket."""
+        """For each of ``places``, which are key hashes, the position of the bucket in whose range it is."""
         if len(self.index) == 1:
             return np.zeros(len(places), np.int64)
         return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)

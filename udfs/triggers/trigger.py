@@ -324,7 +324,7 @@ def no_answer(count: int) -> Answer:
 
 
 def fire_at(position: Values) -> Fire:
-    """The ``Fire`` with firings at these positions, NONE for instances that do not fire, and no purging."""
+    """The ``Fire`` with firings at these positions, NONE for instances that do not fire; none clears the window."""
     return Fire(position, np.zeros(len(position), bool))
 
 
@@ -339,7 +339,7 @@ def silence(trigger: Trigger, count: int) -> Fire:
 
 
 def fires_at(position: Values) -> Fires:
-    """The ``Fires`` at these positions, without purging."""
+    """The ``Fires`` at these positions, none of which clears the window."""
     return Fires(position, np.zeros(len(position), bool))
 
 

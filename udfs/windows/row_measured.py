@@ -286,8 +286,8 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class EveryRows:
-    """Fires every few rows. In event time a row is counted when the watermark reaches it, and its window includes all
-    rows of the same time.
+    """Fires at every ``slide``-th row of a key, over its rows of the last ``size`` microseconds. In event time a row is
+    counted when the watermark reaches it, and its window includes all rows of the same time.
 
     In processing time a row is counted when it arrives, and later rows of the same instant are not in its window.
     """

@@ -295,8 +295,10 @@ def _is_within(path: str, table: Table) -> bool:
 
 
 def nested_fields(path: str, type_: DataType) -> list[tuple[str, DataType]]:
-    """Returns pairs of path and type for the fields nested directly in a type, as Flink names them; an empty list for
-    types without fields. ``path``: the path of the type itself.
+    """Returns pairs of path and type for the fields nested directly in a type; an empty list for types without fields.
+
+    ``path``: the path of the type itself. As in Flink, those of its fields are ``path.name`` in a STRUCT,
+    ``path.element`` in an ARRAY, ``path.key`` and ``path.value`` in a MAP.
     """
     match type_:
         case DataType("STRUCT", members):
@@ -339,7 +341,9 @@ class Source(Connector):
         return False
 
     def has_kinds(self, table: Table) -> bool:
-        """True where ``read`` adds the column ROW_KIND if ``Table.changelog`` contains more than inserts."""
+        """True where the source knows the kind of each row. ``read`` then adds the column ROW_KIND to tables whose
+        changelog contains more than inserts.
+        """
         return False
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -375,7 +379,9 @@ class SplitSource(Source):
         """
 
     def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        """How tasks decode the files of ``file_splits``; None for Parquet files, which need no decoder."""
+        """Returns the decoder and the encoding with which tasks read the files of ``file_splits`` as text; None for
+        Parquet files, which need no decoder.
+        """
         return None
 
 
@@ -402,10 +408,10 @@ class Sink(Connector):
         return APPEND_ONLY
 
     def location(self, table: Table) -> Hashable | None:
-        """Identifies where rows are stored. Two sinks of one query must not have equal locations.
+        """Returns a value that identifies where rows are stored, such as a path. Two sinks of one query must not have
+        equal locations.
 
-        None where sinks may share a location, because what they store does not depend on the number of the
-        micro-batch.
+        None where sinks may share a location, because what they store does not depend on the number of the micro-batch.
         """
         return None
 

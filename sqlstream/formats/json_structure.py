@@ -193,8 +193,8 @@ def structure(text: Text, *, ordinary: bool = False) -> Structure:
 
 
 class Tokens:
-    """The occurrences of some characters in the records, without escaped quotes: ``p`` has their offsets and ``c`` the
-    characters.
+    """The occurrences of some characters in the records of a text, without escaped quotes: ``p`` has their byte offsets
+    and ``c`` the characters. ``found``: a mask of the bytes that are such characters.
 
     ``odd`` is true for records with invalid escapes or invalid UTF-8.
     """

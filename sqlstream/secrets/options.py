@@ -96,7 +96,7 @@ def has_secret_name(key: str) -> bool:
 
 
 def pieces_of(key: str, value: str) -> list[TextPiece]:
-    """The value of an option in public and secret pieces, split by the rule of its key."""
+    """Splits the value of an option into public and secret pieces, by the rule of its key."""
     return _rule(key)(value)
 
 
@@ -130,7 +130,9 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
 
 
 def text_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a text that is public, except for secrets in its URLs and after ``password=``."""
+    """Splits a text, which is public except for secrets in its URLs and after ``password=``, into public and secret
+    pieces.
+    """
     if re.match(r"[A-Za-z][\w+.:-]*://", text):
         return url_pieces(text)
     if "://" in text:

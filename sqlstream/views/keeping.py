@@ -124,7 +124,9 @@ class Views:
         return self.status(materialized_named(name, workspace), workspace)
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
-        """Stop the job of a view and remove its rows. Does nothing for other names, which the catalog reports."""
+        """Stops the job of a materialized view and removes its rows. Does nothing if there is no materialized view of
+        that name; the statement DROP then fails in the catalog.
+        """
         try:
             view = materialized_named(name, workspace)
         except SqlStreamError:  # there is none, or its definition cannot be read
@@ -137,7 +139,7 @@ class Views:
             self._remove(view, workspace)
 
     def all(self, workspace: Workspace, namespace: tuple[str, str] | None = None) -> Iterator[MaterializedView]:
-        """The views of a database, by name."""
+        """Yields the materialized views of a database, by default the current one, in the order of their names."""
         catalog = workspace.catalog
         catalog_name, database = namespace or catalog.current
         for name in catalog.names("relation", namespace):

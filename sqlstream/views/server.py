@@ -48,8 +48,8 @@ def checkpoints_of_views(settings: Settings) -> str:
 
 
 def reach(tables: Iterable[Table], settings: Settings) -> None:
-    """Makes the tables of materialized views reachable: if one of ``tables`` is stored in the embedded server, starts
-    it and sets its address.
+    """Called before jobs or queries use tables of materialized views. If one of ``tables`` is stored in the database of
+    materialized views, sets the environment variable with its address, and starts the embedded server if necessary.
     """
     if any(table.option("url") == _REFERENCE for table in tables):
         tell_address(settings)

@@ -92,7 +92,9 @@ class Serving:
                 self._session.execute(statement, text)
 
     def look(self) -> None:
-        """Restarts the jobs that have ended and are due. To be called from time to time."""
+        """Starts the jobs again that have failed or were lost, and those that could not be started, each after a pause
+        that grows with every failure. To be called from time to time.
+        """
         now = time.monotonic()
         for served in self._served:
             try:
@@ -144,8 +146,8 @@ class Serving:
     # --- what is told -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> list[Mapping[str, Any]]:
-        """The status of all views and other jobs now, each as a dictionary of property values, for the page and its
-        JSON.
+        """Returns a dictionary of property values, such as name and state, for each view and each other job, as the
+        status page shows them.
         """
         return [dict(self._facts(served)) for served in self._served]
 
@@ -230,7 +232,9 @@ class PlanPages:
         return frozenset(self._by_name)
 
     def take(self, records: Mapping[str, JobRecord]) -> None:
-        """Update the pages with the current records of all jobs whose plan can be shown."""
+        """Updates the pages, which are those of the jobs in ``records`` whose plan can be shown. ``records``: the
+        current record of each job, by name.
+        """
         kept = dict[str, PlanFigures]()
         for name, record in records.items():
             before = self._by_name.get(name)
@@ -276,7 +280,9 @@ class Shown:
 
 
 class Page(LocalPage):
-    """Serves the page on a port of this machine until closed. ``shown`` and ``plans`` are called from its threads."""
+    """Serves the status page on a port of this machine until it is closed. ``shown``: returns the page's content.
+    ``plans``: the pages with plans. Both are used by the server's threads.
+    """
 
     def __init__(self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None) -> None:
         super().__init__(port, partial(_answer, shown, plans or PlanPages()), "/, /views.json and /plans/NAME/")

@@ -28,7 +28,7 @@ class ViewState:
 
     @property
     def kept(self) -> bool:
-        """True while a process restarts the job."""
+        """True while the process ``keeper``, which restarts the job, runs on this machine."""
         return self.keeper is not None and self.keeper.is_here and self.keeper.is_alive
 
 

@@ -144,8 +144,8 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """Adds to ``keep``, an argument of ``decode``, the message key and its position, which ``with_keys`` decodes
-    afterwards.
+    """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key
+    as text, and ``place``, the position of the message.
     """
     return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
 

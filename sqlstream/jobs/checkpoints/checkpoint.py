@@ -73,7 +73,9 @@ def checkpoint_exists(path: str, spark: SparkSession) -> bool:
 
 
 def run_of(path: str, spark: SparkSession) -> str:
-    """A random word that identifies the checkpoint, chosen at the first call. SS459 where its file is damaged."""
+    """Returns the checkpoint's identifier, 32 random hexadecimal digits. The first call chooses it and stores it in the
+    checkpoint. Raises ExecutionError SS459 where its file is damaged.
+    """
     require_plain(path)
     storage = storage_at(path, spark)
     word = storage.read(RUN)
@@ -98,10 +100,13 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
-    ExecutionError SS421 if its state is not that of the plan, SS424 and SS425 if its layout is not that of ``engine``
-    and ``key_groups``, SS459 if one of its files cannot be read. ``auto`` and None accept the layout of the checkpoint,
-    or choose that of a new one. ``declared`` returns the declared state of a process function, by name. ``chaining``:
-    in a new checkpoint, operators are chained where possible. ``reads_files``: see ``planner.physical.EngineSettings``.
+    ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
+    checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``reads_files``: True for a
+    scan whose files an exchange may read itself.
+
+    Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
+    required one, SS459 if a file of the checkpoint cannot be read.
     """
     require_plain(path)
     storage = storage_at(path, spark)

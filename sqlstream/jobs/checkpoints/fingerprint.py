@@ -146,10 +146,11 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a query cannot use the state of another. ``text`` is the reason as a sentence, ``part`` the operator or
-    source.
+    """Why a query cannot use the state of another. ``part``: the operator or source that differs. ``text``: the reason
+    as a sentence.
 
-    ``exception`` says, for a kind of change that is otherwise harmless, which part of it is not.
+    ``exception``: for a change that the message's hint otherwise calls allowed, such as that of a filter: the end of
+    that sentence, ``, but no …``. Empty for other changes.
     """
 
     part: str
@@ -227,10 +228,11 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class StateLayout:
-    """The layout of a job's state: ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
+    """How a job's state is stored. ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
     engine.
 
-    ``chained``: operators on the same keys run in one call. Checkpoints without this field are older than it.
+    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call; False for
+    checkpoints that were written before this field existed.
     """
 
     engine: str

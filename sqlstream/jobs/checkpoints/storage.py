@@ -135,8 +135,8 @@ class Storage(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a text, or a folder with its contents, if it exists; a link is removed itself. Only where
-        ``can_remove``.
+        """Removes a text, or a folder with its contents, if it exists. Of a symbolic link, only the link is removed.
+        Must be called only if ``can_remove``.
         """
         ...
 
@@ -228,7 +228,7 @@ class LocalStorage:
         return dict(_files(self.root / folder, ""))
 
     def remove(self, path: str) -> None:
-        """Remove a text, or a folder with its contents, if it exists; a link is removed itself."""
+        """Removes a text, or a folder with its contents, if it exists. Of a symbolic link, only the link is removed."""
         target = self.root / path
         with write_errors_reported(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():

@@ -121,7 +121,7 @@ class EpochDeadline:
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
         """True if the current epoch has exceeded its timeout. ``under_way``: an epoch is running; ``last_epoch``: the
-        number of the last complete one.
+        number of the last complete one. ``now_ms``: the present time, for tests.
         """
         now_ms = _now_ms() if now_ms is None else now_ms
         if last_epoch > self._last:

@@ -55,7 +55,9 @@ class ResultQueue:
             self._written = number
 
     def on_progress(self, last_batch: int) -> None:
-        """Called when the job learns of new micro-batches; ``last_batch`` is the number of the newest."""
+        """Called when Spark has reported new micro-batches, up to number ``last_batch``. Does nothing here, because the
+        rows are already in the queue.
+        """
 
     def put(self, table: pa.Table) -> None:
         """Add a table; blocks while the queue is full, and returns at once after ``close``."""

@@ -110,12 +110,14 @@ def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
 
 
 def last_committed(storage: Storage) -> int | None:
-    """The number of the newest epoch in a checkpoint."""
+    """Returns the number of the newest complete epoch in a checkpoint; None if there is none."""
     return _last(storage, "commits")
 
 
 def last_begun(storage: Storage) -> int | None:
-    """The number of the newest micro-batch that has begun, which may have written some of its rows."""
+    """Returns the number of the newest micro-batch that has begun, and may have written some of its rows; None if there
+    is none.
+    """
     return _last(storage, "offsets")
 
 

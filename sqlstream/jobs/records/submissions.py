@@ -218,7 +218,7 @@ class SubmittedJob:
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
 
     def record_now(self) -> JobRecord:
-        """The current record; made from the submission before the job has written one."""
+        """Returns the current record of the job. Until the job has written one, it is made from the submission."""
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:

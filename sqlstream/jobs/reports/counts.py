@@ -105,7 +105,9 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan, with a metric that counts them."""
+        """Returns the rows of a scan as a DataFrame with an observed metric that counts them. ``in_order``: the query
+        depends on the order of rows.
+        """
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
@@ -114,11 +116,15 @@ class CountedSources:
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The files of a scan. Their rows are counted by the exchange that reads the files, not here."""
+        """Returns a streaming DataFrame of the file splits of a scan. The exchange that reads the files counts their
+        rows. ``in_order``: the query depends on the order of rows.
+        """
         return self.sources.places(scan, in_order=in_order)
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How an exchange reads these files as text; None for Parquet."""
+        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
+        Parquet files.
+        """
         return self.sources.text_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:

@@ -53,7 +53,9 @@ def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
 
 
 def newest(folder: Path) -> int:
-    """The highest number among the file names of a log; -1 where there is none."""
+    """Returns the highest number among the file names in ``folder``, the log of Spark's offsets or commits; -1 if there
+    is none.
+    """
     return max(_numbers(folder), default=-1)
 
 

@@ -180,7 +180,8 @@ def declared_or_upserts(table: Table) -> frozenset[RowKind]:
 
 
 class Connector(ABC):
-    """Base class of connectors. Its attributes are what statements are checked and completed with.
+    """Base class of connectors. Statements are checked against its attributes, and shell and editors complete from
+    them.
 
     * ``name``: the value of ``'connector'`` in WITH; ``doc``: one sentence for SHOW CONNECTORS and the documentation.
     * ``options``: all keys of WITH, except those that every source and sink has (``SOURCE_OPTIONS``, ``PARALLELISM``).

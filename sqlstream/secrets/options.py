@@ -307,7 +307,9 @@ def secrets_of_script(text: str) -> Secrets:
 
 
 def option_at(text: str, offset: int) -> str | None:
-    """The key of the option whose value contains a position of a script; None outside of options."""
+    """Returns the key of the option whose value contains the character at ``offset`` of a script; None where no option
+    does.
+    """
     keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= offset < o.end(3))
     return next(keys, None)
 

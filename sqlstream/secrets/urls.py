@@ -34,7 +34,9 @@ class TextPiece(NamedTuple):
 
 
 def is_open(text: str) -> bool:
-    """True where a text consists only of placeholders and schemes, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
+    """True where a text consists only of placeholders and names of authentication schemes, such as ``Bearer ${TOKEN}``
+    or ``{a},{b}``.
+    """
     return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
 
 

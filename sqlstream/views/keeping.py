@@ -120,7 +120,7 @@ class Views:
                 self.create(altered(view, statement), text, workspace)
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
-        """The status of the view of that name. BindError SS694 for anything that is no materialized view."""
+        """The status of the view of that name. Raises BindError SS694 for anything that is no materialized view."""
         return self.status(materialized_named(name, workspace), workspace)
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
@@ -186,7 +186,8 @@ class Views:
         """Starts the job of a view, from its checkpoint if there is one. ``anew``: first removes what an earlier view
         of that name has left.
 
-        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has written.
+        Raises ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has
+        written.
         """
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)

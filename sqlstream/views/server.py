@@ -27,8 +27,9 @@ _told: set[str] = set()
 
 
 def views_folder(settings: Settings) -> Path:
-    """The folder of the setting, or the default in the user's state folder. ExecutionError SS484 where it cannot be
-    written."""
+    """Returns the folder for the data of materialized views: that of the setting, or the default in the user's state
+    folder. Raises ExecutionError SS484 where it cannot be written.
+    """
     given = settings[DIRECTORY]
     state = state_folder()
     folder = Path(given).expanduser().absolute() if given is not None else None

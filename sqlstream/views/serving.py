@@ -69,7 +69,8 @@ class Serving:
     def run(self, scripts: Iterable[str]) -> None:
         """Execute the statements and start their jobs; ``look`` retries starts that fail.
 
-        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows would not be read.
+        Raises SqlStreamErrors for mistakes in statements that start no job, BindError SS489 for a query, because nobody
+        would read its rows.
         """
         for text in scripts:
             for statement in parse_script(text):

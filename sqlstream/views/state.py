@@ -39,7 +39,9 @@ def digest_of(statement: nodes.CreateMaterializedView) -> str:
 
 
 def read_state(storage: Storage) -> ViewState | None:
-    """The state of a view from its checkpoint; None if there is none. ExecutionError SS459 for a malformed file."""
+    """The state of a view from its checkpoint; None if there is none. Raises ExecutionError SS459 for a file that is
+    malformed.
+    """
     text = storage.read(FILE)
     if text is None:
         return None

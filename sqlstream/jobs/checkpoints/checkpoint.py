@@ -60,8 +60,8 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """A text that identifies the job among all jobs, also among earlier ones in the same directory. Restarts keep
-        it.
+        """Returns a text that identifies this checkpoint, also among earlier ones in the same directory. It does not
+        change when the job restarts.
         """
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
@@ -154,8 +154,9 @@ def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> State
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
-    """ExecutionError SS421 with the first difference, if the state at ``path`` is not that of the current plan.
-    ``stored`` is the fingerprint stored there, as text; SS459 if it cannot be read. ``what`` is the noun in messages.
+    """Raises ExecutionError SS421 with the first difference, if the state at ``path`` is not that of the current plan.
+    Raises SS459 if ``stored``, the text of the fingerprint at ``path``, cannot be read. ``what``: the word for it in
+    messages, such as ``savepoint``.
     """
     parts = from_text(stored)
     if parts is None and not is_json(stored):
@@ -169,7 +170,7 @@ def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, .
 
 
 def require_plain(path: str) -> None:
-    """ExecutionError SS423 if the path has characters of a glob pattern: Spark would expand it, and not find the
+    """Raises ExecutionError SS423 if the path has characters of a glob pattern: Spark would expand it, and not find the
     control rows.
     """
     special = next((character for character in path if character in _OF_PATTERNS), None)

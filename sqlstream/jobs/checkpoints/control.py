@@ -77,21 +77,21 @@ class ControlRows:
         self.storage.write(f"{_CLOCK}/{name}.json", json.dumps({"processing_time_ms": processing_time_ms}))
 
     def has_ended(self, table: str) -> bool:
-        """True where the end of the table's input has been written before."""
+        """True where a control row says that the table's input has ended."""
         return self.storage.read(f"{_folder(table)}/{_END}.json") is not None
 
     def end(self, table: str) -> None:
-        """Write, once, that the table's input has ended."""
+        """Writes the control row that ends the table's input, unless there is one."""
         if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
 
     @property
     def clock_has_ended(self) -> bool:
-        """True where an earlier run has ended the clock of processing time."""
+        """True where a control row of this or an earlier run says that processing time has ended."""
         return self.storage.read(f"{_CLOCK}/{_END}.json") is not None
 
     def end_clock(self) -> None:
-        """Write, once, that processing time has ended."""
+        """Writes the control row that ends processing time, unless there is one."""
         if not self.clock_has_ended:
             self.tick(END_OF_INPUT_MS, _END)
 

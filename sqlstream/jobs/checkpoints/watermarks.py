@@ -74,8 +74,8 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
 
 
 def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
-    """The watermarks that Spark's report of a micro-batch contains, in milliseconds by table; the least one if a table
-    is read twice.
+    """Returns a dictionary from table to the watermark that Spark's report of a micro-batch contains for it, in
+    milliseconds since 1970. If a table is read twice, it is the lower of its two watermarks.
     """
     watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):

@@ -134,7 +134,7 @@ class EpochDeadline:
         return timeout_ms is not None and self._since is not None and now_ms - self._since > timeout_ms
 
     def give_up(self) -> None:
-        """Counts the current epoch as failed. ExecutionError SS450 after too many failures in a row."""
+        """Counts the current epoch as failed. Raises ExecutionError SS450 after too many failures in a row."""
         self._since = None
         self._given_up += 1
         if self._given_up <= self._checkpointing.tolerable_failures:

@@ -54,11 +54,14 @@ class Restarts:
         self.last_failure: SqlStreamError | None = None
 
     def run(self, to_end: Callable[[], None], start_again: Callable[[], None], on_waiting: Callable[[], None]) -> None:
-        """Run to the end; after a failure wait, restart and run again. Raises the error that ends the job.
+        """Runs a job to its end. After a failure it waits, restarts the job and runs it again. Raises the error that
+        ends the job.
 
-        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. The first two
-        times that a Python process was slow to start do not count, whatever the strategy: Spark waits only 10 s for
-        some of them, such as those that open state."""
+        ``to_end`` runs the job until it ends or fails. ``start_again`` restarts it; a failure of that counts as a
+        failure of the job. ``on_waiting`` is called before each wait. The first two times that a Python process was
+        slow to start do not count, whatever the strategy: Spark waits only 10 s for some of them, such as those that
+        open state.
+        """
         failed = False
         while True:
             try:
@@ -105,13 +108,13 @@ class Savepoints:
     has_sink: bool
 
     def require_possible(self) -> None:
-        """ExecutionError SS426 where the job has no sink."""
+        """Raises ExecutionError SS426 where the job has no sink."""
         require_sink(self.name, self.has_sink)
 
     def take(self, path: str | bool, *, drained: bool = False) -> str:
         """Copy the last epoch to ``path``, or for True to the default path, and return the savepoint's path.
 
-        Spark's query must be at rest. ExecutionError SS426 where no savepoint can be taken.
+        Spark's query must be at rest. Raises ExecutionError SS426 where no savepoint can be taken.
         """
         self.require_possible()
         target = path if isinstance(path, str) else default_savepoint(self.path, self.name, self.directory)
@@ -249,7 +252,7 @@ class Job:
     def savepoint(self, path: str | None = None) -> str:
         """Copy the last epoch to ``path``, from which other jobs can start, and return its path. The job continues.
 
-        BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint can be taken.
+        Raises BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint can be taken.
         """
         require_running(self.name, self._state.value)
         with self._query.at_rest():
@@ -294,7 +297,7 @@ class Job:
     def checkpoint(self) -> int | None:
         """Complete an epoch with all available rows; returns its number, None where there were no rows yet.
 
-        BindError SS231 where the job does not run.
+        Raises BindError SS231 where the job does not run.
         """
         require_running(self.name, self._state.value)
         if self._pace is not None:

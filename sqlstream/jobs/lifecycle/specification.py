@@ -147,7 +147,7 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
     directory is set, the job has a name (``named``), and the checkpoint is retained. It is FINAL for finished data
     ('execution.runtime-mode' = 'batch').
 
-    ConnectorError SS540 where a job is to pause in a checkpoint that is deleted at its end.
+    Raises ConnectorError SS540 where a job is to pause in a checkpoint that is deleted at its end.
     """
     given = settings[END_OF_INPUT]
     retention = settings.text(_RETENTION)

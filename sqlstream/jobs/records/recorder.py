@@ -72,8 +72,8 @@ class Recorder:
         self._taken: set[str] = set()
 
     def require_free(self, path: str) -> None:
-        """ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings delete
-        the checkpoint at the end and the storage cannot.
+        """Raises ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings
+        delete the checkpoint at the end and the storage cannot.
         """
         if self._retention is not Retention.ALWAYS and not self.storage.can_remove:
             message = f'the checkpoint "{path}" cannot be deleted when its job ends'

@@ -137,10 +137,10 @@ def submissions() -> tuple[Submission, ...]:
 
 
 def remove_submission(submission: Submission) -> None:
-    """Remove the folders of all submissions with its checkpoint, and the checkpoint if it is in the user's own
-    directory.
+    """Removes the folders of all submissions that have the same checkpoint as this one. Removes the checkpoint, too, if
+    it is in the user's own directory.
 
-    OSError where they cannot be removed.
+    Raises OSError where they cannot be removed.
     """
     checkpoints = checkpoints_of_submitted()
     if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():

@@ -81,7 +81,9 @@ def rows_read(report: Mapping[str, Any]) -> int:
 
 
 def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of ``rows_read``, by table."""
+    """Returns a dictionary from table to the number of its rows that were read in a micro-batch, counted as
+    ``rows_read`` does.
+    """
     counts: dict[str, int] = {}
     for kind, rows in ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS)):
         for names, metrics in observed(report, kind):
@@ -217,8 +219,8 @@ class LookupTotals:
 
 
 def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
-    """The counts of each lookup in a micro-batch, by the lookup's number. Lookups of a plan are numbered from its
-    root.
+    """Returns a dictionary from the number of a lookup to its totals in one micro-batch. Lookups of a plan are numbered
+    from its root.
     """
     return {int(number): _totals(metrics_of_lookup) for number, metrics_of_lookup in observed(report, _LOOKUP)}
 

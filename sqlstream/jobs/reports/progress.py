@@ -239,7 +239,8 @@ def _bytes_of(operator: Mapping[str, Any]) -> int:
 
 
 def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-    """Entries and bytes of the state of each operator of the columnar engine that has an exchange, by its number.
+    """Returns a dictionary from the number of an operator to a pair: the entries and the bytes of its state. Only
+    operators of the columnar engine that have an exchange are in it.
 
     A chain has the number of its topmost operator. Empty where Spark's report does not match these operators.
     """
@@ -264,17 +265,21 @@ def late_rows(report: Mapping[str, Any]) -> int:
 
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
-    """The late rows of each operator of the columnar engine by its number."""
+    """Returns a dictionary from the number of an operator of the columnar engine to its late rows in a micro-batch."""
     return _counted(report, LATE_ROWS)
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
-    """The bad rows of a micro-batch by table or function, where the job tolerates them."""
+    """Returns a dictionary from table or function to its number of bad rows in a micro-batch, for those that tolerate
+    them.
+    """
     return _by_source(report, BAD_METRIC, BAD_ROWS)
 
 
 def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
-    """The listed files that a micro-batch found deleted, by table, where the job tolerates them."""
+    """Returns a dictionary from table to the number of its files that were listed, but deleted before a micro-batch
+    read them. Only where this is tolerated.
+    """
     return {table: files for table, files in _by_source(report, MISSING_METRIC, FILES).items() if files}
 
 
@@ -329,8 +334,8 @@ def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, 
 
 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
-    """The rows of each operator of the columnar engine that wait after a micro-batch for lookups or barriers, by its
-    number.
+    """Returns a dictionary from the number of an operator of the columnar engine to the number of its rows that wait
+    after a micro-batch for lookups or barriers.
     """
     return _counted(report, PENDING)
 

@@ -64,7 +64,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a savepoint; None where there is none. ExecutionError SS428 where it cannot be read."""
+    """The manifest of a savepoint; None where there is none. Raises ExecutionError SS428 where it cannot be read."""
     text = LocalStorage(folder).read(FILE)
     if text is None:
         return None
@@ -98,7 +98,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def require_whole(folder: Path, manifest: Manifest) -> None:
-    """ExecutionError SS428 that names the first file that is missing, or differs from what was written."""
+    """Raises ExecutionError SS428 that names the first file that is missing, or differs from what was written."""
     for path, file in manifest.files.items():
         copied = folder / path
         if not copied.is_file():
@@ -228,7 +228,9 @@ def _target(target: str, job: str) -> Path:
 
 
 def require_sink(job: str, has_sink: bool) -> None:
-    """ExecutionError SS426 for queries without a sink: no other job could continue where the caller stopped reading."""
+    """Raises ExecutionError SS426 for queries without a sink: no other job could continue where the caller stopped
+    reading.
+    """
     if not has_sink:
         raise _not_taken(job, "It is a query, whose rows go to its caller.", "Write INSERT INTO a table.")
 

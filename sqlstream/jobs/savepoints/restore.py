@@ -45,8 +45,9 @@ _HINT = "Do not use it: no savepoint that sqlstream has written is like that. St
 
 
 def require_confined(folder: Path, names: Iterable[str]) -> None:
-    """Checks the ``names`` of the files to copy from a savepoint. ExecutionError SS418 for a file that is outside of
-    the folder, by name or by link, for one that is not part of any savepoint, and for an archive with such names.
+    """Checks the ``names`` of the files to copy from a savepoint. Raises ExecutionError SS418 for a file that is
+    outside of the folder, by name or by link, for one that is not part of any savepoint, and for an archive with such
+    names.
     """
     root = folder.resolve()
     for name in names:
@@ -105,7 +106,9 @@ _REPARTITION_HINT = "RESET 'parallelism.default' to keep the partitions of the s
 
 
 def repartition(spark: SparkSession, storage: LocalStorage, partitions: int) -> None:
-    """Redistribute the state of a checkpoint to ``partitions`` partitions. ExecutionError SS457 where Spark cannot."""
+    """Redistribute the state of a checkpoint to ``partitions`` partitions. Raises ExecutionError SS457 where Spark
+    cannot.
+    """
     message = f"the state of the savepoint cannot be spread over {partitions} partitions"
     if is_connect(spark):
         raise ExecutionError(

@@ -165,14 +165,16 @@ BatchWriter = Callable[["DataFrame", int], None]
 
 
 def upserts(table: Table) -> frozenset[RowKind]:
-    """Returns the row kinds of a sink that replaces rows by PRIMARY KEY: those of upserts if the table has a key, else
+    """Returns the row kinds of a sink that replaces rows by PRIMARY KEY: +I, +U and -D if the table has a key, else
     inserts only.
     """
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
 def declared_or_upserts(table: Table) -> frozenset[RowKind]:
-    """Returns the row kinds in the option ``changelog-mode``; without the option those of ``upserts``."""
+    """Returns the row kinds in the option ``changelog-mode``. Without the option: +I, +U and -D if the table has a
+    PRIMARY KEY, else inserts only.
+    """
     return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
 
 

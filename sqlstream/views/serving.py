@@ -153,7 +153,9 @@ class Serving:
         return [dict(self._facts(served)) for served in self._served]
 
     def records(self) -> dict[str, JobRecord]:
-        """The records of all jobs that have one, as a dictionary by the names that ``snapshot`` uses."""
+        """Returns a dictionary from the name of each view or job that has a record to this record. The names are those
+        in ``snapshot``.
+        """
         records = ((_shown_name(served), _record_of(served, self._status(served))) for served in self._served)
         return {name: record for name, record in records if record is not None}
 
@@ -269,8 +271,8 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """The content of the page of ``sqlstream serve``: the address of the tables without its password, and one
-    dictionary of property values per view.
+    """What the status page of ``sqlstream serve`` shows: the URL of the database with the views, without its password,
+    and one dictionary of property values per view.
 
     ``plans`` are the names of the views that have a page with their plan.
     """

@@ -67,7 +67,9 @@ class Checkpoint:
 
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
-    """True where a job has started with this checkpoint directory before; SS423 for a path that no job can use."""
+    """True where a job has started with this checkpoint directory before. Raises ExecutionError SS423 for a path that
+    no job can use.
+    """
     require_plain(path)
     return storage_at(path, spark).read(PLAN) is not None
 
@@ -154,9 +156,11 @@ def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> State
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
-    """Raises ExecutionError SS421 with the first difference, if the state at ``path`` is not that of the current plan.
-    Raises SS459 if ``stored``, the text of the fingerprint at ``path``, cannot be read. ``what``: the word for it in
-    messages, such as ``savepoint``.
+    """Raises ExecutionError SS421 with the first difference, if a job of the current plan cannot use the state at
+    ``path``.
+
+    ``stored``: the text of the fingerprint that is stored there; SS459 if it cannot be read. ``what``: the word for the
+    state in messages, ``checkpoint`` or ``savepoint``.
     """
     parts = from_text(stored)
     if parts is None and not is_json(stored):

@@ -151,8 +151,8 @@ class Difference:
     """Why a query cannot use the state of another. ``part``: the operator or source that differs. ``text``: the reason
     as a sentence.
 
-    ``exception``: for a change that the message's hint otherwise calls allowed, such as that of a filter: the end of
-    that sentence, ``, but no …``. Empty for other changes.
+    ``exception``: added to the message's hint that filters may change, such as ``, but no filter between windows …``;
+    empty if the hint is true without it.
     """
 
     part: str

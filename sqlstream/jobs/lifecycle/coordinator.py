@@ -335,9 +335,11 @@ def restart_strategy(settings: Values) -> RestartStrategy:
 def after_failure(
     strategy: RestartStrategy, before: Failures, error: SqlStreamError, now_ms: int, chance: float
 ) -> tuple[Failures, int | None]:
-    """Decides what happens to a job that has failed at ``now_ms`` with ``error``. Returns a pair: its failures
-    including this one, without those that no longer count; and the milliseconds until it restarts, None if it stays
-    FAILED. ``chance`` as in ``RestartStrategy.delay_ms``.
+    """Decides what happens to a job that has failed at ``now_ms`` with ``error``. ``chance``: a random number from 0 to
+    1, for strategies that vary the delay.
+
+    Returns a pair: the failures that count from now on, including this one, and the milliseconds until the job
+    restarts, None if it stays FAILED.
     """
     before = strategy.counted(before, now_ms)
     delay_ms = strategy.delay_ms(before, now_ms, chance) if not error.repeats else None

@@ -132,9 +132,9 @@ class JobState(Enum):
 
 
 class Job:
-    """A running plan. A thread watches Spark's query.
+    """A plan that is running as a job. A thread watches Spark's query.
 
-    For a bounded input the thread restarts the query to flush windows and timers, and as often as rows wait for
+    For a bounded input the thread restarts the query so that windows and timers fire, and as often as rows wait for
     lookups. A crash at any point is safe: the input is read to its end before the end is written to the checkpoint, and
     a restarted job completes what is missing.
     """
@@ -259,11 +259,13 @@ class Job:
             return self._savepoints.take(path or True)
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
-        """Stop after the last complete micro-batch; returns the path of the savepoint, if one was requested.
+        """Stops the job after the last complete micro-batch and returns the path of the savepoint, if one was
+        requested.
 
-        Without ``drain`` nothing is flushed, and the job can be continued from its checkpoint. ``drain`` ends the
-        input: available rows are read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
-        taken after that, as in Flink. Errors as those of ``savepoint``, after which a job without ``drain`` continues.
+        Without ``drain``, pending windows and timers do not fire, and the job can be continued from its checkpoint.
+        ``drain`` ends the input: available rows are read, all windows and timers fire, and the job ends as FINISHED;
+        its savepoint is taken after that, as in Flink. Raises the errors of ``savepoint``; after one of them a job
+        without ``drain`` continues.
         """
         path = None
         if drain:
@@ -307,16 +309,17 @@ class Job:
         return last_committed(self._query.launch.checkpoint.storage)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         if self._state is JobState.RUNNING:
             self._query.report()
             self._recorder.write_history()
         return checkpoints(self._query.launch.checkpoint.storage)
 
     def results(self) -> Iterator[pa.Table]:
-        """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
+        """Yields the rows of a query without sink as Arrow tables, one per micro-batch, until the job has ended. Raises
+        the error of a FAILED job at the end.
 
-        Columns are those of ``results.columns_of``; names may repeat. Raises the error of a FAILED job at the end.
+        Columns are those of ``results.columns_of``; names may repeat.
         """
         assert self._results is not None, "a job with a sink has no results"
         yield from self._results

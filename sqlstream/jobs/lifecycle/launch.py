@@ -142,7 +142,9 @@ class Launch:
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
-        """Returns the error that users see for an exception of the job; ``name`` as in ``job_error``."""
+        """Returns the error that users see for an exception of the job. ``name``: the job's name; None for a query
+        whose rows are read by the caller.
+        """
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:

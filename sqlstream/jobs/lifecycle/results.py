@@ -45,7 +45,7 @@ class ResultQueue:
         self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        """The writer that puts the rows of each micro-batch into the queue."""
+        """Returns Spark's writer, not yet started, that puts the rows of each micro-batch into the queue."""
         return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
@@ -101,7 +101,7 @@ class StoredResults(ResultQueue):
         self._seen: list[str] = []
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        """The writer that stores the rows of each micro-batch as Parquet files."""
+        """Returns Spark's writer, not yet started, that stores the rows of each micro-batch as Parquet files."""
         rows = with_kind_first(rows)
         plain = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # Parquet does not take every name
         return plain.writeStream.format("parquet").option("path", self._location)

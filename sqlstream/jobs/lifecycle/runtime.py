@@ -32,7 +32,7 @@ class Sources(Protocol):
         ...
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -53,7 +53,7 @@ class Sources(Protocol):
         ...
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         ...
 
     def implementation(self, function: Function) -> object:
@@ -131,7 +131,7 @@ class JobRuntime:
         return self.rows_move_time
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:

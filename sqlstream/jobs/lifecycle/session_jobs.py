@@ -87,7 +87,7 @@ class SessionSources:
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of the scan themselves, from a list of splits."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         kind = connector(scan.table.connector)
         if self.environment.spark_reads or not isinstance(kind, SplitSource):
             return False
@@ -117,7 +117,7 @@ class SessionSources:
         return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
-        """The function of the catalog with that name."""
+        """Returns the user-defined function called ``name``; None where the session's catalog has none."""
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:

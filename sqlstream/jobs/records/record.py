@@ -35,7 +35,7 @@ class Process:
 
     @property
     def is_here(self) -> bool:
-        """True for processes of this machine; only of those can be seen whether they still run."""
+        """True for processes of this machine. Of processes elsewhere it is unknown whether they still run."""
         return self.host == socket.gethostname()
 
     @property
@@ -226,7 +226,9 @@ def to_text(record: JobRecord) -> str:
 
 
 def from_text(text: str, path: str) -> JobRecord:
-    """The record in a text; ExecutionError SS454 for an invalid record, or one of another version."""
+    """Returns the record in a text. Raises ExecutionError SS454 for an invalid record, or one of another version.
+    ``path``: the checkpoint, for the message.
+    """
     try:
         document = json_of(text)
         if document.pop("version") != VERSION:

@@ -31,8 +31,11 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """A request that another process sends to a running job, as a file. ``kind`` is ``stop``, ``checkpoint`` or
-    ``savepoint``; ``savepoint`` and ``drain`` are as in ``Job.stop``.
+    """A request that another process sends to a running job, as a file.
+
+    ``instance``: the start of the job that it is for. ``kind``: ``stop``, ``checkpoint`` or ``savepoint``.
+    ``savepoint``: the path of the savepoint, True for the default path, None or False for no savepoint. ``drain``:
+    before it stops, the job ends its input, so that all windows and timers fire.
     """
 
     instance: str
@@ -215,7 +218,7 @@ class RecordedJob:
         return str(self._ask("savepoint", timeout_s, savepoint=path))
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         return checkpoints(self.storage)
 
     @property

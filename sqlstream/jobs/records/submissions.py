@@ -222,7 +222,9 @@ class SubmittedJob:
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
-        """Stop the job as ``Job.stop`` does; a process without a record gets a signal."""
+        """Stops the job and returns the path of the savepoint, if one was requested. A process that has not written its
+        record yet is interrupted by a signal instead.
+        """
         if self.storage is not None or savepoint or drain:
             return self._recorded().stop(savepoint=savepoint, drain=drain, timeout_s=timeout_s)
         if not self.submission.is_over and self.submission.process.is_here:
@@ -239,7 +241,7 @@ class SubmittedJob:
         return self._recorded().savepoint(path, timeout_s)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         return () if self.storage is None else self._recorded().checkpoints()
 
     def _recorded(self) -> RecordedJob:
@@ -255,8 +257,8 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """The job of a submission. A record that is older than the submission belongs to an earlier start and is
-    ignored.
+    """Returns the job that a submission started, with its latest record. A record that is older than the submission is
+    ignored, because it belongs to an earlier start.
     """
     storage = local_storage_at(submission.checkpoint)
     record = None

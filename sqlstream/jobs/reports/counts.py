@@ -114,7 +114,7 @@ class CountedSources:
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -134,7 +134,7 @@ class CountedSources:
         return self.sources.lookup(node)
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:

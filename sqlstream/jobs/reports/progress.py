@@ -52,9 +52,9 @@ _WORDS = {
 class Waiting:
     """Rows, timers or windows that wait in an operator of a paused job.
 
-    ``operator`` is numbered from the top, ``what`` is a value of ``Pending``. The first fires when the watermark
-    (``by_clock``: processing time) reaches ``first_ms``, the last at ``last_ms``, in milliseconds since 1970; None
-    where time does not fire them.
+    ``operator``: its number, from the top of the plan. ``what``: a value of ``Pending``. ``first_ms``, ``last_ms``: the
+    watermarks, with ``by_clock`` the processing times, at which the first and the last of them fire, in milliseconds
+    since 1970; None where they do not wait for a time.
     """
 
     operator: int

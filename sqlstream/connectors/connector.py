@@ -340,7 +340,7 @@ class Source(Connector):
         """
 
     def bounded(self, table: Table) -> bool:
-        """True where the source ends."""
+        """True where the table's input ends, so that a query that reads it can finish."""
         return False
 
     def has_kinds(self, table: Table) -> bool:

@@ -43,7 +43,7 @@ def views_folder(settings: Settings) -> Path:
 
 
 def checkpoints_of_views(settings: Settings) -> str:
-    """The directory of the checkpoints of views, each in a folder of its name."""
+    """Returns the directory with the checkpoints of materialized views. Each is in a folder with the view's name."""
     given: str | None = settings[_CHECKPOINTS]
     return given.rstrip("/") if given is not None else str(views_folder(settings) / "jobs")
 

@@ -33,7 +33,9 @@ class ViewState:
 
 
 def digest_of(statement: nodes.CreateMaterializedView) -> str:
-    """A digest of a view's definition. It is equal for definitions with the same table and the same rows."""
+    """Returns a digest of a view's definition. Definitions that differ only in comment, OR REPLACE and IF NOT EXISTS
+    have equal ones.
+    """
     plain = replace(statement, kind="MATERIALIZED VIEW", if_not_exists=False, replace=False, comment=None)
     return hashlib.sha256(to_sql(plain).encode()).hexdigest()
 

@@ -136,8 +136,8 @@ def open_checkpoint(
 
 
 def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | None = None) -> bool | None:
-    """True if a job of the plan can continue from the checkpoint or savepoint at ``path``, False if not; None if there
-    is none.
+    """True if a job of the plan can continue from the checkpoint or savepoint at ``path``, False if not; None if
+    nothing is stored there.
     """
     storage = storage_at(path, spark)
     stored, layout = storage.read(PLAN), stored_layout(storage)

@@ -310,7 +310,7 @@ NO_RESTART = NoRestart()
 
 
 class Values(Protocol):
-    """A mapping of settings by key."""
+    """Settings that can be read like a mapping: by key in brackets."""
 
     def __getitem__(self, key: str) -> Any: ...
 

@@ -88,8 +88,8 @@ _FILE = "__file"
 
 
 class StoredResults(ResultQueue):
-    """Passes the results of a query through files, for Spark Connect, where the server writes micro-batches out of this
-    process's sight.
+    """Passes the results of a query through files. It is for Spark Connect, where the server writes the micro-batches
+    and not this process.
 
     ``location`` is a folder that the server writes and reads; only the files of complete micro-batches are read.
     """

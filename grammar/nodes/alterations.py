@@ -160,7 +160,9 @@ class ChangeDistribution(Node):
 
 @dataclass(frozen=True)
 class Partition(Node):
-    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]``; options are parsed to be refused with a hint."""
+    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]`` in ALTER TABLE. Options of a partition are not supported: they
+    are parsed so that the error can have a hint.
+    """
 
     values: tuple[PartitionValue, ...]
     options: tuple[Option, ...] = ()
@@ -202,7 +204,9 @@ class AlterTable(Node):
 
 @dataclass(frozen=True)
 class AlterView(Node):
-    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``… AS query``: one of the two is given."""
+    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``ALTER VIEW … AS query``. Either the new name or ``query`` is
+    given, the other is None.
+    """
 
     name: Name
     rename: RenameTo | None = None
@@ -222,8 +226,9 @@ class AlterView(Node):
 
 @dataclass(frozen=True)
 class AlterMaterializedView(Node):
-    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH`` or ``… AS query``:
-    ``action`` or ``query`` is given."""
+    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH``, or with ``AS query``
+    in place of the last word. Either ``action`` or ``query`` is given, the other is None.
+    """
 
     kind: str
     name: Name

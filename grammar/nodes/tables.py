@@ -14,7 +14,9 @@ from sqlstream.grammar.quoting import quote_name
 # --- clauses of a table ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class WatermarkDelay(Node):
-    """``FROM t WATERMARK ts DELAY OF interval`` (Spark's spelling)."""
+    """``FROM t WATERMARK ts DELAY OF interval``: a watermark of a table that is declared in the query, in Spark's
+    syntax.
+    """
 
     column: exp.Identifier
     delay: exp.Expression
@@ -59,7 +61,9 @@ class LookupOrder(Enum):
 
 @dataclass(frozen=True)
 class Retry(Node):
-    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])``; ``on`` is None for both."""
+    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])`` of LOOKUP ASYNC. ``on`` is None if
+    neither is given: it retries after misses and errors.
+    """
 
     on: str | None
     times: int
@@ -75,7 +79,7 @@ class Retry(Node):
 
 @dataclass(frozen=True)
 class Cache(Node):
-    """``CACHE n ROWS [TTL i] [NEGATIVE TTL i]``."""
+    """``CACHE n ROWS [TTL i] [NEGATIVE TTL i]`` of LOOKUP ASYNC; the intervals are None if they are not given."""
 
     rows: int
     ttl: exp.Expression | None = None
@@ -89,7 +93,7 @@ class Cache(Node):
 
 @dataclass(frozen=True)
 class LookupAsync(Node):
-    """The clause ``LOOKUP ASYNC (option, …)``; None for options that are not given."""
+    """The clause ``LOOKUP ASYNC (option, …)`` after a table. A field is None if its option is not given."""
 
     order: LookupOrder | None = None
     capacity: int | None = None

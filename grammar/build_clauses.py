@@ -61,7 +61,7 @@ def interval_of(token: Token | None) -> Any:
 
 
 def text_of(token: Token) -> str:
-    """The name or string that a token carries."""
+    """Returns the name or string that a token stands for, without quotes."""
     return token.value.name if isinstance(token.value, exp.Expression) else str(token.value)
 
 

@@ -199,7 +199,9 @@ class Explain(Node):
 
 @dataclass(frozen=True)
 class NameFilter(Node):
-    """``[NOT] LIKE 'pattern'`` of SHOW, with ``%`` for any text and ``_`` for a character; ILIKE in any case."""
+    """``[NOT] LIKE 'pattern'`` of SHOW, with ``%`` for any text and ``_`` for a character. With ``any_case`` it is
+    ILIKE, which ignores case.
+    """
 
     pattern: str
     negated: bool = False

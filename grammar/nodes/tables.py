@@ -27,7 +27,9 @@ class WatermarkDelay(Node):
 
 @dataclass(frozen=True)
 class AlignBarriers(Node):
-    """``ALIGN BARRIERS (CHANNEL c OF n, MARKER cond, ID expr, …)``."""
+    """The clause ``ALIGN BARRIERS (CHANNEL c OF n, MARKER cond, ID expr, …)`` after a table. Marker rows are barriers:
+    a channel waits behind its marker until the markers of all ``n`` channels have arrived.
+    """
 
     channel: exp.Expression
     channels: int
@@ -210,7 +212,7 @@ Pattern = PatternVariable | PatternSequence | PatternAlternation | PatternRepeti
 
 @dataclass(frozen=True)
 class Measured(Node):
-    """``[FINAL | RUNNING] expression AS name`` of MEASURES."""
+    """``[FINAL | RUNNING] expression AS name``: one result column in the clause MEASURES of MATCH_RECOGNIZE."""
 
     expression: exp.Expression
     name: str
@@ -222,7 +224,9 @@ class Measured(Node):
 
 @dataclass(frozen=True)
 class PatternDefinition(Node):
-    """``name AS condition`` of DEFINE."""
+    """``name AS condition`` in the clause DEFINE of MATCH_RECOGNIZE: the condition that rows of a pattern variable
+    meet.
+    """
 
     name: str
     condition: exp.Expression
@@ -233,7 +237,9 @@ class PatternDefinition(Node):
 
 @dataclass(frozen=True)
 class MatchRecognize(Node):
-    """``MATCH_RECOGNIZE (…)`` after the last table of FROM; ``rows`` and ``skip`` are the words as written."""
+    """``MATCH_RECOGNIZE (…)`` after the last table of FROM. ``rows`` is ONE ROW PER MATCH or ALL ROWS PER MATCH,
+    ``skip`` what follows AFTER MATCH SKIP; both as written, None if absent.
+    """
 
     pattern: Pattern
     definitions: tuple[PatternDefinition, ...]

@@ -38,7 +38,7 @@ Measure = RowCount | Duration
 # --- table functions ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Descriptor(Node):
-    """``DESCRIPTOR(ts, …)``."""
+    """``DESCRIPTOR(ts, …)``: an argument of a table function that names columns, most often the time column."""
 
     columns: tuple[exp.Identifier, ...]
 

@@ -23,7 +23,8 @@ Content = TypeVar("Content")
 @dataclass(eq=False, slots=True)
 class Entry(Generic[Content]):
     """An entry of a ``LookupQueue``. In KEY_ORDERED mode entries with an equal ``key`` leave the queue in order of
-    arrival; None imposes no order.
+    arrival; None imposes no order. ``is_mark``: the entry has no rows, and no later entry overtakes it. ``done``: all
+    answers have arrived.
     """
 
     content: Content

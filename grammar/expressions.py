@@ -258,7 +258,9 @@ class ExpressionParser(CaseParser, JsonParser):
         return function
 
     def named_argument(self, names: list[Any]) -> Any:
-        """Parse ``name => value`` after the arrow; an error for a string or several names."""
+        """Parse the value of a named argument ``name => value``, from after the arrow. ``names`` are the names before
+        the arrow; several of them, or a string, are a syntax error.
+        """
         if self._tokens[self._index - 2].token_type in _NO_NAMES or not isinstance(names[0], exp.Identifier):
             raise unexpected(self._prev, None, ["RPAR"])
         value = self._parse_disjunction() or self._parse_select()

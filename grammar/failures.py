@@ -116,8 +116,8 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
 
 
 def bare_interval(number: Token | None, unit: Token | None) -> SyntaxFailure | None:
-    """Returns the error for an interval without INTERVAL and quotes, such as ``5 minutes``, if the two tokens are one;
-    else None.
+    """Returns the error for two tokens such as ``5`` and ``minutes``: an interval without INTERVAL and quotes. None for
+    other tokens.
     """
     if number is None or unit is None or number.token_type != TokenType.NUMBER:
         return None

@@ -59,8 +59,9 @@ def reason_of(error: Exception) -> str:
 
 
 def json_of(text: str | bytes) -> Any:
-    """The value of a JSON text from outside. ValueError also where it is nested more deeply, or has longer numbers,
-    than Python reads."""
+    """Parses a JSON text that was written by another program. Raises ValueError if it is not JSON, is nested too deeply
+    for Python's parser, or has longer numbers than Python reads.
+    """
     try:
         return json.loads(text)
     except RecursionError:

@@ -455,7 +455,9 @@ class LateData(Node):
 
 
 class EmitKind(Enum):
-    """When results are emitted."""
+    """When results are emitted: once a window is over, at each change, or at regular intervals before the window is
+    over.
+    """
 
     ON_WINDOW_CLOSE = "ON WINDOW CLOSE"
     CHANGES = "CHANGES"

@@ -90,7 +90,7 @@ class Question:
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
-        """The values of the statement's placeholders, in order. ``keys`` are already encoded."""
+        """The values of the statement's placeholders for these keys, in order. ``keys`` are results of ``encoded``."""
         if not self.request.keys:
             return list(self._filter_values)
         if self.dialect.arrays and len(keys) == 1:

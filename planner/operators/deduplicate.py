@@ -42,7 +42,7 @@ class Deduplicate(Unary):
 
     @property
     def is_distinct(self) -> bool:
-        """True for distinct rows that have an event time."""
+        """True for SELECT DISTINCT, which emits a row when it first arrives, over rows that have an event time."""
         return not self.timed and any(f.name == self.time and f.time is TimeDomain.EVENT for f in self.input.schema)
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ class Deduplicate(Unary):
         return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that the operator reads unchanged; None with ``closes``, as the time at which windows close is
-        computed.
+        """All fields of the input, which the exchange can read from files itself. None with ``closes``, because Spark
+        must compute the time at which windows close.
         """
         if self.closes is not None:
             return None

@@ -92,7 +92,7 @@ class Lookup(Unary):
     @property
     def answer_key(self) -> tuple[str, ...]:
         """The fields by which the stored answer of a row is found again when the row is retracted or updated: the
-        shortest upsert key of the input, without one ``row_identity``.
+        shortest upsert key of the input, or ``row_identity`` if there is none.
         """
         keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
         return tuple(sorted(keys[0])) if keys else self.row_identity
@@ -128,7 +128,9 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """The order in which rows leave: with a lookup ordered by key it is not that of the input."""
+        """The order in which rows leave: that of the input if the lookup's options keep it, else the order in which the
+        source answers. Mixed if input rows may be retracted, because each key group then emits its own rows.
+        """
         if self.remembers_answers:
             return ArrivalOrder.MIXED
         return self.input.arrival_order if self.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
@@ -242,8 +244,8 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts, and deletes where the input has changes: an updated row may have another answer, so both are emitted
-        in full.
+        """Inserts only, or inserts and deletes if input rows may be retracted. An update of an input row retracts the
+        rows of its old answer with -D and inserts those of the new one, which may be others.
         """
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.remembers_answers else APPEND_ONLY
 

@@ -295,7 +295,9 @@ class AsofJoin(Join):
     # --- what runs --------------------------------------------------------------------------------------------
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """None, because the compared value is computed."""
+        """None: the exchange cannot read the fields from files itself, because Spark must compute the values to
+        compare.
+        """
         return None
 
     depends_on_arrival_order = True

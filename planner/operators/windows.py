@@ -352,8 +352,8 @@ def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Pr
 def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
 ) -> Iterator[StateDescription]:
-    """Describes the state of windows for EXPLAIN; ``what`` is stored. The state of time windows is freed when they
-    close, that of windows that count rows never.
+    """Describes the state of windows for EXPLAIN. ``what`` is the plural of the things stored, such as "rows". The
+    state of time windows is freed when they close; that of windows that count rows is never freed.
     """
     match window:
         case GlobalWindow() | CountWindow():

@@ -44,8 +44,9 @@ def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """Adds the control rows of the table to the ``blobs`` of an exchange, and Spark's ``withWatermark``. As blobs,
-    control rows need a key group; they get ``key_group``, whose kernels ignore them.
+    """Adds Spark's ``withWatermark`` to the ``blobs`` of an exchange (rows packed as bytes), and the control rows that
+    advance the watermark of the source table. As blobs, control rows need a key group; they get ``key_group``, whose
+    kernels ignore them.
 
     Control rows are the left side of the union, because Spark looks for new data from left to right: it never sees a
     control row without the rows that were written before.

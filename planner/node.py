@@ -450,8 +450,7 @@ class Node:
 
     @property
     def queries_external_source(self) -> bool:
-        """True for stateful lookups, which send requests to an external source. The physical plan numbers the lookups.
-        """
+        """True for stateful lookups, which request rows of an external source. The physical plan numbers lookups."""
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:

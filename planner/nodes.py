@@ -405,8 +405,8 @@ class Correlate(Unary):
     """Joins each row with the rows that a table function, UNNEST or LATERAL VIEW generator returns for it; ``outer``
     also emits rows for which there are none.
 
-    ``function`` is a call over the input's fields, or an ``exp.Unnest`` of one expression; the ``offset`` of the latter
-    asks for the position, counted from 1, as the last output. ``outputs`` are the added fields.
+    ``function`` is a call over the input's fields, or sqlglot's ``Unnest`` of one expression; if it has an ``offset``
+    (WITH ORDINALITY), the last output is the position of the element, counted from 1. ``outputs`` are the added fields.
     """
 
     function: exp.Expression
@@ -504,10 +504,11 @@ class Output(Unary):
 
 @dataclass(frozen=True)
 class Insert(Unary):
-    """The root of INSERT INTO. Its input has exactly the physical columns of ``table``, in order and cast.
+    """The root of INSERT INTO. Its input has one field for each physical column of ``table``, in the order of the
+    columns and cast to their types.
 
     ``functions`` says what happens to rows for which a scalar function raises an exception. ``takes`` are the kinds of
-    rows that the connector accepts; without -U it identifies rows by the PRIMARY KEY.
+    rows that the connector accepts; if -U is not among them, the PRIMARY KEY identifies the row that a +U replaces.
     """
 
     table: Table

@@ -33,10 +33,11 @@ LOOKUP_ERROR = "__lookup_error"
 
 @dataclass(frozen=True)
 class FailedRows:
-    """The table for rows whose lookup failed (ON ERROR TO).
+    """The target of rows whose lookup failed (ON ERROR TO): a table, and an expression for each of its physical
+    columns.
 
-    ``values`` are its physical columns, in order and cast: expressions over the input of the lookup and LOOKUP_ERROR,
-    the STRING with the cause.
+    ``values`` are these expressions, in the order of the columns and cast to their types. They read the input of the
+    lookup and LOOKUP_ERROR, a STRING with the cause.
     """
 
     table: Table
@@ -48,13 +49,13 @@ class Lookup(Unary):
     """Joins each row with the rows that an external source has for its key; ``outer`` also emits rows for which it has
     none.
 
-    ``source`` is a table with a lookup connector, or an asynchronous function. ``keys`` are the requested values:
-    expressions over the input, cast, with the names of the table's columns (or the function's parameters). A row with a
-    NULL among them has no match. ``read`` are the physical columns requested (or members of the function's row), under
-    their own names. ``outputs`` are the added fields: expressions over ``read`` alone, NULL without a match.
-    ``filters`` are comparisons of columns with constants, which the source evaluates; ``condition``, over input and
-    outputs, is the rest of ON. ``ttl_ms``: how many milliseconds the returned rows are stored, for input rows that may
-    be retracted; 0: for ever.
+    ``source`` is a table with a lookup connector, or a user's asynchronous function. ``keys`` are the values sent in a
+    request: an expression over the input for each requested column of the table, with that column's name and type (or
+    for each parameter of the function). A row with a NULL among them has no match. ``read`` are the columns that the
+    source returns (or members of the function's row). ``outputs`` are the fields that the join adds: expressions over
+    ``read``, NULL without a match. ``filters`` are comparisons of columns with constants, which the source evaluates;
+    ``condition``, over input and outputs, is the rest of ON. ``ttl_ms``: how many milliseconds the returned rows are
+    stored if input rows may be retracted; 0: for ever.
     """
 
     source: Table | Function

@@ -25,10 +25,10 @@ from sqlstream.udfs.spark import Watermark
 class PlanClocks:
     """How the operators of a plan learn of the progress of time.
 
-    ``watermark`` says what Spark's watermark stands for. ``ticks``: processing time arrives as control rows (ticks),
-    because Spark's watermark is not that clock. ``waiting``: for what rows in state may wait. ``ends_by_tick``: a tick
-    reports the end of a bounded input, because no table has a watermark. On the native engine the watermark is the only
-    clock.
+    ``watermark`` says which clock Spark's only watermark stands for. ``ticks``: processing time arrives as control rows
+    (ticks), because Spark cannot derive it from the rows. ``waiting``: the events, other than time, for which stored
+    rows may wait. ``ends_by_tick``: a tick reports the end of a bounded input, because no table has a watermark. On the
+    native engine the watermark is the only clock.
     """
 
     watermark: Watermark = Watermark.NONE

@@ -81,9 +81,10 @@ class Running:
     ``late_table``: the value of the hidden column LATE_TABLE in its late rows. ``chained``: there is a stateful
     operator downstream. ``keyed``: False if all rows go to one key group. ``goes_on``: rows also arrive in the
     micro-batches after the end of the input. ``watermarks_by_port``: for each input, the watermark that its exchange
-    reports to Spark, None if it reports none. ``hashed``: the columns whose hash the exchanges compute instead of
-    Spark. ``spread``: those of them that, if NULL, allow the row to go to any key group. ``held_back_ms``: by how many
-    milliseconds its watermark is earlier than that of the query.
+    reports to Spark, None if it reports none. ``hashed``: the key columns whose hash the exchanges compute, so that
+    Spark does not. ``spread``: the columns among them in which NULL means that the row matches nothing, and may go to
+    any key group. ``held_back_ms``: by how many milliseconds the operator's watermark is earlier than that of the
+    query.
     """
 
     kernel: Kernel

@@ -122,8 +122,9 @@ class Deduplicate(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The delay of the input's watermark in milliseconds, and one more for times finer than milliseconds, because
-        windows above accept such rows a millisecond longer.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more for times finer than milliseconds, because windows above accept such rows a millisecond
+        longer.
         """
         finer = self.closes is not None and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
@@ -131,7 +132,9 @@ class Deduplicate(Unary):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay at this operator's input. The operator adds none, because it emits rows at once."""
+        """How many milliseconds older than the query's watermark an emitted row may be without being late: as much as
+        rows of the input, because the operator emits rows at once.
+        """
         return super().operator_held_back_ms
 
     # --- texts ------------------------------------------------------------------------------------------------

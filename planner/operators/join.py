@@ -147,7 +147,7 @@ class Join(Node):
         return self.pruned_below(required | self.read)
 
     def pruned_below(self, needed: FieldNames) -> Node:
-        """The join over inputs pruned to the needed fields, but at least one each."""
+        """The join with its inputs pruned to the fields in ``needed``. At least one field of each input remains."""
         left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
         return replace(self, left=left, right=right)
 

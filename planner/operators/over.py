@@ -250,13 +250,15 @@ def sorted_text(tie: Sorted) -> str:
 
 
 def call_text(call: OverCall, in_time: bool = True) -> str:
-    """The call as SQL, ``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``; ``in_time`` as for ``frame_text``."""
+    """The call as SQL: ``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``. ``in_time``: distances of a RANGE
+    frame are milliseconds and shown as intervals.
+    """
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
 
 
 def frame_text(frame: Frame, in_time: bool = True) -> str:
-    """The frame as SQL; ``in_time``: distances of RANGE are milliseconds."""
+    """The frame of OVER as SQL. ``in_time``: distances of RANGE are milliseconds and shown as intervals."""
     kind, counts = ("ROWS", True) if frame.rows else ("RANGE", not in_time)
     start = "UNBOUNDED PRECEDING" if frame.start is None else _bound(frame.start, counts)
     end = "UNBOUNDED FOLLOWING" if frame.end is None else _bound(frame.end, counts)

@@ -98,9 +98,9 @@ class ProcessTable(Node):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The delay of the input's watermark in milliseconds, and one more if times are finer than milliseconds:
-        functions see whole milliseconds, so rows of a millisecond may arrive until the watermark has reached the next
-        one.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more if times are finer than milliseconds. Functions see whole milliseconds, so rows of a
+        millisecond may arrive until the watermark has reached the next one.
         """
         finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)

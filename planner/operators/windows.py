@@ -71,7 +71,8 @@ class Windowed(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """By how many milliseconds the watermark is held back here: one more for times finer than milliseconds.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more if times are finer than milliseconds.
 
         A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
         milliseconds. Rows with finer times may still arrive then.

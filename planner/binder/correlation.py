@@ -552,8 +552,8 @@ class SubqueryRows:
         return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
 
     def single(self) -> Scope:
-        """The scope with one row per distinct key: the value of one of the subquery's rows with that key, and ``rows``,
-        their number, by which more than one is detected.
+        """The scope with one row per distinct key, for a scalar subquery: the value of one of the subquery's rows with
+        that key, and the column ``rows``, the number of these rows. More than one is an error, which the reader raises.
         """
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)

@@ -226,8 +226,8 @@ def is_json(predicate: exp.Is) -> exp.Expr:
 
 
 def nests(value: exp.Expr) -> bool:
-    """True if the value is already JSON text, the result of a JSON function, which is inserted into other JSON text
-    unchanged.
+    """True if the value is JSON text already, because a JSON function returns it. Other JSON text then contains it as
+    it is, not as a quoted string.
     """
     return isinstance(value, exp.Anonymous | JsonCall) and value.name.lower() in _NESTING
 

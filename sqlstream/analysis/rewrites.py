@@ -202,8 +202,8 @@ class FilledText:
 
 
 def filled(text: str, workspace: Workspace) -> FilledText:
-    """Replaces each parameter by a sample value of the type that the context requires, so that the text can be
-    bound.
+    """Returns the text with each parameter (``?``, ``:name``) replaced by a sample value of the type that its context
+    requires. So a text with parameters can be bound and analyzed without their values.
     """
     marks = parameters_of(text) if "?" in text or ":" in text else []
     if not marks:

@@ -163,7 +163,9 @@ class Aggregate(Builtin):
 
     @property
     def shows_arrival(self) -> bool:
-        """True where the result may depend on the order in which rows arrived, other than in approximations."""
+        """True where the exact result may depend on the order in which rows arrived, as that of FIRST_VALUE does. False
+        for sketches, whose approximation varies a little with the order.
+        """
         return self.arrival not in (Arrival.NOWHERE, Arrival.SKETCHES)
 
     @property

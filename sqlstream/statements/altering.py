@@ -88,7 +88,9 @@ def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | Non
 
 
 def catalog_spelling(catalog: Catalog, path: Path) -> str:
-    """The name of an object with the upper and lower case that it had when it was created."""
+    """The name of the table or view at ``path`` in upper and lower case as it was created, whatever case the statement
+    uses.
+    """
     entry = catalog.entry("relation", path)
     return entry.name if entry is not None else path[2]
 

@@ -39,7 +39,7 @@ class CreateCatalog(Definition[nodes.CreateCatalog]):
     """CREATE CATALOG."""
 
     def define(self, statement: nodes.CreateCatalog, workspace: Workspace, text: str) -> Defined:
-        """Add the catalog."""
+        """Adds the catalog to the session's catalogs."""
         _one_part(statement.name)
         spans = {option.key: option.span for option in statement.options}
         mount = _mount(statement.name, _values(statement.options), statement.comment, workspace.catalog, spans)
@@ -98,7 +98,7 @@ class CreateDatabase(Definition[nodes.CreateDatabase]):
     """CREATE DATABASE."""
 
     def define(self, statement: nodes.CreateDatabase, workspace: Workspace, text: str) -> Defined:
-        """Add the database."""
+        """Adds the database to its catalog."""
         database = Database(statement.name.parts[-1], statement.comment, _values(statement.options))
         workspace.catalog.create_database(statement.name, database, if_not_exists=statement.if_not_exists)
         return None

@@ -54,7 +54,7 @@ class Explain(StatementType[nodes.Explain]):
     """EXPLAIN of a statement that has a plan."""
 
     def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
-        """Plan the explained statement."""
+        """Plans the explained statement, which finds its mistakes, as EXPLAIN itself would."""
         executes = isinstance(statement.statement, nodes.ExecutePlan)  # whose file the script may write
         if not executes and _batch_of(statement, scratch) is None:
             explained_plan(statement, scratch)
@@ -187,7 +187,9 @@ def _batch_of(statement: nodes.Explain, workspace: Workspace) -> Batch | None:
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
-    """The bound plan of the explained statement, at the stage and in the format that EXPLAIN names."""
+    """The plan, before optimization, of the statement that EXPLAIN explains. Raises an error if the statement has no
+    plan, or if its stage does not have the format that EXPLAIN names.
+    """
     _require_format(statement)
     match statement.statement:
         case nodes.Query() | nodes.Insert() | nodes.StatementSet() as inner:

@@ -138,8 +138,8 @@ def job_rows(records: Iterable[JobRecord]) -> Rows:
 
 
 def properties(record: JobRecord, more: Iterable[Property] = ()) -> Rows:
-    """The rows of DESCRIBE JOB: the job's properties up to its last micro-batch, times in UTC; ``more`` follows the
-    status.
+    """The rows of DESCRIBE JOB, each a property and its value: state, process, times in UTC, and the counts up to the
+    last micro-batch. The properties in ``more`` are shown after the status.
     """
     if record.is_damaged:
         return Rows.of_text(("property", "value"), _damage(record))
@@ -152,7 +152,9 @@ def _damage(record: JobRecord) -> list[Property]:
 
 
 def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[str | None, ...]]:
-    """The values of CHECKPOINT_COLUMNS, newest epoch first; NULL stands for unknown."""
+    """The rows of SHOW CHECKPOINTS for the job ``name``: one for each checkpoint, newest first, with the columns
+    CHECKPOINT_COLUMNS. NULL stands for unknown.
+    """
     return [
         (
             name,

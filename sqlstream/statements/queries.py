@@ -50,7 +50,7 @@ class SelectStatement(StatementType[nodes.Query]):
     """A query as a statement; the caller reads its rows."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
-        """Plan the query."""
+        """Plans the query without running it, which finds its mistakes."""
         chosen(statement, scratch)
         return True
 
@@ -78,7 +78,7 @@ class WriteStatement(StatementType[Write]):
     """INSERT, or EXECUTE STATEMENT SET. It starts a job that writes rows."""
 
     def check(self, statement: Write, scratch: Workspace, text: str) -> bool:
-        """Plan the statement."""
+        """Plans the INSERT or the statement set without starting a job, which finds its mistakes."""
         planned(statement, scratch)
         return True
 
@@ -106,11 +106,13 @@ class TruncateTable(StatementType[nodes.Truncate]):
 
 
 def start_insert(statement: Write, execution: Execution) -> Job:
-    """Start the job of an INSERT or a statement set and return it.
+    """Starts the job of an INSERT or a statement set and returns it. INSERT OVERWRITE also removes the old rows of the
+    table.
 
-    With 'table.dml-sync' the call returns when the job has ended, unless the caller reads tables.
+    With the setting 'table.dml-sync' it returns only when the job has ended, except for callers that read tables
+    instead of streams (``Execution.as_table``).
 
-    :raises SqlStreamError: with all mistakes; then no row was removed.
+    :raises SqlStreamError: with all mistakes in the statement, before any row is removed.
     """
     workspace = execution.workspace
     plan = planned(statement, workspace)

@@ -121,7 +121,9 @@ def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFil
 
 
 def passes(name: str, names: nodes.NameFilter) -> bool:
-    """Whether the pattern of LIKE matches the whole name; a backslash escapes ``%`` and ``_``."""
+    """Whether ``name`` passes the filter [NOT] LIKE or ILIKE of a SHOW statement. The pattern must match the whole
+    name; a backslash escapes ``%`` and ``_``.
+    """
     wild = {"%": ".*", "_": "."}
     pieces = re.findall(r"\\.|.", names.pattern, re.DOTALL)
     pattern = "".join(wild.get(piece) or re.escape(piece[-1]) for piece in pieces)

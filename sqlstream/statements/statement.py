@@ -42,7 +42,7 @@ class ViewStatus(Protocol):
 
     @property
     def record(self) -> JobRecord | None:
-        """The record of the job; None where it has none."""
+        """The stored record of the view's job: its state, counts and SQL text. None where the view has no job."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class Views(Protocol):
         ...
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
-        """The state of a view of the catalog."""
+        """Returns how a materialized view is doing: the state of its job, and how fresh its rows are."""
         ...
 
 
@@ -145,7 +145,9 @@ class Definition(StatementType[S]):
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Make the definition in the scratch workspace."""
+        """Makes the definition in ``scratch``, a copy of the workspace, which finds its mistakes and lets later
+        statements of the script be checked against it.
+        """
         self.define(statement, scratch, text)
         return True
 

@@ -58,7 +58,9 @@ Driver = Callable[[Case], None]
 
 
 class NotDriven(Exception):
-    """Raised for a case that tests a part of an engine directly, without SQL, if nothing can run it here."""
+    """Raised for a case that tests a part of the engine directly, without SQL, where the caller has provided no driver
+    that can run it.
+    """
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -85,8 +87,9 @@ def main(
     """Runs the cases below a directory for ``sqlstream test``, all on one Spark session. Returns the exit code: 0 if
     none fails.
 
-    ``select`` is a part of the paths to run. ``printing`` returns a context manager within which lines are printed.
-    ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
+    ``select``: run only the cases whose path contains this text. ``json_file``: a report is written to it. ``printing``
+    returns a context manager within which lines are printed. ``below_sql``, ``argued`` and ``streaming`` are those of
+    ``run_cases``.
     """
 
     def on_result(result: Result) -> None:

@@ -13,7 +13,9 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 
 class Verdict(Enum):
-    """The outcome of a test."""
+    """The outcome of a test: PASS, FAIL, REFUSED (the statement or the case is not supported), or DIFFERS (another
+    result than expected, on purpose).
+    """
 
     PASS = "PASS"
     REFUSED = "REFUSED"
@@ -73,7 +75,7 @@ class Summary:
         return tuple(r for r in self.results if r.verdict is Verdict.FAIL)
 
     def totals(self) -> dict[str, Counter[Verdict]]:
-        """The numbers of results by directory, in the order of the results."""
+        """A dictionary from each directory to the numbers of its results by verdict, in the order of the results."""
         counts: dict[str, Counter[Verdict]] = {}
         for result in self.results:
             counts.setdefault(result.directory, Counter())[result.verdict] += 1

@@ -73,10 +73,11 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """Collects rows and watermarks for the next micro-batch of a test.
+    """Collects the rows and watermarks of a test's steps until they must run as a micro-batch.
 
-    ``joint``: rows and watermarks may share a micro-batch. ``tables`` are the tables with a watermark; ``flushed`` are
-    the watermarks that earlier micro-batches have reached, by table.
+    ``joint``: rows and advances of the watermark may share a micro-batch without changing the result. ``tables``: the
+    names of the tables with a watermark. ``flushed``: the watermark of each table after the micro-batches that have
+    run.
     """
 
     joint: bool = True
@@ -130,7 +131,9 @@ class Buffer:
         self._tick_ms = clock_ms
 
     def reach(self, table: str, watermark_ms: int) -> None:
-        """Record the watermark that the buffered rows of a table reach."""
+        """Record that the watermark of a table will be ``watermark_ms`` once the buffered rows have been processed, so
+        that ``takes`` can tell whether later rows would be late.
+        """
         if self._rises(table, watermark_ms):
             self._reached[table] = watermark_ms
 
@@ -177,15 +180,15 @@ def _sink_of_table(table: Table) -> Sink:
 
 @dataclass(frozen=True)
 class SteppedRuntime(JobRuntime):
-    """The ``Runtime`` with which a stepped job is lowered. ``moved_by_rows`` are the tables whose rows advance their
-    watermark.
+    """Provides the sources and clocks for lowering the plan of a stepped test to DataFrames. ``moved_by_rows``: the
+    names of the tables whose rows advance their watermark.
     """
 
     moved_by_rows: frozenset[str] = frozenset()
 
     @property
     def steps_clock(self) -> bool:
-        """Whether the caller moves the clock: True, the test moves processing time."""
+        """Always True: the test moves the clock of processing time step by step; it does not follow the real time."""
         return True
 
     def event_time_from_rows(self, table: str) -> bool:
@@ -214,7 +217,9 @@ class SteppedJob:
 
     @property
     def counts_late_rows(self) -> bool:
-        """True where each late row is counted."""
+        """True if the engine counts each late row, as the columnar engine does. Spark's own operators combine rows
+        before they count them.
+        """
         return self._traits.engine is Engine.COLUMNAR
 
     @property
@@ -232,7 +237,9 @@ class SteppedJob:
         return self._session.workspace.settings["pipeline.max-parallelism"] or 1
 
     def sink_of(self, name: str | None) -> Sink:
-        """The sink with the name of a table, None for that of the query."""
+        """The sink that receives the rows of table ``name``, a side output or the target of an INSERT; None: the main
+        result. ValueError if the query does not write to that table.
+        """
         if name is None or name.casefold() == self._main.table.name.casefold():
             return self._main
         side = self._traits.side_tables.get(name.casefold())
@@ -331,7 +338,9 @@ class SteppedJob:
         test_connector.feed(self._directory, table, self._flushes, [(values, 0, "+I") for values in rows], suffix)
 
     def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
-        """The keys that were requested from a lookup table."""
+        """The keys that lookups have requested from a lookup table so far: for each request a tuple of the key's values
+        as texts.
+        """
         return test_connector.asked_keys(self._directory, table)
 
     @property
@@ -341,15 +350,21 @@ class SteppedJob:
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
-        """The micro-batches with rows in the sink whose number is greater than ``after``."""
+        """Yields a pair for each micro-batch that has written rows to the sink: its number and its rows. Only
+        micro-batches with a number greater than ``after``.
+        """
         return test_connector.written(self._directory, sink.table, after)
 
     def late_rows(self) -> int:
-        """The number of late rows since the last call, where each is counted."""
+        """The number of late rows in the micro-batches since the last call of this or ``new_reports``. Exact only where
+        ``counts_late_rows``.
+        """
         return sum(map(late_rows, self.new_reports()))
 
     def new_reports(self) -> list[Any]:
-        """Spark's reports of the micro-batches since the last call, as far as Spark has kept them."""
+        """Spark's progress reports of the micro-batches since the last call; without those that Spark has discarded, as
+        it keeps a limited number.
+        """
         reports = [] if self._query is None else self._query.recentProgress
         fresh = [report for report in reports if report["batchId"] > self._reported]
         self._reported = max((report["batchId"] for report in fresh), default=self._reported)

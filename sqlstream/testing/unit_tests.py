@@ -37,7 +37,9 @@ class _Other(Exception):
 
 
 def rows_of_mock(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
-    """The rows of a mock, with values as a job would return them."""
+    """The rows that MOCK or EXPECTED of a unit test gives, with values as a job would return them. Starts Spark only if
+    they are not all literals.
+    """
     try:
         rows = _literal_rows(mock, utc=session.workspace.settings["table.local-time-zone"] == "UTC")
     except _Other:

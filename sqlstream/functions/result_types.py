@@ -27,7 +27,9 @@ def common_type(types: Iterable[DataType]) -> DataType:
 
 
 def wider(left: DataType, right: DataType) -> DataType:
-    """The narrowest type to which values of both types are converted without an explicit cast."""
+    """The narrowest type to which values of both types are converted without an explicit cast; UNKNOWN if there is
+    none, or only Spark knows it.
+    """
     if left == right:
         return left
     if left.name == "VOID":

@@ -136,7 +136,9 @@ def meaning(command: Command, span: Span) -> Command | str:
 
 
 def wrong_command(command: Command, wrong: str, span: Span | None = None) -> ParseError:
-    """The error SS108 for a misused command of the shell."""
+    """Makes the error SS108 for a misused command of the shell. Its message is the command followed by ``wrong``, such
+    as "needs an argument".
+    """
     return ParseError(
         UNKNOWN_COMMAND, f'"{command.typed or command.name}" {wrong}', span, hint='"\\?" shows the commands.'
     )

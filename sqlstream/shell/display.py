@@ -79,7 +79,9 @@ class Display:
         return self.file is None and self.terminal.isatty()
 
     def say(self, text: str) -> None:
-        """Print a message where results are printed, except in formats for programs."""
+        """Prints a message where results are printed. If results are written for programs (JSON, CSV) to a file or
+        pipe, the message goes to standard error.
+        """
         read_by_program = self.style in FOR_PROGRAMS and not self.is_live
         _write(sys.stderr if read_by_program else self.out, text + "\n")
 
@@ -88,7 +90,7 @@ class Display:
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
 
     def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
-        """A whole result as text."""
+        """Formats a whole result in the current format and returns the text. ``names``: the column names."""
         text = StringIO()
         writer = writer_for("vertical" if self.expanded else self.style, names, text)
         writer.write(rows)

@@ -69,12 +69,16 @@ class BackgroundJobs:
 
 
 def failure_text(job: Job | BatchRun) -> str:
-    """The failure of a job, its error, and the statement that shows more."""
+    """The message that a job of this process has failed: its name, its error, and the DESCRIBE statement that shows
+    more.
+    """
     return f'job "{job.name}" failed\n{job.exception}\n"DESCRIBE JOB {name_in_statement(job.name)};" shows more'
 
 
 def submitted_failure(job: SubmittedJob) -> str | None:
-    """The failure of a job with its own process; None where it has not failed."""
+    """The message that a job in a process of its own has failed or is lost: its name, its error and its log file. None
+    where it has not failed.
+    """
     record = job.record
     if record.error is None:
         return None

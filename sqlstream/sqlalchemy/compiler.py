@@ -355,7 +355,7 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:
-        """This type for SQLAlchemy's ``Interval``."""
+        """Returns this type where a table is declared with SQLAlchemy's generic ``Interval``. SQLAlchemy calls it."""
         return cls()
 
 
@@ -365,7 +365,9 @@ class CalendarDate(sqltypes.Date):
     """
 
     def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
-        """A function that makes dates of parameters: a ``datetime`` loses its time of day."""
+        """Returns the function that SQLAlchemy applies to parameters of this type: it turns a ``datetime`` into its
+        date.
+        """
         return lambda value: value.date() if isinstance(value, datetime) else value
 
 

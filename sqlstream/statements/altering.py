@@ -26,8 +26,8 @@ from sqlstream.workspace import Workspace
 
 
 class AlterTable(Definition[nodes.AlterTable]):
-    """ALTER TABLE. Where the table gets a new name, the rows that the session stores for it are moved; partitions are
-    made or removed.
+    """Carries out ALTER TABLE: changes the table's definition. If the table is renamed, the rows that the session
+    stores for it are moved; partitions that are added or dropped become folders or lose theirs.
     """
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
@@ -351,7 +351,7 @@ def _require_new(name: str, columns: Sequence[nodes.Column], span: Span) -> None
 
 
 class AlterView(Definition[nodes.AlterView]):
-    """ALTER VIEW: another name, or another query."""
+    """Carries out ALTER VIEW, which renames a view or gives it another query."""
 
     def define(self, statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
         """Change the name or the query of the view in the workspace."""

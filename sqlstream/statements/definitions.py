@@ -48,7 +48,9 @@ NO_FUNCTION = "SS203"
 
 
 class CreateTable(Definition[nodes.CreateTable]):
-    """CREATE TABLE, with or without LIKE. For CREATE TABLE … AS, a job writes the rows of the query."""
+    """Carries out CREATE TABLE, also with LIKE, which copies parts of another table, and with AS, for which a job
+    writes the rows of the query.
+    """
 
     def check(self, statement: nodes.CreateTable, scratch: Workspace, text: str) -> bool:
         """Declares the table in ``scratch``, a copy of the workspace, which finds mistakes.
@@ -145,7 +147,7 @@ def bare(name: str, written: nodes.Name) -> nodes.Name:
 
 
 class CreateView(Definition[nodes.CreateView]):
-    """CREATE VIEW."""
+    """Carries out CREATE VIEW, which adds a view to the catalog."""
 
     def define(self, statement: nodes.CreateView, workspace: Workspace, text: str) -> Defined:
         """Binds the view's query, which finds its mistakes, and adds the view to the catalog."""
@@ -212,7 +214,9 @@ class CreateFunction(Definition[nodes.CreateFunction]):
 
 
 class AlterFunction(Definition[nodes.AlterFunction]):
-    """ALTER FUNCTION: another implementation. BindError SS203 for a function that does not exist."""
+    """Carries out ALTER FUNCTION, which replaces the implementation of a function. BindError SS203 for a function that
+    does not exist.
+    """
 
     def define(self, statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
         """Replaces the implementation of the function in the catalog."""
@@ -244,7 +248,7 @@ _NEVER_THERE = {
 
 
 class Drop(Definition[nodes.Drop]):
-    """DROP of any kind of object; the rows that the session stores for dropped tables are removed too."""
+    """Carries out DROP of any kind of object. The rows that the session stores for dropped tables are removed too."""
 
     def define(self, statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
         """Removes the definition of the object from the catalog; jobs and stored rows are not touched."""
@@ -264,7 +268,9 @@ class Drop(Definition[nodes.Drop]):
         return catalog.drop(statement.kind, statement.name, if_exists=exists, temporary=statement.temporary)
 
     def run(self, statement: nodes.Drop, execution: Execution) -> Rows:
-        """Remove the definition, the jobs of its views and the rows that the session stores."""
+        """Removes the object from the catalog, and with it the rows that the session stores for its tables, and the
+        jobs of materialized views.
+        """
         _drop_views(statement, execution)
         dropped = _dropped_tables(statement, execution.workspace)
         self.define(statement, execution.workspace, execution.text)
@@ -300,7 +306,7 @@ def _dropped_tables(statement: nodes.Drop, workspace: Workspace) -> list[Table]:
 
 
 class Set(Definition[nodes.Set]):
-    """SET, which changes a setting; without a key it lists the settings that have values."""
+    """Carries out SET, which changes a setting; without a key it lists the settings that have values."""
 
     def define(self, statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
         """Set the value of the setting; SET without a key changes nothing."""
@@ -322,7 +328,7 @@ class Set(Definition[nodes.Set]):
 
 
 class Reset(Definition[nodes.Reset]):
-    """RESET of one setting, or of all."""
+    """Carries out RESET, which returns one setting, or all settings, to the default."""
 
     def define(self, statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
         """Reset one setting, or all, to the default."""

@@ -152,7 +152,7 @@ class Inspection(StatementType[S]):
 
 
 class Show(Inspection[nodes.Show]):
-    """SHOW of everything but jobs."""
+    """Carries out SHOW for all kinds of objects but jobs and their checkpoints."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
         """The list of objects that SHOW names."""
@@ -162,7 +162,7 @@ class Show(Inspection[nodes.Show]):
 
 
 class Describe(Inspection[nodes.Describe]):
-    """DESCRIBE of everything but jobs."""
+    """Carries out DESCRIBE for all kinds of objects but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
         """The facts about the object that DESCRIBE names."""
@@ -179,7 +179,7 @@ class Describe(Inspection[nodes.Describe]):
 
 
 class DescribeQuery(Inspection[nodes.DescribeQuery]):
-    """DESCRIBE of a query: its columns."""
+    """Carries out DESCRIBE of a query, which returns the query's columns without running it."""
 
     def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
         """The columns of the query."""

@@ -51,7 +51,7 @@ _NO_COST = "Costs are not estimated: a stream has no number of rows. EXPLAIN PHY
 
 
 class Explain(StatementType[nodes.Explain]):
-    """EXPLAIN of a statement that has a plan."""
+    """Carries out EXPLAIN of a query, an INSERT or another statement that has a plan."""
 
     def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
         """Plans the explained statement, which finds its mistakes, as EXPLAIN itself would."""
@@ -230,7 +230,9 @@ _PREFIXES = ("table.", "pipeline.operator-chaining", "sqlstream.functions.")
 
 
 class CompilePlan(StatementType[nodes.CompilePlan]):
-    """COMPILE PLAN, which writes the file, and COMPILE AND EXECUTE PLAN."""
+    """Carries out COMPILE PLAN, which writes the plan of a statement to a file, and COMPILE AND EXECUTE PLAN, which
+    also starts its job.
+    """
 
     def check(self, statement: nodes.CompilePlan, scratch: Workspace, text: str) -> bool:
         """Plan the statement; no file is written."""
@@ -248,8 +250,8 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
 
 
 class ExecutePlan(StatementType[nodes.ExecutePlan]):
-    """EXECUTE PLAN, which starts the job of a compiled plan. Checking a script does not read the plan's file, because
-    the script itself may write it.
+    """Carries out EXECUTE PLAN, which starts the job of a compiled plan. Checking a script does not read the plan's
+    file, because the script itself may write it.
     """
 
     def run(self, statement: nodes.ExecutePlan, execution: Execution) -> Job:

@@ -102,7 +102,9 @@ class BoundUnitTest:
 
 
 class UnitTest(StatementType[nodes.UnitTest]):
-    """EXECUTE UNIT TEST. ExecutionError SS498 where the view has other rows than the test expects."""
+    """Carries out EXECUTE UNIT TEST, which runs a view on mocked tables. ExecutionError SS498 where the view has other
+    rows than the test expects.
+    """
 
     def check(self, statement: nodes.UnitTest, scratch: Workspace, text: str) -> bool:
         """Bind the mocks, the view and the expected rows."""

@@ -47,7 +47,7 @@ Write = nodes.Insert | nodes.StatementSet
 
 
 class SelectStatement(StatementType[nodes.Query]):
-    """A query as a statement; the caller reads its rows."""
+    """Carries out a query (SELECT, VALUES, …): starts it and returns its rows, which arrive while they are read."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
         """Plans the query without running it, which finds its mistakes."""
@@ -75,7 +75,7 @@ class SelectStatement(StatementType[nodes.Query]):
 
 
 class WriteStatement(StatementType[Write]):
-    """INSERT, or EXECUTE STATEMENT SET. It starts a job that writes rows."""
+    """Carries out INSERT and EXECUTE STATEMENT SET, which start a job that writes rows into tables."""
 
     def check(self, statement: Write, scratch: Workspace, text: str) -> bool:
         """Plans the INSERT or the statement set without starting a job, which finds its mistakes."""
@@ -92,7 +92,7 @@ class WriteStatement(StatementType[Write]):
 
 
 class TruncateTable(StatementType[nodes.Truncate]):
-    """TRUNCATE TABLE, which removes the rows at once."""
+    """Carries out TRUNCATE TABLE, which removes all rows of a table without a job."""
 
     def check(self, statement: nodes.Truncate, scratch: Workspace, text: str) -> bool:
         """Require a table whose rows can be removed."""

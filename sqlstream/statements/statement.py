@@ -134,7 +134,7 @@ class StatementType(Generic[S]):
 
 
 class Definition(StatementType[S]):
-    """Base of statements that change the catalog or the settings of a workspace."""
+    """Base class for statements that change a workspace's catalog or settings, such as CREATE, DROP and SET."""
 
     is_definition = True
 

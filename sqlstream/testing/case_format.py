@@ -232,7 +232,7 @@ def _expected(document: dict[str, Any], steps: int) -> Iterator[Changes | State]
 
 
 def case_files(directory: Path) -> list[Path]:
-    """All case files below a directory, or the one file, in the order of their names."""
+    """All case files (``*.json``) below a directory, sorted by path; if ``directory`` is a file, that one alone."""
     return [directory] if directory.is_file() else sorted(directory.rglob("*.json"))
 
 
@@ -341,7 +341,9 @@ def _ordered_difference(expected: Sequence[Sequence[Any]], got: Sequence[Sequenc
 def unmatched(
     expected: Iterable[Sequence[Any]], got: Iterable[Sequence[Any]]
 ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """Removes equal rows of both lists in pairs. Returns the rows that are left of each."""
+    """Compares two lists of rows as multisets. Returns a pair: the expected rows that ``got`` lacks, and the rows of
+    ``got`` that were not expected.
+    """
     missing: list[Sequence[Any]] = []
     left = list(got)
     for row in expected:

@@ -69,7 +69,9 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
-    """The default driver of cases without SQL: it raises ``NotDriven``."""
+    """Used for cases that test a part of the engine without SQL where the caller has no function that runs them: raises
+    ``NotDriven``.
+    """
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 
@@ -127,11 +129,12 @@ def run_cases(
     *,
     streaming: bool = True,
 ) -> Summary:
-    """Runs the cases of the given files one after the other, each in a session of its own.
+    """Runs the cases of the given files one after the other, each in a session of its own. Returns all results.
 
-    ``below_sql`` runs cases without SQL. ``argued`` maps ids of cases to the reason why they need not pass.
-    ``streaming``: run them as streaming queries of Spark; otherwise step by step as bounded jobs where possible (see
-    ``StreamTest``).
+    Paths in the cases are relative to ``root``. ``json_path``: the results are also written to this file. ``on_result``
+    is called with each result. ``below_sql`` runs cases without SQL. ``argued`` maps ids of cases to the reason why
+    they need not pass. ``streaming``: run them as streaming queries of Spark; otherwise step by step as bounded jobs
+    where possible (see ``StreamTest``).
     """
     results = []
     with importable(root):

@@ -102,7 +102,7 @@ class Block:
 
     @property
     def options(self) -> StreamOptions:
-        """The options of a ``stream`` block."""
+        """How the output of this ``stream`` block is compared, parsed from its first line."""
         return stream_options(self.stage or "")
 
     @property
@@ -111,7 +111,7 @@ class Block:
         return any(line.startswith(FAILS) for line in self.expected or ())
 
     def with_expected(self, lines: tuple[str, ...]) -> Block:
-        """The block with other expected lines."""
+        """Returns a copy of the block that expects ``lines`` as its output."""
         return replace(self, expected=lines)
 
 

@@ -146,7 +146,7 @@ class ProcessFunctionHarness:
 
     @property
     def state_size(self) -> int:
-        """Bytes of state and timers of all keys."""
+        """The size of the state and timers of all keys, in bytes."""
         return sum(store.size for store in self._harness.stores)
 
     def snapshot(self) -> bytes:
@@ -158,7 +158,7 @@ class ProcessFunctionHarness:
         self._harness.restore(snapshot)
 
     def restart(self) -> None:
-        """Continue from a checkpoint alone, as after a restart of the job."""
+        """Take a checkpoint, discard everything else, and continue from it, as a restarted job does."""
         self._harness.restart()
 
     def _take(self) -> None:

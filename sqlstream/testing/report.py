@@ -115,7 +115,9 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, results: Sequence[Result]) -> None:
-    """Write a suite for each file or folder. Refused cases and those that differ on purpose are skipped tests."""
+    """Writes the results as JUnit XML, with a suite for each file or folder. REFUSED and DIFFERS are reported as
+    skipped tests.
+    """
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.directory].append(result)

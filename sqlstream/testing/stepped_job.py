@@ -313,7 +313,9 @@ class SteppedJob:
             repartition(self._session.spark, storage, partitions)
 
     def process(self, flush: Flush) -> None:
-        """Run one micro-batch with these rows and watermarks, and all that it causes."""
+        """Runs a micro-batch with the rows, watermarks and time in ``flush``, and the further micro-batches that follow
+        from it. Raises the job's error if it fails.
+        """
         assert self._query is not None, "start the job first"
         assert self._control is not None
         self._flushes += 1
@@ -331,7 +333,7 @@ class SteppedJob:
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
 
     def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]], *, withdrawn: bool) -> None:
-        """Add rows to a lookup table, or withdraw them."""
+        """Adds rows to a lookup table of the test; ``withdrawn``: removes these rows from it instead."""
         self._flushes += 1
         test_connector.open_tables(self._directory, [table])
         suffix = WITHDRAWN if withdrawn else ""

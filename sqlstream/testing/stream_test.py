@@ -133,7 +133,8 @@ class StreamTest:
         self.changes(table, [(kind, row) for row in rows])
 
     def changes(self, table: str, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Insert rows of several kinds together, like those of one call of ``rows``.
+        """Insert rows of several kinds together, like those of one call of ``rows``: pairs of kind (such as -U) and
+        values.
 
         Rows of a table that the optimized query does not read have no effect.
         """
@@ -277,11 +278,11 @@ class StreamTest:
         return self._job.sink_of(table).types
 
     def input_types(self, table: str) -> tuple[DataType, ...]:
-        """The types of the columns that ``rows`` requires."""
+        """The types of the values that a row inserted into this table must have: those of its physical columns."""
         return tuple(c.type for c in self._table(table).physical_columns)
 
     def input_columns(self, table: str) -> tuple[str, ...]:
-        """The names of the columns that ``rows`` requires."""
+        """The names of the columns for which a row inserted into this table must have values: its physical columns."""
         return tuple(c.name for c in self._table(table).physical_columns)
 
     @property
@@ -291,7 +292,7 @@ class StreamTest:
 
     @property
     def looks_up(self) -> bool:
-        """True where lookups query tables of the test."""
+        """True if the query has lookup joins with tables whose rows the test provides."""
         return bool(self._traits.lookup_tables)
 
     def lookup_tries(self) -> int:

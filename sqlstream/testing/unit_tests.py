@@ -184,7 +184,9 @@ class UnitOutcome:
 
 
 def run_unit_test(test: nodes.UnitTest, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
-    """Run a unit test. All rows of a mock arrive together, those of lookup tables first; then the input ends."""
+    """Runs a unit test and returns its outcome. All rows of a mock arrive together, those of lookup tables first; then
+    the input ends.
+    """
     bound = bind_unit_test(test, session.workspace)
     running = session.fork()
     running.workspace = bound.workspace

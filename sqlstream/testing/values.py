@@ -34,7 +34,9 @@ def to_ms(time: Time) -> int:
 
 
 def since_epoch(time: Time) -> timedelta:
-    """The time since 1970, exact to the microsecond."""
+    """The time since 1970 as a ``timedelta``, exact to the microsecond; an integer is in milliseconds, and a time
+    without time zone is in UTC.
+    """
     if isinstance(time, bool) or not isinstance(time, int | str | datetime):
         raise TypeError(f"a time is milliseconds, a datetime or a text, not {time!r}")
     if isinstance(time, int):

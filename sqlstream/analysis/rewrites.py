@@ -96,7 +96,9 @@ def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Mome
 
 @on_deep_stack
 def pushed(text: str, conditions: Sequence[str], workspace: Workspace) -> Pushed:
-    """Adds conditions to a query and reports which of them sources evaluate and which operators do."""
+    """Adds conditions to a query. Returns the new query, with the information which conditions sources evaluate and
+    which operators do.
+    """
     whole = filtered(text, conditions, workspace)
     plan = plan_of(query_of(whole), workspace)
     sources: list[tuple[str, str]] = []

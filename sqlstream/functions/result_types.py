@@ -60,7 +60,7 @@ def as_decimal(kind: DataType) -> DataType | None:
 
 
 def precision_and_scale(decimal: DataType) -> tuple[int, int]:
-    """The precision and the scale of a decimal type."""
+    """A pair: the precision and the scale of a DECIMAL type."""
     precision, scale = decimal.args
     assert isinstance(precision, int) and isinstance(scale, int)
     return precision, scale

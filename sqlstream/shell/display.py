@@ -37,8 +37,9 @@ def pager_command() -> list[str] | None:
 
 @contextmanager
 def paged(command: list[str]) -> Iterator[TextIO]:
-    """A context manager that gives a file; the pager shows what is written to it. Ctrl-C is left to the pager, and the
-    block ends when the pager is closed.
+    """A context manager that starts a pager and gives a text file; what is written to the file is shown by the pager.
+    At its end the block waits until the user closes the pager; if that happens earlier, the rest of the block is
+    skipped. Ctrl-C is left to the pager.
     """
     with unbroken():
         process = subprocess.Popen(

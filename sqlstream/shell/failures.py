@@ -87,7 +87,7 @@ def submitted_failure(job: SubmittedJob) -> str | None:
 
 
 def name_in_statement(job: str) -> str:
-    """The name of a job as statements spell it."""
+    """The name of a job as it must be written in a statement: in quotes where necessary."""
     return job if _NAME.fullmatch(job) else f"'{job}'"
 
 
@@ -101,8 +101,8 @@ _QUOTES = "'`"
 
 
 def mended(error: SqlStreamError) -> str | None:
-    """The statement of an error with its mistake corrected as the error suggests; None unless there is exactly one
-    suggestion.
+    """Returns the SQL text of the statement that caused the error, with the mistake corrected as the error suggests;
+    None unless the error has exactly one suggestion.
     """
     first = error.diagnostic
     suggested = _SUGGESTED.fullmatch(first.hint or "")

@@ -189,7 +189,7 @@ def _as_at_home(spark: SparkSession) -> SparkSession:
 
 def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
     """Prepares a session that the user has made: sets the settings that jobs rely on where they are unset. Returns the
-    session. SS493 for settings with which jobs would be wrong.
+    session. Raises ExecutionError SS493 for settings with which results would be wrong.
     """
     for key, value in STREAMING.items():
         if spark.conf.get(key, None) is None:

@@ -155,7 +155,7 @@ class Show(Inspection[nodes.Show]):
     """Carries out SHOW for all kinds of objects but jobs and their checkpoints."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The list of objects that SHOW names."""
+        """The rows of the SHOW statement: one for each object that it lists."""
         if statement.what in LISTED:
             return show_materialized(statement, workspace.catalog, status_of)
         return show(statement, workspace.catalog, lambda name: _described(name, workspace))
@@ -165,7 +165,9 @@ class Describe(Inspection[nodes.Describe]):
     """Carries out DESCRIBE for all kinds of objects but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The facts about the object that DESCRIBE names."""
+        """The rows of the DESCRIBE statement: one for each column of a table or view, or one for each property of
+        another object.
+        """
         catalog, name = workspace.catalog, statement.name
         match statement.kind:
             case "FUNCTION":
@@ -182,7 +184,7 @@ class DescribeQuery(Inspection[nodes.DescribeQuery]):
     """Carries out DESCRIBE of a query, which returns the query's columns without running it."""
 
     def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The columns of the query."""
+        """The rows of the DESCRIBE statement: one for each column of the query, with its type."""
         return _describe_query(statement, workspace)
 
 

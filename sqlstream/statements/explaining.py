@@ -235,12 +235,12 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
     """
 
     def check(self, statement: nodes.CompilePlan, scratch: Workspace, text: str) -> bool:
-        """Plan the statement; no file is written."""
+        """Plans the statement, which finds its mistakes; no file is written."""
         planned(statement.statement, scratch)
         return True
 
     def run(self, statement: nodes.CompilePlan, execution: Execution) -> Rows | Job:
-        """Write the file, and with EXECUTE start the job."""
+        """Writes the plan to its file. COMPILE AND EXECUTE PLAN also starts the job and returns it."""
         compile_plan(statement, execution.workspace)
         return _execute_plan(statement.path, statement.span, execution) if statement.execute else OK
 

@@ -85,8 +85,7 @@ class StopJob(JobStatement[nodes.StopJob]):
 
 
 class CheckpointJob(JobStatement[nodes.CheckpointJob]):
-    """Carries out CHECKPOINT JOB, which makes a job take a checkpoint now and returns its number (epoch).
-    """
+    """Carries out CHECKPOINT JOB, which makes a job take a checkpoint now and returns its number (epoch)."""
 
     def rows(self, statement: nodes.CheckpointJob, jobs: Sequence[ControlledJob]) -> Rows:
         """Make a checkpoint and return its epoch."""

@@ -107,7 +107,7 @@ class UnitTest(StatementType[nodes.UnitTest]):
     """
 
     def check(self, statement: nodes.UnitTest, scratch: Workspace, text: str) -> bool:
-        """Bind the mocks, the view and the expected rows."""
+        """Binds the mocks, the view and the expected rows, which finds mistakes, without running the test."""
         bind_unit_test(statement, scratch)
         return True
 

@@ -83,7 +83,7 @@ class WriteStatement(StatementType[Write]):
         return True
 
     def run(self, statement: Write, execution: Execution) -> Job:
-        """Start the job."""
+        """Starts the job that writes the rows, and returns it."""
         return start_insert(statement, execution)
 
     def starts_job(self, statement: Write) -> bool:
@@ -95,12 +95,12 @@ class TruncateTable(StatementType[nodes.Truncate]):
     """Carries out TRUNCATE TABLE, which removes all rows of a table without a job."""
 
     def check(self, statement: nodes.Truncate, scratch: Workspace, text: str) -> bool:
-        """Require a table whose rows can be removed."""
+        """Raises an error if there is no such table, or its rows cannot be removed. Removes nothing."""
         _replaceable(statement.name, scratch.catalog, "TRUNCATE TABLE")
         return True
 
     def run(self, statement: nodes.Truncate, execution: Execution) -> Rows:
-        """Remove the rows."""
+        """Removes all rows of the table."""
         _truncate(_replaceable(statement.name, execution.workspace.catalog, "TRUNCATE TABLE"), execution)
         return OK
 

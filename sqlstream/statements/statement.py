@@ -101,7 +101,9 @@ class Execution:
     """Runs the test of a view and returns how its rows differ from those expected; None where they do not."""
 
     def within(self, workspace: Workspace, text: str) -> Execution:
-        """Returns a copy with another workspace, for a statement that belongs to another text."""
+        """Returns a copy with another workspace and another script, for running a statement that is not part of this
+        script, such as one in a compiled plan.
+        """
         return replace(self, workspace=workspace, text=text)
 
 

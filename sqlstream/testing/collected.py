@@ -71,7 +71,7 @@ class GoldenItem(pytest.Item):
 
     @property
     def block(self) -> Block:
-        """The block of this test."""
+        """The block of the golden file that this item tests."""
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:

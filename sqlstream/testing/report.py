@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of a run."""
+    """The results of all tests of a run, in their order."""
 
     results: tuple[Result, ...]
 
@@ -82,7 +82,7 @@ class Summary:
         return counts
 
     def lines(self) -> list[str]:
-        """A table of the totals; the last line is their sum."""
+        """The lines of a text table of the results: their numbers for each directory, and in the last line the sum."""
         totals = self.totals()
         overall = sum(totals.values(), Counter[Verdict]())
         width = max((len(name) for name in totals), default=0)

@@ -95,7 +95,7 @@ class Buffer:
 
     def takes(self, table: str, event_ms: int | None) -> bool:
         """True if a row with this event time (None: unknown) may join the buffered micro-batch without changing the
-        result; otherwise that must run first.
+        result. If False, the caller must run the buffered micro-batch first.
         """
         pending = self._least(self.flushed | self._reached)
         if table not in self.tables or pending is None or pending == self._least(self.flushed):
@@ -127,7 +127,7 @@ class Buffer:
             self._reached[table] = self._lifted[table] = watermark_ms
 
     def tick(self, clock_ms: int) -> None:
-        """Move the clock of processing time."""
+        """Move the clock of processing time to ``clock_ms``, in milliseconds since 1970."""
         self._tick_ms = clock_ms
 
     def reach(self, table: str, watermark_ms: int) -> None:

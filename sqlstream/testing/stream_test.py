@@ -270,7 +270,9 @@ class StreamTest:
 
     @property
     def side_tables(self) -> tuple[str, ...]:
-        """The tables that receive side outputs; of a statement set all tables but the first."""
+        """The names of the tables that receive side outputs; for a statement set also the targets of all its INSERTs
+        but the first.
+        """
         return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:

@@ -26,8 +26,8 @@ from sqlstream.workspace import Workspace
 
 
 class AlterTable(Definition[nodes.AlterTable]):
-    """Carries out ALTER TABLE: changes the table's definition. If the table is renamed, the rows that the session
-    stores for it are moved; partitions that are added or dropped become folders or lose theirs.
+    """Carries out ALTER TABLE: changes the table's definition, makes the folders of added partitions, and removes those
+    of dropped ones. If the table is renamed, the rows that the session stores for it are moved.
     """
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:

@@ -69,9 +69,7 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
-    """Used for cases that test a part of the engine without SQL where the caller has no function that runs them: raises
-    ``NotDriven``.
-    """
+    """The default for ``below_sql``, for callers that cannot run cases without SQL: raises ``NotDriven``."""
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 

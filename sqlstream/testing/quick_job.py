@@ -168,8 +168,8 @@ def _explained(rows: DataFrame) -> str:
 
 
 class QuickJob(SteppedJob):
-    """Runs a plan for which ``runs_quickly`` is true without a streaming query. It is used like a ``SteppedJob``, and
-    much faster.
+    """Runs a plan without a streaming query of Spark, for plans for which ``runs_quickly`` is true. It is used like a
+    ``SteppedJob``, and much faster.
     """
 
     def __init__(

@@ -352,8 +352,8 @@ def _lacking(name: str) -> str:
 
 
 def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Encodes each row as one change message. Without the column ROW_KIND all rows are inserts. ``values``: the parsed
-    options of the table.
+    """Returns an expression that encodes each row as one change message. Without the column ROW_KIND all rows are
+    inserts. ``values``: the parsed options of the table.
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """

@@ -229,7 +229,9 @@ def _one_by_one(column: pa.ChunkedArray, name: str, kind: DataType, form: FileFo
 
 
 def with_constants(table: pa.Table, values: dict[str, str | None], kinds: dict[str, DataType], zone: str) -> pa.Table:
-    """The table with additional columns that are constant in all of its rows; ``values`` are their texts."""
+    """Adds columns that have one value in all rows, such as partition columns. ``values``: the value of each column as
+    text, None for NULL; ``kinds``: the columns' types; ``zone``: the time zone of timestamps without an offset.
+    """
     for name, text in values.items():
         value = None if text is None else from_text(text, kinds[name], ZoneInfo(zone))
         constant = pa.array([value], kinds[name].to_arrow()).take(pa.array(np.zeros(table.num_rows, np.int64)))
@@ -238,5 +240,5 @@ def with_constants(table: pa.Table, values: dict[str, str | None], kinds: dict[s
 
 
 def without(form: FileFormat, names: Sequence[str]) -> FileFormat:
-    """The format of files without the named columns."""
+    """A copy of the format without the named columns, for columns that are not in the files."""
     return replace(form, columns=tuple(c for c in form.columns if c[0] not in names))

@@ -77,9 +77,33 @@ class TextFormat:
     tolerant: bool = False
     keeps_records: bool = False
 
-    def file(self, path: str) -> TextFile:
-        """The file as text."""
-        return TextFile(path, self.encoding, self.quote, self.escape)
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read, as Arrow's."""
+        return self.decoder.schema
+
+    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, Read]]:
+        """The records of a file on this machine that begin between two bytes, block by block.
+
+        ConnectorError SS525 for a header with other columns.
+        """
+        file = TextFile(path, self.encoding, self.quote, self.escape)
+        lines, header = LineNumbers(file), self.header if begin <= 0 else None
+        for block in file.blocks(begin, end):
+            skipped = 0 if header is None else header.behind(block.data, path)
+            header = None
+            yield self.decoder.block(block.data.slice(skipped)), Read(path, block, skipped, lines, self.decoder)
+            lines.passed(block)
+
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
+        """The good rows of a file on this machine, without the column BAD.
+
+        ValueError for a record that cannot be read, if bad ones are not tolerated; also OSError and pa.ArrowException.
+        """
+        for decoded, read in self.decoded(path):
+            if decoded.faults and not self.tolerant:
+                raise ValueError(read.message(decoded.faults[0]))
+            yield decoded.rows
 
 
 @dataclass(frozen=True)
@@ -102,21 +126,9 @@ class TextRows(FileRows):
         return constants | {name: properties[key] for name, key in self.metadata.items()}
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:
-        path = file_range.path
-        file = self.format.file(path)
-        lines = LineNumbers(file)
-        decoder, header = self.format.decoder, self.format.header if file_range.begin <= 0 else None
-        with naming(path):
-            for block in file.blocks(file_range.begin, file_range.end):
-                read = block
-                if header is not None:
-                    skipped = header.behind(block.data, path)
-                    read, header = Block(block.start, block.data.slice(skipped)), None
-                else:
-                    skipped = 0
-                decoded = decoder.block(read.data)
-                yield from self._pieces(decoded, Read(path, block, skipped, lines, decoder), file_range)
-                lines.passed(block)
+        with naming(file_range.path):
+            for decoded, read in self.format.decoded(file_range.path, file_range.begin, file_range.end):
+                yield from self._pieces(decoded, read, file_range)
 
     def _pieces(self, decoded: Decoded, read: Read, file_range: FileRange) -> Iterator[Piece]:
         if decoded.faults and not self.format.tolerant:
@@ -154,10 +166,12 @@ class Read:
     def error(self, fault: Fault) -> ExecutionError:
         """SS402 for a record that cannot be read."""
         (line,) = self.lines_at([fault.start])
-        beginning = " ".join(fault.text.decode(errors="replace")[:_SHOWN].split())
-        where = f'a row in line {line} of file "{self.path}"'
-        shown = f": {beginning}" if beginning else ""
-        return ExecutionError(BAD_ROW, f"{where} cannot be read: {fault.reason}{shown}", hint=BAD_ROW_HINT)
+        return unreadable_record(f' in line {line} of file "{self.path}"', fault)
+
+    def message(self, fault: Fault) -> str:
+        """The line of a record that cannot be read, and why not."""
+        (line,) = self.lines_at([fault.start])
+        return f"line {line}: {_said(fault)}"
 
     def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
         """The column BAD of records that cannot be read."""
@@ -189,6 +203,17 @@ class Read:
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
         texts = _without_ends(data, starts).take(pa.array(good))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
+
+
+def unreadable_record(place: str, fault: Fault) -> ExecutionError:
+    """SS402 for a record that cannot be read. ``place``: where it is, such as ``" at clicks[3]@42"``."""
+    return ExecutionError(BAD_ROW, f"a row{place} cannot be read: {_said(fault)}", hint=BAD_ROW_HINT)
+
+
+def _said(fault: Fault) -> str:
+    """The reason, and the beginning of the record on one line."""
+    beginning = " ".join(fault.text.decode(errors="replace")[:_SHOWN].split())
+    return f"{fault.reason}: {beginning}" if beginning else fault.reason
 
 
 def _good_ones(decoded: Decoded) -> np.ndarray:

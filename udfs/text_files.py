@@ -15,15 +15,11 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
-from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
+from sqlstream.udfs.bad_records import READ_FROM
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
-
-BAD_TYPE = pa.struct([("record", pa.binary()), ("error", pa.string()), ("place", pa.string())])
-"""The Arrow type of the column BAD."""
+from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record, with_bad, with_column
 
 WRONG_HEADER = "SS525"
-
-_SHOWN = 100  # characters of a record in a message
 
 
 @dataclass(frozen=True)
@@ -139,13 +135,9 @@ class TextRows(FileRows):
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
-            yield Piece(start, _with(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
+            yield Piece(start, with_column(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
             return
-        bad = read.bad(decoded.faults)
-        nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
-        records = np.argsort(np.concatenate((_good_ones(decoded), [fault.record for fault in decoded.faults])))
-        both = pa.Table.from_batches([_with(rows, good), _with(nulls, bad)]).take(pa.array(records))
-        (in_order,) = both.combine_chunks().to_batches()
+        in_order = with_bad(decoded, good, read.bad(decoded.faults))
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
 
@@ -171,23 +163,17 @@ class Read:
     def message(self, fault: Fault) -> str:
         """The line of a record that cannot be read, and why not."""
         (line,) = self.lines_at([fault.start])
-        return f"line {line}: {_said(fault)}"
+        return f"line {line}: {said(fault)}"
 
     def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
         """The column BAD of records that cannot be read."""
         numbers = self.lines_at([fault.start for fault in faults])
-        return pa.array(
-            [
-                {"record": fault.text, "error": f"{BAD_ROW}: {fault.reason}", "place": f"{self.path}:{number}"}
-                for fault, number in zip(faults, numbers, strict=True)
-            ],
-            BAD_TYPE,
-        )
+        return bad_records(faults, [f"{self.path}:{number}" for number in numbers])
 
     def line_of(self, row: int, decoded: Decoded) -> int:
         """The line of a good row."""
         starts = self.decoder.starts(self.block.data.slice(self.skipped))
-        record = int(_good_ones(decoded)[row])
+        record = int(decoded.numbers[row])
         return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
     def records(self, decoded: Decoded) -> pa.StructArray:
@@ -196,29 +182,13 @@ class Read:
         starts = self.decoder.starts(data)
         if len(starts) != decoded.records:
             return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
-        good = _good_ones(decoded)
+        good = decoded.numbers
         feeds = np.frombuffer(data, np.uint8) == ord("\n")
         before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
         lines = before + 1 + np.concatenate(([0], np.cumsum(feeds)))[starts[good]]
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
         texts = _without_ends(data, starts).take(pa.array(good))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
-
-
-def unreadable_record(place: str, fault: Fault) -> ExecutionError:
-    """SS402 for a record that cannot be read. ``place``: where it is, such as ``" at clicks[3]@42"``."""
-    return ExecutionError(BAD_ROW, f"a row{place} cannot be read: {_said(fault)}", hint=BAD_ROW_HINT)
-
-
-def _said(fault: Fault) -> str:
-    """The reason, and the beginning of the record on one line."""
-    beginning = " ".join(fault.text.decode(errors="replace")[:_SHOWN].split())
-    return f"{fault.reason}: {beginning}" if beginning else fault.reason
-
-
-def _good_ones(decoded: Decoded) -> np.ndarray:
-    """The numbers of the good records among all."""
-    return np.delete(np.arange(decoded.records), [fault.record for fault in decoded.faults])
 
 
 def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
@@ -234,7 +204,3 @@ def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
     offsets = np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[inside])]
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
-
-
-def _with(rows: pa.RecordBatch, bad: pa.StructArray) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*rows.columns, bad], [*rows.schema.names, BAD])

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json_keys import keys
+from sqlstream.formats.json_records import RawJson
 from sqlstream.formats.json_structure import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE, Level, Structure
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
@@ -175,6 +176,9 @@ class Rows:
             return self._booleans(kind, kinds, starts, ends)
         if kind.name in _WHOLE:
             return self._whole_numbers(kind, values, kinds, starts, ends)
+        if isinstance(kind, RawJson):
+            quotes = kinds == QUOTE
+            return self.text.slices(starts - quotes, ends + quotes, kinds != MISSING)
         present = (kinds != MISSING) & (kinds != NULL)
         if kind.name in _NO_NUMBERS:
             counts = IS_NUMBER[kinds]

@@ -31,6 +31,13 @@ _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 _INFINITE = {"+Infinity": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 
 
+class RawJson(DataType):
+    """STRING with the JSON text of any value, also of strings and null, from which Spark makes a VARIANT."""
+
+
+RAW_JSON = RawJson("STRING")
+
+
 class NoRecord(ValueError):
     """Raised for a text that is not a valid record. The message is the reason."""
 
@@ -75,6 +82,8 @@ def regular(value: Value, fields: list[tuple[str, DataType]]) -> str:
 
 def _regular(value: Value, kind: DataType) -> str:
     content = value.content
+    if isinstance(kind, RawJson):
+        return _spelled(value)
     if isinstance(content, str):
         return quoted(content)
     if isinstance(content, dict) and kind.name == "STRUCT":
@@ -84,6 +93,20 @@ def _regular(value: Value, kind: DataType) -> str:
     if isinstance(content, list) and kind.name == "ARRAY":
         return "[" + ",".join(_regular(element, _type(kind.args[0])) for element in content) + "]"
     return quoted(value.raw) if content is not None or value.infinite else value.raw
+
+
+def _spelled(value: Value) -> str:
+    """A value of any type as JSON."""
+    content = value.content
+    if isinstance(content, dict):
+        return "{" + ",".join(f"{quoted(name)}:{_spelled(member)}" for name, member in content.items()) + "}"
+    if isinstance(content, list):
+        return "[" + ",".join(map(_spelled, content)) + "]"
+    return (
+        quoted(content if isinstance(content, str) else value.raw)
+        if content is not None or value.infinite
+        else value.raw
+    )
 
 
 def _type(kind: object) -> DataType:

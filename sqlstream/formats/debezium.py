@@ -124,8 +124,13 @@ class LogicalRule:
     zone: str = "UTC"
     standard: str | None = None
 
-    def read(self, texts: pa.StringArray, logical: LogicalColumn) -> tuple[pa.Array, np.ndarray]:
-        """Returns the values, and a mask of the texts that do not fit, whose value is NULL."""
+    def read(self, texts: pa.StringArray, logical: LogicalColumn | None = None) -> tuple[pa.Array, np.ndarray]:
+        """Returns the values, and a mask of the texts that do not fit, whose value is NULL.
+
+        ``logical``: the logical type of each; None where none has one.
+        """
+        if logical is None:
+            logical = LogicalColumn((LogicalType(None),), np.zeros(len(texts), np.intp))
         if self.kind.name == "DECIMAL":
             is_number = np.array([kind.name == _DECIMAL for kind in logical.types])[logical.schemas]
         else:

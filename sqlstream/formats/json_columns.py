@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.debezium import LogicalRule
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json_keys import keys
 from sqlstream.formats.json_records import RawJson
@@ -34,6 +35,7 @@ class Rules:
     ignores_errors: bool
     standard: str | None
     zone: str
+    unit: str | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -180,6 +182,9 @@ class Rows:
             quotes = kinds == QUOTE
             return self.text.slices(starts - quotes, ends + quotes, kinds != MISSING)
         present = (kinds != MISSING) & (kinds != NULL)
+        if self.rules.unit is not None and kind.is_timestamp:
+            counted = LogicalRule(kind, self.rules.unit, self.rules.zone, self.rules.standard)
+            return self._noted(kind, values, *counted.read(self._texts(kinds, starts, ends, present)))
         if kind.name in _NO_NUMBERS:
             counts = IS_NUMBER[kinds]
             if counts.any():
@@ -197,7 +202,9 @@ class Rows:
         return texts
 
     def _from_texts(self, kind: DataType, values: _Values, texts: pa.StringArray) -> pa.Array:
-        array, misfits = text_rule(kind, self.rules.zone, self.rules.standard).read(texts)
+        return self._noted(kind, values, *text_rule(kind, self.rules.zone, self.rules.standard).read(texts))
+
+    def _noted(self, kind: DataType, values: _Values, array: pa.Array, misfits: np.ndarray) -> pa.Array:
         if misfits.any():
             self._misfit(kind, values, np.flatnonzero(misfits))
         return array

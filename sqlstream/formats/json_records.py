@@ -61,10 +61,14 @@ def parse(record: bytes) -> Value:
         text = record.decode()
     except UnicodeDecodeError:
         raise NoRecord(NO_UTF8) from None
-    start = _after_space(text, 0)
-    if not text.startswith("{", start):
+    if not text.startswith("{", _after_space(text, 0)):
         raise NoRecord(NO_OBJECT)
-    value, end = _value(text, start)
+    return parse_value(text)
+
+
+def parse_value(text: str) -> Value:
+    """Parses one JSON value of any type. Raises NoRecord if the text is none."""
+    value, end = _value(text, _after_space(text, 0))
     if _after_space(text, end) != len(text):
         raise NoRecord(GOES_ON)
     return value

@@ -29,7 +29,13 @@ _BY_TEXT = frozenset({"DECIMAL", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ"})
 _UNIT = "ms"
 """What numbers for TIMESTAMP count since 1970: servers write them so."""
 
-_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+def _whole(digits: str) -> int | Decimal:
+    """A whole number; -0, which int does not have, is left to a closer look."""
+    return int(digits) if digits != "-0" else Decimal(digits)
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=_whole)
 """Shared, because creating one takes longer than reading a short document."""
 
 

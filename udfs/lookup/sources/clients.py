@@ -171,9 +171,10 @@ def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorErr
     """The error for a ``column`` value in an answer that does not fit the column's type. ``cause`` says why, and may
     name the column, or what in it.
     """
-    named = cause.startswith('column "')
-    what = f'table "{table}"' if named else f'column "{column}" of table "{table}"'
-    message = f"{what} cannot be read for {keys}: {cause}"
+    if cause.startswith('column "'):
+        message = f'table "{table}" cannot be read for {keys}: {cause}'
+    else:
+        message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
     return ConnectorError(WRONG_ANSWER, message, hint="Correct the value where it is kept, or the type of the column.")
 
 

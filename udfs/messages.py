@@ -49,8 +49,8 @@ def with_bad(decoded: Decoded, good: pa.Array, bad: pa.StructArray) -> pa.Record
     rows = decoded.rows
     nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
     both = pa.Table.from_batches([with_column(rows, good), with_column(nulls, bad)])
-    (in_order,) = both.take(pa.array(_order(decoded))).combine_chunks().to_batches()
-    return in_order
+    in_order = both.take(pa.array(_order(decoded))).combine_chunks().to_batches()
+    return in_order[0] if in_order else pa.RecordBatch.from_pylist([], schema=both.schema)
 
 
 def records_of(decoded: Decoded) -> np.ndarray:

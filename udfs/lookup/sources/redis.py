@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -139,22 +140,25 @@ class RedisClient:
 
     def _values(self, key: Key, answer: Any) -> dict[str, object]:
         """The columns that are stored."""
+        values: dict[str, object] = {}
+        zone = self._source.zone
         if self._source.data_type == "json":
             root = self._document(key, answer).root()
-            zone = self._source.zone
-            return {
-                name: self._read(key, name, lambda: root.column(self._paths[name], name, kind, zone)[0])  # noqa: B023
-                for name, kind in self._stored.items()
-            }
+            for name, kind in self._stored.items():
+                with self._naming(key, name):
+                    (values[name],) = root.column(self._paths[name], name, kind, zone)
+            return values
         parts = answer if isinstance(answer, list) else [answer] * len(self._stored)
-        return {
-            name: self._read(key, name, lambda: from_bytes(value, name, kind, self._source.zone))  # noqa: B023
-            for value, (name, kind) in zip(parts, self._stored.items(), strict=True)
-        }
+        for part, (name, kind) in zip(parts, self._stored.items(), strict=True):
+            with self._naming(key, name):
+                values[name] = from_bytes(part, name, kind, zone)
+        return values
 
-    def _read(self, key: Key, column: str, read: Callable[[], object]) -> object:
+    @contextmanager
+    def _naming(self, key: Key, column: str) -> Iterator[None]:
+        """A context in which a ValueError is that of a column."""
         try:
-            return read()
+            yield
         except ValueError as error:
             keys = keys_text(self._source.request, [key])
             raise wrong_answer(self._source.name, column, keys, str(error)) from None

@@ -113,8 +113,8 @@ class ChangeDecoder(Decoder):
         if not faults or not self.envelope.ddl:
             return faults
         told = self._statements.messages(values.take(pa.array([fault.record for fault in faults])))
-        skipped = told.numbers[_Message(self.envelope, told.rows).operations == SKIPPED]
-        return [fault for n, fault in enumerate(faults) if n not in set(skipped.tolist())]
+        skipped = set(told.numbers[_Message(self.envelope, told.rows).operations == SKIPPED].tolist())
+        return [fault for n, fault in enumerate(faults) if n not in skipped]
 
     def _reason(self, text: str) -> str:
         names = "|".join(map(re.escape, (self.envelope.after, self.envelope.before)))

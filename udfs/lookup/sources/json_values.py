@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from datetime import date, datetime
+from decimal import Context, Decimal
 from functools import cached_property
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -177,6 +179,10 @@ def _fast(values: list[Any], kind: DataType, zone: str) -> list[Any] | None:
         return values if all(map(plain, given)) else None
     if kind.name == "DOUBLE" and all(type(value) in (int, Decimal) for value in given):
         return [None if value is None else float(value) for value in values]
+    simple = _SIMPLE.get(kind.name)
+    if simple is not None:
+        with suppress(_NotSimple, ValueError):
+            return [None if value is None else simple(value, kind) for value in values]
     is_number = (int, Decimal) if kind.name == "DECIMAL" else (int,) if kind.is_timestamp else ()
     if kind.name not in _BY_TEXT or not all(type(v) in is_number or _is_plain_text(v) for v in given):
         return None
@@ -214,6 +220,45 @@ def _fast_nested(values: list[Any], given: list[Any], kind: DataType, zone: str)
         elements = list(zip(keys, elements, strict=True))
     taken = iter(elements)
     return [None if value is None else [next(taken) for _ in value] for value in values]
+
+
+class _NotSimple(Exception):
+    """Raised for a value that a rule of texts must look at."""
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?Z", re.ASCII)
+_EXACT = Context(prec=38)
+
+
+def _simple_date(value: object, kind: DataType) -> date:
+    if type(value) is not str or not _DAY.fullmatch(value):
+        raise _NotSimple
+    return date.fromisoformat(value)
+
+
+def _simple_instant(value: object, kind: DataType) -> datetime:
+    if type(value) is not str or not _INSTANT.fullmatch(value):
+        raise _NotSimple
+    return datetime.fromisoformat(f"{value[:-1]}+00:00")
+
+
+def _simple_decimal(value: object, kind: DataType) -> Decimal:
+    """A number that need not be rounded."""
+    precision, scale = cast(tuple[int, int], kind.args)
+    if type(value) not in (int, Decimal) or abs(cast(Decimal, value)) >= 10 ** (precision - scale):
+        raise _NotSimple
+    number = Decimal(cast(Decimal, value))
+    if not number.is_finite() or cast(int, number.as_tuple().exponent) < -scale:
+        raise _NotSimple
+    return number.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+
+
+_SIMPLE: Mapping[str, Callable[[object, DataType], Any]] = {
+    "DATE": _simple_date,
+    "DECIMAL": _simple_decimal,
+    "TIMESTAMP": _simple_instant,
+}
 
 
 def _is_plain_text(value: object) -> bool:

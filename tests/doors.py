@@ -30,7 +30,8 @@ from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.files import FileSource, _loaded, signature_of
 from sqlstream.udfs.lookup.sources.http import AnswerReader
-from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonPath, has_json
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, has_json
 from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
 from sqlstream.udfs.text_files import BAD_TYPE, TextFormat, TextRows
 
@@ -122,6 +123,13 @@ def of_json() -> Iterator[Records]:
         yield Records(parse_type(name), (*records, *whole))
 
 
+def wide() -> tuple[tuple[Field, ...], tuple[bytes, ...]]:
+    """A column for each type, and records of JSON with a value for one of them: many for few queries."""
+    values = [*SPELLED, *(json.dumps(text, ensure_ascii=False) for text in TEXTS)]
+    fields = tuple(Field(f"v{n}", parse_type(name)) for n, name in enumerate(OF_JSON))
+    return fields, tuple(f'{{"{f.name}": {value}}}'.encode() for f in fields for value in values)
+
+
 def of_csv() -> Iterator[Records]:
     """All records of CSV, by type."""
     plain = [text for text in TEXTS if "," not in text]
@@ -156,6 +164,10 @@ def _shown(values: pa.Array) -> list[str]:
         return [repr(value) for value in values.to_pylist()]
     if pa.types.is_duration(kind):
         values = values.view(pa.int64())
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp("us", "UTC"))
+    elif pa.types.is_time(kind):
+        values = values.cast(pa.time64("ns"))
     return [repr(text) for text in values.cast(pa.string()).to_pylist()]
 
 
@@ -347,6 +359,14 @@ class Comparison:
             f"{self.records} records ({self.faults} faults) x {len(self.compared) + 1} doors: {self.compared.total()} "
             f"comparisons, {self.documented} documented and {len(self.differences)} other differences"
         )
+
+
+def of_rows(rows: pa.Table) -> list[str]:
+    """Rows of ``wide`` with the column BAD: of each its values, or what is wrong."""
+    columns = [_shown(rows.column(f.name).combine_chunks()) for f in wide()[0]]
+    errors = pc.struct_field(rows.column(BAD).combine_chunks(), "error").to_pylist()
+    values = (" ".join(row) for row in zip(*columns, strict=True))
+    return [row if error is None else error for row, error in zip(values, errors, strict=True)]
 
 
 SLOW = ("each message alone", "file lookups", "http")

@@ -22,7 +22,8 @@ from sqlstream.formats.values import text_rule
 from sqlstream.testing.golden_format import FAILS
 from sqlstream.testing.values import KINDS, Change, columns_of, from_arrow, read, spell, to_arrow
 from sqlstream.types import DataType
-from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonNodes, JsonPath, Misfit, has_json
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonNodes, Misfit, has_json
 
 _DIGITS = {"FLOAT": 1e-6, "DOUBLE": 1e-9}
 """What sums in another order may differ by."""

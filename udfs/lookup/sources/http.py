@@ -18,15 +18,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.clients import UNREADABLE, beginning, keys_text, require_texts, wrong_answer
 from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, can_read, is_plain, origin_of
-from sqlstream.udfs.lookup.sources.json_values import (
-    JsonDocument,
-    JsonNodes,
-    JsonPath,
-    Misfit,
-    is_object,
-    json_object,
-    to_json,
-)
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonNodes, Misfit, is_object, json_object, to_json
 from sqlstream.udfs.lookup.sources.scalars import Template, to_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Context, Decimal
 from functools import cached_property
@@ -21,6 +21,7 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.json_records import Value, parse_value, quoted
 from sqlstream.formats.values import text_rule
 from sqlstream.types import STRING, DataType
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath, content_of
 from sqlstream.udfs.lookup.sources.scalars import SCALARS, from_text, shown, to_text
 from sqlstream.udfs.texts import is_text
 
@@ -132,13 +133,9 @@ class JsonNodes:
 
 def _rows(path: JsonPath, document: object) -> list[object]:
     objects = path.found(document)
-    if not path.many and len(objects) == 1 and isinstance(_content(objects[0]), list):
-        objects = cast(list[object], _content(objects[0]))
+    if not path.many and len(objects) == 1 and isinstance(content_of(objects[0]), list):
+        objects = cast(list[object], content_of(objects[0]))
     return [row for row in objects if not _is_null(row)]
-
-
-def _content(value: object) -> object:
-    return value.content if isinstance(value, Value) else value
 
 
 def _is_null(value: object) -> bool:
@@ -154,7 +151,7 @@ def _text(value: object) -> str:
 
 def is_object(node: object) -> bool:
     """True for objects and arrays, in which paths lead on."""
-    return isinstance(_content(node), dict | list)
+    return isinstance(content_of(node), dict | list)
 
 
 def read_text(text: str, name: str, kind: DataType, zone: str) -> Any:
@@ -367,65 +364,3 @@ def _type(value: object) -> DataType:
 
 def _members(kind: DataType) -> list[tuple[str, DataType]]:
     return [member for member in kind.args if isinstance(member, tuple)]
-
-
-# --- JSON paths such as ``$.a.b[0]``, ``$.items[*]``, ``$['two words']`` --------------------------------------
-
-
-_STEP = re.compile(r"\.(?P<name>[^\s.\[\]'\"*$]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>-?\d+)\]|(?P<all>\[\*\]|\.\*)")
-_ALL = None
-
-
-@dataclass(frozen=True)
-class JsonPath:
-    """A JSON path. ``steps``: for each step the name of a field, the index of an array (negative ones count from the
-    end), or None for all elements.
-    """
-
-    steps: tuple[str | int | None, ...] = ()
-
-    @property
-    def many(self) -> bool:
-        """True if the path may select several values."""
-        return _ALL in self.steps
-
-    def found(self, document: object) -> list[object]:
-        """The values that the path selects, in document order."""
-        places = [document]
-        for step in self.steps:
-            places = [inner for value in places for inner in _inner(value, step)]
-        return places
-
-    def value(self, document: object) -> object:
-        """The selected value, None where there is none; for paths with ``*`` a list of all selected values."""
-        places = self.found(document)
-        return places if self.many else next(iter(places), None)
-
-
-def parse_path(text: str) -> JsonPath:
-    """The path that a text spells. ValueError where it is not a path."""
-    if not text.startswith("$"):
-        raise ValueError(text)
-    steps: list[str | int | None] = []
-    position = 1
-    while position < len(text):
-        step = _STEP.match(text, position)
-        if step is None:
-            raise ValueError(text)
-        steps.append(int(step["index"]) if step["index"] else _ALL if step["all"] else step["name"] or step["quoted"])
-        position = step.end()
-    return JsonPath(tuple(steps))
-
-
-def _inner(value: object, step: str | int | None) -> list[object]:
-    value = _content(value)
-    match step, value:
-        case None, list():
-            return value
-        case None, dict():
-            return list(value.values())
-        case int(), list():
-            return [value[step]] if -len(value) <= step < len(value) else []
-        case str(), dict():
-            return [value[step]] if step in value else []
-    return []

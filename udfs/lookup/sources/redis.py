@@ -12,7 +12,8 @@ from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.clients import SharedRoundTrips, keys_text, require_texts, wrong_answer
-from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonPath, from_field
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, from_field
 from sqlstream.udfs.lookup.sources.scalars import Template, shown, to_text
 
 if TYPE_CHECKING:

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.types import DataType, parse_type
+from sqlstream.udfs.lookup.sources.json_paths import parse_path
 from sqlstream.udfs.lookup.sources.json_values import (
     JsonDocument,
     Misfit,
     from_field,
     has_json,
     json_object,
-    parse_path,
     read_text,
     to_field,
     to_json,
 )
-from sqlstream.udfs.lookup.sources.scalars import from_number, from_text, parse_json_template, parse_template, to_text
+from sqlstream.udfs.lookup.sources.scalars import from_text, parse_json_template, parse_template, to_text
 from tests.depth import depth
 
 _STRUCT = DataType("STRUCT", (("a", DataType("INT")), ("two words", DataType("STRING"))))
@@ -259,5 +259,5 @@ def test_json_templates_stay_json(text, number):
 
 def test_numbers_too_large_for_a_type_do_not_fit():
     with pytest.raises(ValueError, match='"1000" is no TINYINT'):
-        from_number(1000, parse_type("TINYINT"))
+        from_text("1000", parse_type("TINYINT"), UTC)
     assert to_text(Decimal("1E+3"), parse_type("DECIMAL(10, 0)")) == "1000"

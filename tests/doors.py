@@ -32,8 +32,8 @@ from sqlstream.udfs.lookup.sources.files import FileSource, _loaded, signature_o
 from sqlstream.udfs.lookup.sources.http import AnswerReader
 from sqlstream.udfs.lookup.sources.json_paths import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import JsonDocument, has_json
-from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
-from sqlstream.udfs.text_files import BAD_TYPE, TextFormat, TextRows
+from sqlstream.udfs.messages import BAD_TYPE, PLACE, VALUE, MessageRows
+from sqlstream.udfs.text_files import TextFormat, TextRows
 
 ZONE = "Europe/Berlin"
 COLUMN = "v"

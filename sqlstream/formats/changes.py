@@ -288,7 +288,7 @@ class _Changes:
     @cached_property
     def _reads_before(self) -> np.ndarray:
         """Of which rows the old one counts."""
-        updates = (self.operations == UPDATE) & self.decoder.with_before
+        updates: np.ndarray = (self.operations == UPDATE) & self.decoder.with_before
         return updates if self.envelope.old else updates | (self.operations == DELETE)
 
     def _note_lacking(self) -> None:

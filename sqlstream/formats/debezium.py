@@ -101,9 +101,9 @@ def _declared(text: str) -> Iterator[tuple[str, LogicalType]]:
     images = [f for f in _fields(schema) if f.get("field") in ("after", "before")]
     for item in _fields(images[0]) if images else ():
         parameters = item.get("parameters")
-        scale = parameters.get("scale") if isinstance(parameters, dict) else None
+        scale = str(parameters.get("scale")) if isinstance(parameters, dict) else ""
         if isinstance(item.get("name"), str) and isinstance(item.get("field"), str):
-            yield item["field"], LogicalType(item["name"], int(scale) if str(scale).lstrip("-").isdigit() else 0)
+            yield item["field"], LogicalType(item["name"], int(scale) if scale.lstrip("-").isdecimal() else 0)
 
 
 def _fields(schema: Any) -> list[dict[str, Any]]:

@@ -87,14 +87,13 @@ def test_a_bad_message_is_a_fault_as_a_whole(message: object, reason: str) -> No
 
 
 def test_changes_by_key_need_no_row_of_before() -> None:
-    by_key = {"kind": "kind", "with_before": False}
     columns = fields("id INT; v STRING")
     gone = {"op": "d", "before": {"id": 1}}
-    assert rows(decode(ChangeDecoder(columns, DEBEZIUM, **by_key), WITHOUT_BEFORE, gone)) == [
+    assert rows(decode(ChangeDecoder(columns, DEBEZIUM, "kind", with_before=False), WITHOUT_BEFORE, gone)) == [
         ("+U", 1, "b"), ("-D", 1, None),
     ]  # fmt: skip
     canal = {"type": "UPDATE", "data": [{"id": "1", "v": "b"}], "old": None}
-    assert rows(decode(ChangeDecoder(columns, CANAL, **by_key), canal)) == [("+U", 1, "b")]
+    assert rows(decode(ChangeDecoder(columns, CANAL, "kind", with_before=False), canal)) == [("+U", 1, "b")]
 
 
 def test_old_rows_hold_what_has_changed() -> None:

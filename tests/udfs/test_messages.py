@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,12 +20,13 @@ JSON = JsonDecoder((Field("a", INT),))
 TEXTS = (b'{"a": 1}', b"oops\n twice", b'{"a": 2}', b'{"a": "x"}')
 
 
-def read(reader: MessageRows, texts: Sequence[bytes], places: Sequence[str | None]) -> list[dict[str, object]]:
+def read(reader: MessageRows, texts: Sequence[bytes], places: Sequence[str | None]) -> list[dict[str, Any]]:
     numbers = pa.array(range(len(texts)), pa.int32())
     batch = pa.record_batch({VALUE: pa.array(texts, pa.binary()), PLACE: pa.array(places, pa.string()), "n": numbers})
     (rows,) = reader.rows(iter([batch]))
     assert rows.schema.names == [*reader.schema.names, PLACE, "n"]
-    return rows.to_pylist()
+    listed: list[dict[str, Any]] = rows.to_pylist()
+    return listed
 
 
 def test_bad_records_are_rows_at_their_places() -> None:
@@ -59,7 +61,7 @@ def test_a_bad_record_is_an_error_with_its_place(options: dict[str, bool], place
 def test_lines_without_content_are_no_records() -> None:
     reader = MessageRows(JSON, tolerant=True, lines=True)
     rows = read(reader, [b"", b'{"a": 1}', b" \t", b"no"], [None] * 4)
-    assert [(row["a"], (row[BAD] or {}).get("record")) for row in rows] == [(1, None), (None, b"no")]  # type: ignore[attr-defined]
+    assert [(row["a"], (row[BAD] or {}).get("record")) for row in rows] == [(1, None), (None, b"no")]
     assert read(reader, [], []) == read(reader, [b""], [None]) == []
 
 

@@ -459,7 +459,10 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
     """
     name = kind_column(table)
     assert name is not None
-    rows = rows.withColumn(ROW_KIND, _kind(F.col(quoted(name)), table, name))
+    kind = _kind(F.col(quoted(name)), table, name)
+    if BAD in rows.columns:  # a record that cannot be read has no kind
+        kind = F.when(F.col(f"{BAD}.error").isNull(), kind).otherwise(F.lit(RowKind.INSERT.value))
+    rows = rows.withColumn(ROW_KIND, kind)
     return rows.withColumn(name, F.lit(None).cast("STRING")) if name in columns else rows.drop(name)
 
 

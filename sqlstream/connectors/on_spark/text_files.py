@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment
-from sqlstream.connectors.file_tables import columns_in_files, local_path, tells_kinds
+from sqlstream.connectors.file_tables import columns_in_files, local_path
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder
@@ -31,7 +32,7 @@ def text_format(
     Spark reads remote files, change formats, types that no decoder supports, CSV with an escape character (which its
     writer leaves out outside quotes), everything through Spark Connect, and all files if the settings say so.
     """
-    if environment.spark_reads or is_connect(environment.spark) or tells_kinds(table):
+    if environment.spark_reads or is_connect(environment.spark) or has_kinds(table):
         return None
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
     if decoder is None or not is_local(environment, table):

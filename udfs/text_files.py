@@ -24,9 +24,8 @@ WRONG_HEADER = "SS525"
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of each file, which names its columns and is no record.
-
-    ``columns``: by position, the names that are read.
+    """Describes the header line of CSV files, which names the columns and is not a record. ``columns``: for each column
+    that is read, its position in the line, from 0, and its name.
     """
 
     table: str
@@ -34,7 +33,9 @@ class Header:
     dialect: Dialect
 
     def behind(self, data: pa.Buffer, path: str) -> int:
-        """The position behind the header in the first block of a file. ConnectorError SS525 for other columns."""
+        """Checks the header in the first block of a file, and returns the position of the first byte after it. Raises
+        ConnectorError SS525 if the header names other columns.
+        """
         text, start = data.to_pybytes(), 0
         while self.dialect.comments and text.startswith(b"#", start):
             start = text.find(b"\n", start) + 1 or len(text)
@@ -59,10 +60,11 @@ class Header:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files of a table are read: as text in an encoding, by a decoder.
+    """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
 
-    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: records that cannot be read are rows with the column BAD,
-    instead of an error; with ``keeps_records`` good rows have their record there, too.
+    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: a record that cannot be read becomes a row in which the
+    column BAD has the record and the error, instead of an error that ends the job; with ``keeps_records`` the column
+    BAD of good rows has their record, too.
     """
 
     decoder: Decoder
@@ -104,8 +106,10 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class TextRows(FileRows):
-    """Reads rows of files of text. ``metadata``: the names of columns by the key of the file's property, such as
-    ``file.name``. ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a wrong header."""
+    """Reads rows of text files, such as CSV. ``metadata``: for each metadata column by name the property that it shows,
+    such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a
+    wrong header.
+    """
 
     format: TextFormat
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -143,7 +147,9 @@ class TextRows(FileRows):
 
 @dataclass(frozen=True)
 class Read:
-    """A block that was decoded but for its first ``skipped`` bytes."""
+    """A decoded block of a text file, to find lines and texts of its records for messages. The first ``skipped`` bytes
+    of the block, the header, were not decoded.
+    """
 
     path: str
     block: Block
@@ -152,11 +158,13 @@ class Read:
     decoder: Decoder
 
     def lines_at(self, starts: Sequence[int]) -> list[int]:
-        """The lines at these bytes of what was decoded."""
+        """The line numbers in the file of these byte positions. Positions count from the first decoded byte of the
+        block.
+        """
         return self.lines.of(self.block, [self.skipped + start for start in starts])
 
     def error(self, fault: Fault) -> ExecutionError:
-        """SS402 for a record that cannot be read."""
+        """Returns the error SS402 for a record that the decoder could not read. It names the file and the line."""
         (line,) = self.lines_at([fault.start])
         return unreadable_record(f' in line {line} of file "{self.path}"', fault)
 
@@ -166,18 +174,22 @@ class Read:
         return f"line {line}: {said(fault)}"
 
     def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
-        """The column BAD of records that cannot be read."""
+        """The values of the column BAD for records that cannot be read, one per fault: the record, the error, and its
+        place as ``path:line``.
+        """
         numbers = self.lines_at([fault.start for fault in faults])
         return bad_records(faults, [f"{self.path}:{number}" for number in numbers])
 
     def line_of(self, row: int, decoded: Decoded) -> int:
-        """The line of a good row."""
+        """The line number in the file of a row that was decoded. ``row`` is its index in ``decoded.rows``."""
         starts = self.decoder.starts(self.block.data.slice(self.skipped))
         record = int(decoded.numbers[row])
         return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
     def records(self, decoded: Decoded) -> pa.StructArray:
-        """The column BAD of the good rows: what was read and where, but no error."""
+        """The values of the column BAD for the rows that could be read: each row's record and its place as
+        ``path:line``, without an error. NULL if it is unknown where the records start.
+        """
         data = self.block.data.slice(self.skipped)
         starts = self.decoder.starts(data)
         if len(starts) != decoded.records:

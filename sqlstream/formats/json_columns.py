@@ -28,7 +28,9 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class Rules:
-    """What the values of JSON records must be: the declared columns and the options of ``JsonDecoder``."""
+    """What is required of the values of JSON records: the declared columns, and the options that ``JsonDecoder``
+    describes.
+    """
 
     fields: tuple[Field, ...]
     fails_on_missing: bool

@@ -146,8 +146,8 @@ def _included(form: ChangeFormat, text: SparkColumn, values: Mapping[str, Any]) 
 
 
 def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Encodes each row as one change message. Without the column ROW_KIND all rows are inserts. ``values``: the parsed
-    options of the table.
+    """Returns an expression that encodes each row as one change message. Without the column ROW_KIND all rows are
+    inserts. ``values``: the parsed options of the table.
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """

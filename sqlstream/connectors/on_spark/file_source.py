@@ -79,7 +79,9 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """Returns the rows of all files, as ``Source.read`` requires. ``values``: the parsed options of the table."""
+    """Returns the rows of all files of a table as a DataFrame of the named columns, and of the hidden ones that
+    ``Source.read`` allows. ``values``: the parsed options of the table.
+    """
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)

@@ -27,7 +27,7 @@ def is_local(environment: Environment, table: Table) -> bool:
 def text_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> TextFormat | None:
-    """How tasks decode the files as text; None where Spark must read them.
+    """Returns the decoder and the encoding with which tasks read the files as text; None where Spark must read them.
 
     Spark reads remote files, change formats, types that no decoder supports, CSV with an escape character (which its
     writer leaves out outside quotes), everything through Spark Connect, and all files if the settings say so.

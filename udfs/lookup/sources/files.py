@@ -212,10 +212,10 @@ def _constant(name: str, text: str | None, kind: DataType, zone: str) -> pa.Arra
 
 
 def signature_of(path: str) -> Signature:
-    """The files at a path with their times of change, which differs when the files change; hidden files (``_SUCCESS``,
-    ``.crc``) are ignored.
+    """Returns a pair of path and version (``version_of``) for each file at a path, in the order in which their rows are
+    read. The result differs when a file changes. Hidden files (``_SUCCESS``, ``.crc``) are ignored.
 
-    ConnectorError SS583 where nothing exists at the path, or the file system refuses access.
+    Raises ConnectorError SS583 if nothing exists at the path, or the file system refuses access.
     """
     try:
         return _signature_of(path)

@@ -233,7 +233,9 @@ def _origin(url: URL) -> tuple[str, str | None, int | None]:
 
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
-    """The body of a response as text. SS576 where it is too large or not text."""
+    """Reads the body of a response as text. Raises ConnectorError SS576 if it is too large or not text. ``what``: the
+    key or keys of the request, for the message.
+    """
     body = bytearray()
     has_length = answer.content_length is not None and "Content-Encoding" not in answer.headers
     if has_length and (answer.content_length or 0) <= server.max_bytes:
@@ -309,7 +311,9 @@ def unreachable(error: Exception, table: str, server: HttpServer, what: object) 
 
 
 def wrong_status(status: int, text: str, table: str, server: HttpServer, what: object) -> ConnectorError:
-    """The error for a response with an unexpected status."""
+    """Returns the error for a response with an unexpected status. ``text``: the body of the response; ``what``: the key
+    or keys of the request, for the message.
+    """
     shown = server.shown(text) or json.dumps("")
     message = f'{server.address} answered table "{table}" with status {status} for {what}: {shown}'
     return ConnectorError(WRONG_STATUS, message, hint=_what_to_do(status))
@@ -351,9 +355,11 @@ class AnswerReader:
         return dict((*self.request.keys, *self.request.columns))
 
     def of_key(self, key: Key, document: JsonDocument) -> list[Row]:
-        """The rows of the key. Key columns that the response lacks have the requested values.
+        """Returns the rows of the key in a JSON response. Rows whose key columns have other values are skipped.
+        If the request contains a key column, rows may lack it.
 
-        Rows with other values in these columns belong to other keys. SS573, SS576 for values that cannot be read.
+        Raises ConnectorError SS573 for a value that does not fit its column, SS576 for a row that is not an object or
+        lacks a key column.
         """
         rows = document.rows(self.rows)
         for (name, _), asked in zip(self.request.keys, key, strict=True):
@@ -362,7 +368,9 @@ class AnswerReader:
         return self._rows([key] * len(rows), rows)
 
     def of_keys(self, keys: Sequence[Key], document: JsonDocument) -> list[list[Row]]:
-        """The rows of each key, by the key columns in the response; rows of other keys are ignored."""
+        """Returns one list of rows for each of ``keys``, from the JSON response to a batch request. The key columns in
+        the response say to which key a row belongs; rows of other keys are skipped.
+        """
         rows_by_key: dict[Key, list[Row]] = {key: [] for key in keys}
         rows = document.rows(self.rows)
         columns = (self._required(keys, rows, name) for name, _ in self.request.keys)

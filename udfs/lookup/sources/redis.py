@@ -40,7 +40,9 @@ class RedisServer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Arguments of redis-py's pools in addition to the URL, for both kinds of pools."""
+        """Keyword arguments for redis-py's connection pool, in addition to the URL: user name, password, timeouts in
+        seconds and the maximum number of connections.
+        """
         given = {"username": self.username, "password": self.password}
         seconds = self.timeout_ms / 1000
         limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "max_connections": self.max_connections}
@@ -75,8 +77,8 @@ class RedisSource:
 
 
 class RedisClient:
-    """The client of a ``RedisSource``. Columns that are part of the Redis key have the requested values in the
-    answers.
+    """The client of a ``RedisSource``. Result columns that are part of the Redis key get the values that were looked
+    up; all others are read from the stored value.
     """
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
@@ -174,7 +176,7 @@ class RedisClient:
 
 
 def key_texts(keys: Sequence[tuple[str, DataType]], key: Sequence[object]) -> dict[str, str]:
-    """The values of a key as texts, to be inserted into the name of a Redis key."""
+    """A dictionary from the name of each key column to its value as text, for the name of a Redis key."""
     return {name: to_text(value, kind) for (name, kind), value in zip(keys, key, strict=True)}
 
 

@@ -210,8 +210,8 @@ class Template:
         return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:
-        """The JSON text with the placeholders replaced by JSON values; within quotes a value has no quotes of
-        its own.
+        """The JSON text with each placeholder replaced by a JSON value from ``texts``, by column. For a placeholder
+        inside a JSON string, as in ``"id-{a}"``, the value's own quotes are removed.
         """
         return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 

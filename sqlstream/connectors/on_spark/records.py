@@ -26,11 +26,14 @@ from sqlstream.connectors.formats import (
     timestamp_pattern,
     writing,
 )
+from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.messages import decoded
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.lowering.bad_rows import without_rows
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
+from sqlstream.udfs.messages import MessageRows
 
 _WHOLE = frozenset({"INT", "BIGINT"})
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})
@@ -223,6 +226,7 @@ def decode(
     position: SparkColumn | None = None,
     *,
     of_files: bool = False,
+    of_lines: bool = False,
 ) -> DataFrame:
     """Decodes the text column ``value`` of the messages into the named columns of the table.
 
@@ -231,8 +235,14 @@ def decode(
 
     All physical columns are parsed, so that a message is bad whichever columns a query reads. Of lines of files
     (``of_files``) only the named ones are, unless the table tolerates bad rows. If it does, the result has the column
-    BAD.
+    BAD. ``of_lines``: the messages are lines, which tasks decode as those of files.
     """
+    if of_lines:
+        zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
+        decoder = decoder_of(table, columns, values, zone, all_columns=True)
+        if decoder is not None:
+            reader = MessageRows(decoder, tolerates_bad_rows(table), lines=True)
+            return decoded(messages, F.col(value), reader, keep, position)
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)

@@ -173,9 +173,12 @@ def beginning(text: str) -> str:
 
 def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorError:
     """Returns the error for a value of ``column`` in an answer that does not fit the column's type. ``keys``: the keys
-    as text, for the message; ``cause`` says why.
+    as text, for the message; ``cause`` says why, and may name the column, or what in it.
     """
-    message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
+    if cause.startswith('column "'):
+        message = f'table "{table}" cannot be read for {keys}: {cause}'
+    else:
+        message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
     return ConnectorError(WRONG_ANSWER, message, hint="Correct the value where it is kept, or the type of the column.")
 
 

@@ -39,10 +39,11 @@ NO_ALIAS = AFTER_RELATIONS | {
 
 @dataclass(frozen=True)
 class Derived:
-    """The queries around the cursor whose columns may be completed.
+    """The texts of the subqueries, in WITH and FROM around the cursor, whose columns completion may suggest.
 
-    ``ctes`` maps the name of each query of WITH to its text with name and column names (``q (a, b) AS (SELECT …)``).
-    ``items`` maps the aliases in FROM to the text of their source. ``tables`` are the tables that calls in FROM name.
+    ``ctes`` maps the name of each query of WITH to its whole text (``q (a, b) AS (SELECT …)``). ``items`` maps an alias
+    in FROM to the text of the subquery or call that has it. ``tables`` are the names of the tables that calls in FROM
+    read.
     """
 
     ctes: Mapping[str, str]
@@ -50,8 +51,8 @@ class Derived:
     tables: tuple[str, ...]
 
     def columns(self, alias: str, source: str, catalog: Catalog) -> list[tuple[str, DataType]]:
-        """The columns, as pairs of name and type, of the source that has ``alias`` in FROM and is named ``source``.
-        Empty if the source has mistakes.
+        """Binds a source of FROM to find its columns, and returns them as pairs of name and type. The source is the one
+        with the alias ``alias``, or else the query of WITH named ``source``. Empty if it is neither, or has mistakes.
         """
         item = self.items.get(alias, quote_name(source) if source in self.ctes else None)
         if item is None:

@@ -140,7 +140,9 @@ class Node:
 
     @property
     def column_provenance(self) -> Provenance:
-        """What each field of the schema is computed from; by default the fields are those of the input."""
+        """A mapping from the name of each field of the schema to SQL text over table columns, from which it is
+        computed. By default the fields are those of the input.
+        """
         below = {name: text for child in self.inputs for name, text in child.column_provenance.items()}
         return {f.name: f.name for f in self.schema} | below
 
@@ -266,8 +268,8 @@ class Node:
 
     @property
     def rows_fact(self) -> str:
-        """The fact (see ``state_facts``) for state that stores whole rows of this node: the provenance and types of
-        their columns, by position.
+        """For operators above that store whole rows of this node: the provenance and types of the columns, by position,
+        as a text that the checkpoint keeps and a changed query must share (see ``state_facts``).
         """
         return fields_fact(self.schema, self.column_provenance)
 
@@ -322,7 +324,7 @@ class Node:
 
     @property
     def fires_on_barriers(self) -> bool:
-        """True for windows that may fire when a barrier is aligned."""
+        """True for windows that may fire when a barrier of ALIGN BARRIERS has arrived on all channels."""
         return False
 
     @property
@@ -437,7 +439,9 @@ class Node:
         return ()
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that the operator reads from an input unchanged; None where it computes expressions of them."""
+        """The fields that the operator reads of an input if it reads them unchanged, so that its exchange can read them
+        from files itself. None if it reads computed expressions, which Spark must compute.
+        """
         return None
 
     @property
@@ -447,7 +451,7 @@ class Node:
 
     @property
     def queries_external_source(self) -> bool:
-        """True for stateful operators that send requests to an external source, which are counted."""
+        """True for stateful lookups, which request rows of an external source. The physical plan numbers lookups."""
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:

@@ -30,8 +30,8 @@ Columns = tuple[tuple[str, DataType], ...]
 
 
 def columns_of(plan: Output) -> Columns:
-    """Returns name and type of each column of a query's result. For an updating query the first column is the row
-    kind.
+    """Returns the columns of a query's result as pairs of name and type. For an updating query the first column is the
+    row kind.
     """
     kind = () if plan.changelog_mode == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))

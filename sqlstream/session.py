@@ -190,7 +190,7 @@ class Session:
         return script_warnings(text)
 
     def columns_of(self, text: str) -> Columns:
-        """Returns name and type of each column of one query, without the row kind of updating queries.
+        """Returns the columns of one query as pairs of name and type, without the row kind of updating queries.
 
         Spark is started if only Spark can determine them.
         """

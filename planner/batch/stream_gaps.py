@@ -65,7 +65,7 @@ _SORTS = ("sort", "distribute", "cluster")
 def stream_gaps(
     query: exp.Expr, catalog: Catalog, tables: dict[str, Table], is_source: Callable[[Table], bool]
 ) -> frozenset[str]:
-    """The clauses of a query that streams do not support; empty if a stream can execute it.
+    """The names, for messages, of those parts of a query that streams do not support; empty if a stream can execute it.
 
     ``tables`` maps the names of tables in the query to the tables. ``is_source`` returns True for a table that a stream
     reads, False for one that it looks up by key.

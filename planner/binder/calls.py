@@ -168,7 +168,9 @@ _ORDERED_LISTS = frozenset({"collect_list", "array_agg", "listagg", "string_agg"
 
 
 def check_aggregate_order(call: exp.Expr, context: Context) -> None:
-    """Report SS207 where an aggregate does not take the ORDER BY of WITHIN GROUP after it."""
+    """Reports SS207 for an aggregate call with ORDER BY, among its arguments or in WITHIN GROUP, if the function
+    supports none, or if DISTINCT values are ordered by another expression.
+    """
     if call.find(exp.WithinGroup) is None:
         return
     parts = call_parts(as_expression(call))
@@ -397,7 +399,9 @@ def _cast_copy(value: exp.Expr, kind: DataType) -> exp.Expr:
 
 @cache
 def parsed(text: str) -> exp.Expr:
-    """The expression that a text spells, without spans, because these would not be positions in the user's script."""
+    """Parses the text of one expression. The result has no spans, because these would not be positions in the user's
+    script.
+    """
     expression: exp.Expr
     (expression,) = parse_query(f"SELECT {text}").expressions
     for node in expression.walk():

@@ -148,8 +148,8 @@ def with_computed_aliases(columns: list[Selected], scope: Scope, context: Contex
 
 
 def is_computed_once(expression: exp.Expr) -> bool:
-    """True if a column of the select list has neither OVER nor a subquery, so that a projection below the others can
-    compute it.
+    """True if a column of the select list has neither OVER nor a subquery. A projection below can then compute it once,
+    for all columns that read it by its alias.
     """
     return expression.find(exp.Query, exp.Window) is None
 

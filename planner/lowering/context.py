@@ -53,9 +53,9 @@ class Counted:
 class Context:
     """What lowering functions share while a plan is lowered.
 
-    ``lower_step`` returns the rows of a step, -U rows included (``lower.lower_step``). ``counted`` are the sources
-    whose bad rows the query counts as a metric. ``functions`` says what happens to rows for which a scalar function
-    raises an exception.
+    ``lower_step`` is the function that returns the rows of a step, -U rows included. ``counted`` remembers the sources
+    whose bad rows the query already counts as a metric. ``functions`` says what happens to rows for which a scalar
+    function raises an exception.
     """
 
     runtime: Runtime

@@ -236,7 +236,9 @@ class WindowAggregate(Windowed):
 
     @property
     def late_fields(self) -> tuple[Field, ...]:
-        """The input fields that the values of late rows read, without the bounds of the window."""
+        """The input fields, without the bounds of the window, from which the rows for the table of late rows (LATE DATA
+        TO) are made.
+        """
         read = set[str]().union(*(columns_of(value) for value in self.firing.late.values))
         bounds = {self.columns.start, self.columns.end}
         return tuple(f for f in self.input.schema if f.name in read - bounds)

@@ -80,7 +80,8 @@ class Windowed(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """By how many milliseconds the watermark is held back here: one more for times finer than milliseconds.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more if times are finer than milliseconds.
 
         A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
         milliseconds. Rows with finer times may still arrive then.
@@ -361,8 +362,8 @@ def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Pr
 def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
 ) -> Iterator[StateDescription]:
-    """Describes the state of windows for EXPLAIN; ``what`` is stored. The state of time windows is freed when they
-    close, that of windows that count rows never.
+    """Describes the state of windows for EXPLAIN. ``what`` is the plural of the things stored, such as "rows". The
+    state of time windows is freed when they close; that of windows that count rows is never freed.
     """
     match window:
         case GlobalWindow() | CountWindow():

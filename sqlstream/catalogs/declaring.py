@@ -117,7 +117,9 @@ def _of_values(statement: nodes.CreateTable) -> nodes.CreateTable:
 
 
 def with_traits(table: Table) -> Table:
-    """Returns the table with the attributes ``bounded`` and ``streamed`` filled in from its connector."""
+    """Returns the table with two attributes filled in from its connector: ``bounded`` (its input ends) and ``streamed``
+    (its rows are read as a stream, not looked up by key).
+    """
     kind = connectors.connector(table.connector)
     is_source = isinstance(kind, connectors.Source)
     bounded = isinstance(kind, connectors.Source) and kind.bounded(table)

@@ -177,7 +177,7 @@ class Followed(Protocol):
         ...
 
     def share(self) -> Share | None:
-        """Returns how much of the work is done; None where that is unknown."""
+        """Returns how much of the work is done, such as 16 of 40 tasks; None where that is unknown."""
         ...
 
 
@@ -246,8 +246,9 @@ class JobStatus:
 
 
 def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: float) -> list[str]:
-    """Returns those parts of a job's status that every stream has. ``rates``: rows per second read and written.
-    ``now``: seconds since 1970.
+    """Returns those parts of a job's status line that every stream has, such as ``jobs: 1,000 rows in (50/s)``: rows,
+    watermark, duration of the micro-batch, state. ``rates``: rows per second read and written. ``now``: seconds since
+    1970.
     """
     parts = [
         f"{name}: {progress.rows_in:,} rows in ({rates[0]:,.0f}/s)",

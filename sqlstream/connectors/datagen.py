@@ -155,8 +155,8 @@ NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, path: str) -> dict[str, Any]:
-    """Returns the options ``fields.<path>.…`` of a column or nested field, by the last word of their keys (``min``,
-    ``length``).
+    """Returns a dictionary of the options ``fields.<path>.…`` of a column or nested field. Its keys are the last words
+    of the options' keys (``min``, ``length``).
     """
     prefix = f"fields.{path}."
     given = ((key.removeprefix(prefix), v) for key, v in DataGen().values(table).items() if key.startswith(prefix))

@@ -142,4 +142,4 @@ class Socket(Source):
         values = self.values(table)
         reader = environment.spark.readStream.format("socket")
         lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
-        return on_spark.records.decode(lines, "value", table, columns, values)
+        return on_spark.records.decode(lines, "value", table, columns, values, of_lines=True)

@@ -39,8 +39,9 @@ def pager_command() -> list[str] | None:
 
 @contextmanager
 def paged(command: list[str]) -> Iterator[TextIO]:
-    """A context manager that gives a file; the pager shows what is written to it. Ctrl-C is left to the pager, and the
-    block ends when the pager is closed.
+    """A context manager that starts a pager and gives a text file; what is written to the file is shown by the pager.
+    At its end the block waits until the user closes the pager; if that happens earlier, the rest of the block is
+    skipped. Ctrl-C is left to the pager.
     """
     with unbroken():
         process = subprocess.Popen(
@@ -81,7 +82,9 @@ class Display:
         return self.file is None and self.terminal.isatty()
 
     def say(self, text: str) -> None:
-        """Print a message where results are printed, except in formats for programs."""
+        """Prints a message where results are printed. If results are written for programs (JSON, CSV) to a file or
+        pipe, the message goes to standard error.
+        """
         read_by_program = self.style in FOR_PROGRAMS and not self.is_live
         _write(sys.stderr if read_by_program else self.out, text + "\n")
 
@@ -90,7 +93,7 @@ class Display:
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
 
     def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
-        """A whole result as text."""
+        """Formats a whole result in the current format and returns the text. ``names``: the column names."""
         text = StringIO()
         writer = writer_for("vertical" if self.expanded else self.style, names, text)
         writer.write(rows)

@@ -69,7 +69,9 @@ COLUMNS = ("column", "columns of tables", "made of")
 
 
 def lineage_rows(text: str, workspace: Workspace) -> list[tuple[str, ...]]:
-    """The lineage of one query or INSERT, as rows. ValueError with a message for other statements and batches."""
+    """The lineage of one query or INSERT: a tuple for each result column, with its name, the source columns separated
+    by commas, and its expression. ValueError with a message for other statements, and for queries that run as a batch.
+    """
     (statement,) = parse_script(text)
     if not isinstance(statement, nodes.Query | nodes.Insert):
         raise ValueError("needs a query or an INSERT")

@@ -68,7 +68,9 @@ class LongResult:
         return self.rows > self.page
 
     def add(self, table: pa.Table) -> pa.Table | None:
-        """Adds rows. Returns those of them that still fit on the terminal; None if it is full."""
+        """Adds further rows of the result. Returns those of them that still fit on the terminal, to be printed; None if
+        none fits.
+        """
         room = max(0, self.page - self.rows)
         kept = table.slice(0, max(0, _MOST_ROWS - self.rows))
         self.tables.append(kept)
@@ -94,9 +96,10 @@ def new_file(job: str, folder: Path) -> Path:
 
 
 def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
-    """Writes tables to a file, on a thread, until they end. ``whole``: each table replaces the one before.
+    """Goes on reading the tables of a query that was sent to the background: a thread writes them to ``file`` until
+    they end. ``whole``: each table replaces the one before; otherwise rows are appended.
 
-    Errors are reported by the job of the query.
+    Errors are not raised here; the job of the query reports them.
     """
     Thread(target=_write, args=(tables, file, whole), name="sqlstream-sent-back", daemon=True).start()
 

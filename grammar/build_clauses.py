@@ -61,7 +61,7 @@ def interval_of(token: Token | None) -> Any:
 
 
 def text_of(token: Token) -> str:
-    """The name or string that a token carries."""
+    """Returns the name or string that a token stands for, without quotes."""
     return token.value.name if isinstance(token.value, exp.Expression) else str(token.value)
 
 
@@ -120,7 +120,7 @@ class ClauseBuilder(Transformer[Token, Any]):
         return table
 
     def partition_by(self, meta: Meta, keys: Token) -> tuple[exp.Expression, ...]:
-        """The keys of PARTITION BY, without parentheses around them."""
+        """The keys of PARTITION BY as a tuple; parentheses around a key are removed."""
         return tuple(key.unnest() for key in keys.value)
 
     order_by = partition_by
@@ -266,8 +266,9 @@ def _fields(settings: Iterable[Setting], what: str) -> dict[str, Any]:
 
 @v_args(meta=True, inline=True)
 class TableClauseBuilder(ClauseBuilder):
-    """Builds the clauses after a table. Each option becomes a triple of field name, value and span; the clause refuses
-    an option that is given twice.
+    """Makes syntax nodes of the clauses after a table, such as LOOKUP ASYNC, from lark's parse tree. Methods for
+    options of a clause return a triple of field name, value and span; the clause's method refuses an option that is
+    given twice.
     """
 
     def watermark_delay(self, meta: Meta, column: Token, delay: Token) -> n.WatermarkDelay:
@@ -364,7 +365,7 @@ _Bounds = tuple[int, int | None]
 
 @v_args(meta=True, inline=True)
 class MatchBuilder(TableClauseBuilder):
-    """Builds the parts of MATCH_RECOGNIZE."""
+    """Makes syntax nodes of MATCH_RECOGNIZE and its parts from lark's parse tree."""
 
     def match_recognize(
         self, meta: Meta, partition: Any, order: Any, measures: Any, rows: Any, skip: Any, pattern: n.Pattern,

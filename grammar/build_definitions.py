@@ -31,7 +31,9 @@ class _Words:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of CREATE TABLE with ``PRIMARY KEY`` after its type, before the key is moved to the table."""
+    """A column of CREATE TABLE with ``PRIMARY KEY`` after its type. Exists only while the statement is parsed: the
+    finished ``CreateTable`` has the column and, apart from it, the key.
+    """
 
     column: n.PhysicalColumn
 
@@ -42,7 +44,7 @@ class KeyColumn:
 
 @v_args(meta=True, inline=True)
 class CreateTableBuilder(MatchBuilder):
-    """Builds CREATE TABLE with its columns, keys and options."""
+    """Makes syntax nodes of CREATE TABLE, with its columns, keys and options, from lark's parse tree."""
 
     def create_table(
         self, meta: Meta, words: _Words, exists: Any, name: n.Name, elements: Any, comment: Any, buckets: Any,
@@ -147,7 +149,7 @@ class CreateTableBuilder(MatchBuilder):
 
 @v_args(meta=True, inline=True)
 class AlterBuilder(CreateTableBuilder):
-    """Builds the ALTER statements."""
+    """Makes syntax nodes of the ALTER statements from lark's parse tree."""
 
     def alter_table(self, meta: Meta, exists: Any, name: n.Name, change: n.TableChange) -> n.AlterTable:
         return n.AlterTable(name, change, bool(exists), span=span_of_meta(meta))

@@ -20,7 +20,7 @@ _SYNONYMS = {"PLAN_ADVICE": "ADVICE"}
 
 @v_args(meta=True, inline=True)
 class PlanBuilder(AlterBuilder):
-    """Builds EXPLAIN, COMPILE PLAN, EXECUTE PLAN and statement sets."""
+    """Makes syntax nodes of EXPLAIN, COMPILE PLAN, EXECUTE PLAN and EXECUTE STATEMENT SET from lark's parse tree."""
 
     def execute_query(self, meta: Meta, query: Token) -> n.Query:
         return n.Query(query.value, span=span_of_meta(meta))

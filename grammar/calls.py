@@ -312,8 +312,8 @@ class JsonParser(StrictParser):
 
 
 def member(name: str) -> str:
-    """The part of a JSON path that leads to the member ``name``: ``.name``, in brackets if the name is not a plain
-    word.
+    """Returns a step of a JSON path that selects the field ``name``: ``.sku``, or ``['a b']`` if the name is not a
+    plain word.
     """
     if name.isidentifier():
         return f".{name}"
@@ -321,7 +321,9 @@ def member(name: str) -> str:
 
 
 def steps_behind_colon(path: str) -> str:
-    """The path as it is written after a colon: ``item.sku``, `` `a b`[0] ``."""
+    """Converts a JSON path, such as ``$.item.sku`` or ``$['a b'][0]``, to Spark's notation after a colon: ``item.sku``,
+    `` `a b`[0] ``.
+    """
     text = path.removeprefix("$")
     if text.startswith("."):
         return text[1:]
@@ -331,7 +333,9 @@ def steps_behind_colon(path: str) -> str:
 
 
 def json_call_text(call: JsonCall, sql: Any) -> str:
-    """The SQL text of a JSON call's arguments. ``sql`` is a function that prints an expression."""
+    """The SQL text between the parentheses of a JSON function's call: operands and clauses. ``sql`` is a function that
+    prints an expression.
+    """
     operands = [sql(e) for e in call.expressions]
     if call.name in OF_PAIRS:
         pairs = zip(operands[::2], operands[1::2], strict=True)

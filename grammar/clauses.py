@@ -29,8 +29,8 @@ Word = tuple[str, Token]
 
 
 class Source(Protocol):
-    """The parser's tokens and methods that parsing by the lark grammar uses; SQL inside a clause is parsed by sqlglot
-    from the current token on.
+    """The part of the SQL parser that parsing by the lark grammar needs: its tokens, its position among them, and
+    methods that parse the SQL inside a clause with sqlglot.
     """
 
     ID_VAR_TOKENS: ClassVar[set[TokenType]]
@@ -107,8 +107,9 @@ def next_words(source: Source) -> list[Word]:
 
 
 def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]) -> str | None:
-    """Decides as which terminal of the grammar the next word is read; None if none fits, so that the clause ends before
-    it. ``stack`` is the state of the LALR automaton, ``pending`` the words not read yet.
+    """Decides as which terminal of the grammar the next word is read. Returns None if the word does not continue the
+    clause, which then ends before it. ``stack`` is the state of the LALR automaton, ``pending`` the words of the
+    current token that are not read yet.
     """
     if not pending:
         return None
@@ -125,8 +126,9 @@ def choose(automaton: Tables, stack: States, source: Source, pending: list[Word]
 
 
 def possible(source: Source, word: Word, whole: bool = True) -> list[str]:
-    """The terminals of the grammar that a word can be, the most specific first. ``whole``: the word is its whole
-    token.
+    """The terminals of the grammar that a word can be, the most specific first: those of its keyword, of a name, and of
+    SQL that may begin with it. ``whole``: the word is a whole token, and not one of two words of a token such as
+    ``PARTITION BY``.
     """
     text, token = word
     terminals = [language.keywords()[text]] if text in language.keywords() else []

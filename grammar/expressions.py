@@ -25,7 +25,9 @@ _ONE_EACH = "Write a WHEN for each value."
 
 
 class CaseParser(StrictParser):
-    """Parses ``CASE day WHEN 6, 7 THEN …``, of the standard and of Flink, as ``WHEN 6 THEN … WHEN 7 THEN …``."""
+    """Parses CASE with several values after WHEN, as in standard SQL and Flink: ``CASE day WHEN 6, 7 THEN …`` becomes
+    ``CASE day WHEN 6 THEN … WHEN 7 THEN …``.
+    """
 
     def _parse_case(self) -> Any:
         if self._match(TokenType.DOT, advance=False):  # a table of this name
@@ -72,8 +74,8 @@ def _each(values: list[exp.Expr], result: exp.Expr, when: Token) -> Iterator[tup
 
 
 def name_arguments(outermost: exp.Lambda) -> None:
-    """Replaces, in the body of a lambda and of lambdas inside it, columns that have the name of an argument by
-    references to the argument. Each node is visited once.
+    """Makes names in a lambda refer to its arguments: in ``x -> x + 1``, sqlglot parses the second ``x`` as a column.
+    Replaces such columns, also in nested lambdas; changes the tree in place.
     """
     arguments: Counter[str] = Counter()
     waiting: list[tuple[exp.Expr, bool]] = [(outermost, True)]
@@ -256,7 +258,9 @@ class ExpressionParser(CaseParser, JsonParser):
         return function
 
     def named_argument(self, names: list[Any]) -> Any:
-        """Parse ``name => value`` after the arrow; an error for a string or several names."""
+        """Parse the value of a named argument ``name => value``, from after the arrow. ``names`` are the names before
+        the arrow; several of them, or a string, are a syntax error.
+        """
         if self._tokens[self._index - 2].token_type in _NO_NAMES or not isinstance(names[0], exp.Identifier):
             raise unexpected(self._prev, None, ["RPAR"])
         value = self._parse_disjunction() or self._parse_select()
@@ -378,10 +382,8 @@ class ExpressionParser(CaseParser, JsonParser):
         raise failure("DESCRIPTOR is an argument of a table function", token_span(self._prev))
 
     def listagg(self) -> exp.Expression:
-        """Parse ``LISTAGG([DISTINCT] x [, separator] [ORDER BY y])``; the default separator is a comma, as in
-        Flink.
-
-        The ORDER BY node is around the separator, as it is printed.
+        """Parse ``LISTAGG([DISTINCT] x [, separator] [ORDER BY y])``; the default separator is a comma, as in Flink. In
+        the tree the ORDER BY node contains the separator, so that ORDER BY is printed after it.
         """
         distinct = self._match(TokenType.DISTINCT)
         values = self._parse_csv(self._parse_disjunction)

@@ -41,7 +41,9 @@ def interval_text(number: str, unit: str) -> str:
 
 
 def interval_meant(text: str) -> str | None:
-    """The interval text that a user probably meant by a text such as ``5 minutes``; None for other texts."""
+    """Corrects a text that was probably meant as an interval: for ``5 minutes`` it returns ``INTERVAL '5' MINUTE``;
+    None for other texts.
+    """
     match = _LENGTH.fullmatch(text)
     unit = unit_of(match[2]) if match else None
     return interval_text(match[1], unit) if match and unit else None
@@ -99,8 +101,8 @@ _CLAUSE_WORDS = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "
 
 
 def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> SyntaxFailure:
-    """Returns the syntax error for the token at ``index``, at which no clause continues; ``terminals`` would have been
-    valid there.
+    """Returns the syntax error for a statement that was parsed up to ``tokens[index]``, which continues no clause.
+    ``terminals`` would have been valid there.
 
     The cause may be the word before it: a misspelt keyword, or one that began a clause.
     """
@@ -114,8 +116,8 @@ def leftover(tokens: list[Token], index: int, terminals: Iterable[str] = ()) -> 
 
 
 def bare_interval(number: Token | None, unit: Token | None) -> SyntaxFailure | None:
-    """Returns the error for ``5 minutes``, an interval without INTERVAL and quotes; None if the tokens are something
-    else.
+    """Returns the error for two tokens such as ``5`` and ``minutes``: an interval without INTERVAL and quotes. None for
+    other tokens.
     """
     if number is None or unit is None or number.token_type != TokenType.NUMBER:
         return None
@@ -147,7 +149,9 @@ def misspelt(word: str) -> str | None:
 
 
 def expectation(terminals: Iterable[str], lead: str = "Expected") -> str | None:
-    """The hint ``Expected "A", "B" or a name.``"""
+    """Returns a hint that lists the terminals which would have been valid, such as ``Expected "A", "B" or a name.``;
+    None without terminals. ``lead`` is the first word.
+    """
     words = sorted({readable(t) for t in terminals if t != END}, key=_keywords_first)
     if not words:
         return None

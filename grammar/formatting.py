@@ -41,8 +41,9 @@ StandIns = Mapping[str, str]
 
 
 def with_stand_ins(text: str, mistakes: Callable[[str], list[Diagnostic]], run: Callable[[str], str]) -> str:
-    """Calls ``run`` on a script with ``${name}`` placeholders: they are replaced by names, numbers or strings before,
-    so that the script parses, and restored in the result. ``mistakes`` returns the syntax errors of a text.
+    """Lets ``run`` process a script with ``${name}`` placeholders: replaces them by names, numbers or strings, so that
+    the script parses, calls ``run`` with it, and puts the placeholders back into the result. ``mistakes`` returns the
+    syntax errors of a text.
     """
     names = list(dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(text)))
     if not names:
@@ -173,8 +174,8 @@ class Comment:
 
 
 def comments_between(text: str, start: int, end: int, gap: int) -> list[Comment]:
-    """The comments in ``text`` from the end of one word (``start``) to the beginning of the next (``end``). Between
-    words there are otherwise only white space and superfluous semicolons. ``gap`` is the index of the next word.
+    """Finds the comments between two words of a script: in ``text`` from position ``start``, the end of one word, to
+    ``end``, the beginning of the next. ``gap`` is the index of the next word.
     """
     spans: list[tuple[str, bool, int, int]] = []
     position, below = start, False

@@ -77,8 +77,8 @@ def readable(terminal: str) -> str:
 
 @dataclass(frozen=True)
 class Tables:
-    """The LALR automaton of one start rule of the grammar. It only tests which terminals are accepted, and builds no
-    tree.
+    """The LALR automaton for one start rule of the grammar. It says which terminals may follow, for error messages and
+    to find the end of a clause; lark builds the tree.
     """
 
     states: dict[int, dict[str, tuple[Any, Any]]]
@@ -109,15 +109,15 @@ class Tables:
 
 @cache
 def tables(start: str) -> Tables:
-    """The LALR tables of the grammar for a start rule, made once."""
+    """The LALR automaton for a start rule of the grammar, such as ``statement``. It is made at the first call."""
     table = lark_parser().parser.parser._parse_table
     return Tables(table.states, table.start_states[start], table.end_states[start], start != "statement")
 
 
 @cache
 def openings(start: str) -> dict[str, frozenset[str]]:
-    """The keywords with which the grammar rule ``start`` may begin, each with the terminals that may follow it. Two
-    words distinguish a clause from an alias.
+    """A dictionary from each keyword with which the grammar rule ``start`` may begin to the terminals that may follow
+    it: two words distinguish a clause from an alias.
     """
     automaton = tables(start)
     first = automaton.accepted((automaton.start,))

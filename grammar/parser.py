@@ -31,7 +31,8 @@ _BEHIND_GROUP = frozenset({"having", "qualify", "windows"})
 
 def rank_of(key: str, last: int) -> int:
     """The position of a clause in the order that SELECT prescribes, to detect clauses in the wrong order. ``key`` is
-    sqlglot's name of the clause, ``last`` the rank of the clause before it, which must not be higher.
+    sqlglot's name of the clause. ``last`` is the rank of the clause before it; a lower result than ``last`` is a
+    mistake.
     """
     if key in _BEHIND_GROUP:
         return max(last, _RANKS["group"]) if last < _RANKS["order"] else _RANKS["group"]
@@ -44,8 +45,8 @@ _OF_SELECT = {"TRIGGER": 4, "EVICT": 5, "LATE DATA": 6}
 
 
 def modifiers_after(last: int, select: bool) -> frozenset[str]:
-    """The keywords of clauses that may follow a clause of rank ``last``. ``select``: they belong to a SELECT, not to a
-    set operation.
+    """The keywords of clauses that may follow in a query after a clause whose ``rank_of`` is ``last``. ``select``: the
+    query is a SELECT, not a set operation.
     """
     words = {**_BEHIND, "EMIT": 10, **({**_BEFORE_GROUP, **_OF_SELECT} if select else {})}
     allowed = {word for word, rank in words.items() if rank > last or rank == last == 0}

@@ -11,7 +11,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def quote_name(name: str) -> str:
-    """The name, in backticks where it is not plain or is a word of the language."""
+    """The name as SQL: in backticks if it has special characters or is a keyword of the language, else unchanged."""
     plain = _PLAIN.fullmatch(name) and name.upper() not in _words()
     return name if plain else "`" + name.replace("`", "``") + "`"
 

@@ -29,7 +29,9 @@ _KEY = re.compile(r"[\w.#-]+")
 
 
 def quoted_settings(text: str, tokens: list[Token]) -> list[Token]:
-    """Returns the tokens of a statement; in SET and RESET, keys and values without quotes are replaced by strings."""
+    """Returns the tokens of a statement. In SET and RESET, a key or value without quotes becomes one string token:
+    ``SET a.b = c`` is read as ``SET 'a.b' = 'c'``.
+    """
     if len(tokens) < 2 or tokens[0].text.upper() not in _STATEMENTS:
         return tokens
     signs = [index for index, token in enumerate(tokens) if token.token_type == TokenType.EQ]
@@ -84,7 +86,9 @@ def parse_script_recovering(text: str) -> tuple[tuple[Statement, ...], tuple[Sql
 
 @dataclass(frozen=True)
 class Written:
-    """One part of a script, up to a semicolon: its span with the statement, or with the error if it does not parse."""
+    """One statement of a script with its span. A statement that does not parse has an ``error`` in place of
+    ``statement``.
+    """
 
     span: Span
     statement: Statement | None = None
@@ -92,8 +96,8 @@ class Written:
 
 
 def parse_each(text: str) -> Iterator[Written]:
-    """Parses a script part by part, and yields each part with its statement or error. A script that cannot be tokenized
-    is a single part with an error.
+    """Parses a script statement by statement, and yields each with its span, parsed or with its error. A script that
+    cannot be tokenized yields one error.
     """
     try:
         pieces = list(split(tokenize(text)))
@@ -132,7 +136,9 @@ def tokenize(text: str) -> list[Token]:
 
 
 def split(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The tokens of each statement, without semicolons; those inside EXECUTE STATEMENT SET … END are not split."""
+    """Divides the tokens of a script at its semicolons: yields the tokens of each statement, without semicolons. Those
+    inside EXECUTE STATEMENT SET … END do not divide.
+    """
     statement: list[Token] = []
     for token in tokens:
         if token.token_type != TokenType.SEMICOLON or _inside_statement_set(statement):
@@ -271,5 +277,7 @@ class Piece:
 
 
 def pieces(text: str, start: int = 0) -> Iterator[Piece]:
-    """The pieces from ``start`` on, which together are the text."""
+    """Divides a text, from the position ``start`` on, into words, white space and comments. Nothing is left out:
+    joined, the pieces are the text.
+    """
     return (Piece(match[0], match.start()) for match in _PIECE.finditer(text, start))

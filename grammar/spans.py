@@ -38,7 +38,7 @@ def is_double_quoted(text: exp.Expr) -> bool:
 
 
 def is_marked(expression: exp.Expr) -> bool:
-    """True where the expression itself has a span, not only its parts."""
+    """True if a span was recorded for the expression itself (see ``mark``). False if only its operands have one."""
     return _WHOLE in expression.meta or "start" in expression.meta
 
 
@@ -56,7 +56,7 @@ def span_of(expression: exp.Expr) -> Span | None:
 
 
 def name_span_of(expression: exp.Expr) -> Span | None:
-    """The range of the name alone: of a function without its arguments, of an identifier."""
+    """The span of a name in the script: of a function without its arguments, or of an identifier."""
     meta = expression.meta
     return Span(meta["start"], meta["end"] + 1) if "start" in meta and "end" in meta else None
 

@@ -163,7 +163,9 @@ class StrictParser(ForgivenParser):
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(_MODIFIERS)
 
     def stand_at(self, text: str, tokens: list[Token]) -> None:
-        """Sets the parser to the first of these tokens, whose positions point into ``text``."""
+        """Gives the parser the tokens of a statement and sets it to the first one. The tokens' positions point into
+        ``text``.
+        """
         self.reset()
         self.sql = text
         self._tokens = _without_suffixes(tokens)

@@ -19,21 +19,25 @@ ARG = "stream"
 
 
 class Carrier(exp.Expression):
-    """An expression of sqlglot that holds a syntax node of this dialect (``this``), so that it can be part of sqlglot's
-    trees. ``alias`` is that of MATCH_RECOGNIZE.
+    """An expression of sqlglot that wraps a syntax node of this dialect (``this``), so that the node can be part of
+    sqlglot's trees. ``alias`` is the alias of a MATCH_RECOGNIZE, None for other nodes.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False}
 
 
 def clauses_of(query: exp.Expr) -> StreamClauses:
-    """The streaming clauses of a SELECT; of a set operation or subquery its EMIT. Empty where there are none."""
+    """The streaming clauses of a query: of a SELECT all of them, of a set operation or subquery only EMIT. A
+    ``StreamClauses`` without values if there are none.
+    """
     clauses = _carried(query.args.get(ARG))
     return clauses if isinstance(clauses, StreamClauses) else StreamClauses()
 
 
 def table_clauses_of(table: exp.Expr) -> TableClauses:
-    """The clauses after a table, subquery, table function or LATERAL; empty without any."""
+    """The clauses after a table, subquery, table function or LATERAL. A ``TableClauses`` without values if there are
+    none.
+    """
     clauses = _carried(table.args.get(ARG))
     return clauses if isinstance(clauses, TableClauses) else TableClauses()
 
@@ -51,8 +55,8 @@ def match_recognize_of(select: exp.Expr) -> MatchRecognize | None:
 
 
 def add_clause(owner: exp.Expr, kind: type[StreamClauses] | type[TableClauses], field: str, node: Node) -> None:
-    """Adds a clause to a tree that is being parsed: ``node`` becomes the ``field`` of the owner's StreamClauses or
-    TableClauses (``kind``).
+    """Adds a parsed clause to the query or table ``owner``: sets the ``field`` of its StreamClauses or TableClauses
+    (``kind``) to ``node``.
     """
     present = _carried(owner.args.get(ARG))
     clauses = present if isinstance(present, kind) else kind(span=node.span)

@@ -164,8 +164,8 @@ def sees_order(expression: exp.Expression) -> bool:
 
 
 def sees_ties(expression: exp.Expression) -> bool:
-    """True if the result of an aggregate call may depend on the order in which rows arrive that tie or have equal
-    values. Also true for approximations made of sketches.
+    """True if the result of an aggregate call may depend on which of several rows arrives first, but only where these
+    rows have equal ORDER BY values or equal arguments. Also true for approximations by sketches.
     """
     return bool(_arrivals(expression) & {Arrival.TIES, Arrival.SKETCHES})
 
@@ -200,7 +200,9 @@ _CHAINABLE = (exp.Avg, exp.Count, exp.Max, exp.Min, exp.Sum)
 
 
 def reads_plain_column(call: exp.Expression) -> bool:
-    """True for calls that read one column unchanged, or only count rows."""
+    """True for aggregate calls that read one column unchanged, such as ``SUM(v)``, and for ``COUNT(*)``. False where an
+    expression must be computed first, as in ``SUM(v + 1)``.
+    """
     arguments = list(call.iter_expressions())
     counts = isinstance(call, exp.Count) and isinstance(call.this, exp.Star | exp.Literal)
     return isinstance(call, _CHAINABLE) and len(arguments) == 1 and (counts or isinstance(call.this, exp.Column))

@@ -111,7 +111,9 @@ def with_children_changed(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]
 
 
 def with_args(node: N, **args: object) -> N:
-    """A copy with other ``args``. It shares all other arguments with the node, so they must not be changed."""
+    """Returns a copy of a syntax node with some arguments replaced: ``with_args(select, order=None)`` removes ORDER BY.
+    All other arguments are shared with the original, so do not change them in place.
+    """
     copy = type(node)()
     if node._meta is not None:
         copy._meta = dict(node._meta)
@@ -176,8 +178,8 @@ def conjunction(conditions: list[exp.Expression]) -> exp.Expression:
 
 
 def both(left: exp.Expression, right: exp.Expression) -> exp.Expression:
-    """``left AND right`` for two conditions that are ANDs already. It takes constant time, because their operands are
-    not visited (see ``with_balanced_condition``).
+    """Returns ``left AND right`` in constant time: unlike ``conjunction``, it does not walk the conditions, which may
+    be long chains of AND. The chain that results is balanced later (``with_balanced_condition``).
     """
     return exp.And(this=_operand(left), expression=_operand(right))
 
@@ -187,7 +189,9 @@ def _operand(condition: exp.Expr) -> exp.Expr:
 
 
 def has_grouping_sets(select: exp.Expr) -> bool:
-    """Whether GROUP BY of a SELECT has grouping sets: GROUPING SETS, CUBE or ROLLUP, among its keys or WITH them."""
+    """Whether GROUP BY of a SELECT has grouping sets, in any spelling: ``GROUPING SETS (…)``, ``CUBE (…)``,
+    ``ROLLUP (…)``, or ``WITH ROLLUP`` after the keys.
+    """
     group = select.args.get("group")
     if group is None:
         return False

@@ -43,7 +43,9 @@ class UniqueNames:
 
 
 def field_name(shown: str, expression: exp.Expr) -> str:
-    """A readable name for the field of an expression whose column is shown as ``shown``."""
+    """A readable name for the field that holds the value of ``expression``: ``shown``, the column's name in the result,
+    if it is a plain identifier; else the name of the called function, or ``expr``.
+    """
     if _PLAIN.fullmatch(shown):
         return shown
     inner = expression.this if isinstance(expression, exp.Filter) else expression

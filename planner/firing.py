@@ -65,7 +65,7 @@ class EveryRows(SimpleTrigger):
 
 @dataclass(frozen=True)
 class EveryInterval(SimpleTrigger):
-    """Fires at regular intervals of event time or processing time."""
+    """Fires every ``interval_ms`` milliseconds of event time or processing time (``domain``)."""
 
     interval_ms: int
     domain: TimeDomain
@@ -107,10 +107,12 @@ Pulse = EveryRows | EveryInterval | When
 
 @dataclass(frozen=True)
 class AfterWatermark(SimpleTrigger):
-    """Fires ``delay_ms`` after the end of the window; for a global window at the end of the input.
+    """Fires when the watermark is ``delay_ms`` milliseconds after the end of the window; for a global window at the end
+    of the input.
 
-    ``late`` None: a late row within ALLOW fires at once. The delay is at most ``LateData.allow_ms``: rows that arrive
-    during it belong to the first firing.
+    ``early`` says when it fires before that, None for never. ``late`` says when it fires again for late rows that LATE
+    DATA ALLOW admits; None: at each of them. The delay is at most ``LateData.allow_ms``: rows that arrive during it
+    belong to the first firing.
     """
 
     early: Pulse | None = None
@@ -185,7 +187,7 @@ class AfterSilence(SimpleTrigger):
 
 @dataclass(frozen=True)
 class OnBarrier(SimpleTrigger):
-    """Fires when a barrier is aligned on all channels."""
+    """Fires when a barrier of ALIGN BARRIERS in the query has arrived on all channels."""
 
     first_firing_text = "at the first barrier"
 
@@ -225,7 +227,9 @@ class PythonCall:
 
 @dataclass(frozen=True)
 class UserTrigger(SimpleTrigger):
-    """A trigger whose firings a user's Python class decides, also by the clock."""
+    """A trigger of a user's Python class, which decides at rows and at times of the watermark or the clock whether it
+    fires.
+    """
 
     call: PythonCall
 
@@ -292,8 +296,8 @@ Trigger = (
 
 
 def simple_triggers(trigger: Trigger | None) -> Iterator[SimpleTrigger]:
-    """The simple triggers in a trigger: without combinators, and for AFTER WATERMARK with its early and late
-    triggers.
+    """Yields the triggers of which a trigger is composed by OR, AND, THEN and PURGING. AFTER WATERMARK is followed by
+    its early and late triggers.
     """
     waiting = [trigger]
     while waiting:
@@ -452,7 +456,7 @@ class Firing:
 
     @property
     def at_barriers(self) -> bool:
-        """True where windows may fire when a barrier was aligned."""
+        """True where windows may fire when a barrier of ALIGN BARRIERS has arrived on all channels."""
         return any(isinstance(trigger, OnBarrier) for trigger in simple_triggers(self.trigger))
 
     @property
@@ -470,7 +474,9 @@ class Firing:
 
     @property
     def fields_read(self) -> set[str]:
-        """The fields that ``expressions`` read; late data may read the bounds of the window among them."""
+        """The names of the fields that triggers, evictors and late data read. They may include the window's bounds,
+        which only late data can read.
+        """
         return set().union(*map(columns_of, self.expressions))
 
     @property

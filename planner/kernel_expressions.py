@@ -238,13 +238,15 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class MatchOperand:
-    """A value that a condition or a measure of MATCH_RECOGNIZE reads from the rows of a match. Conditions refer to it
-    by the name of ``item``, whose expression is over the fields of one input row.
+    """A value that a condition or a measure of MATCH_RECOGNIZE reads from the rows of a match, such as
+    ``PREV(LAST(A.x, 2))``. Conditions refer to it by the name of ``item``, whose expression is over the fields of one
+    input row.
 
-    ``variable`` is the pattern variable whose rows count, None for all rows. Which row is read: the ``last`` or the
-    first one of the variable, or the one ``offset`` of its rows away from there, and then ``shift`` rows after that;
-    with ``current`` it starts at the row that is about to be mapped. ``absent`` is the value if there is no such row,
-    NULL if None. ``running``: only rows up to the current one count.
+    ``variable`` is the pattern variable whose rows count, None for all rows. The row is found in two steps. LAST
+    (``last``) or FIRST, and ``offset``: the row of the variable that is ``offset`` rows before its last, or after its
+    first one. NEXT or PREV: ``shift`` rows after that row, negative for before. With ``current`` the first step gives
+    the row that is being tested. ``absent`` is the value if there is no such row, NULL if None. ``running``: only rows
+    up to the current one count.
     """
 
     item: Item

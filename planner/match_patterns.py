@@ -12,8 +12,8 @@ MOST_PLACES = 1000
 
 
 class TooManyPlaces(Exception):
-    """Raised for a MATCH_RECOGNIZE pattern that names variables more than MOST_PLACES times, with quantifiers
-    expanded.
+    """Raised for a MATCH_RECOGNIZE pattern that is too large: with quantifiers written out (``A{3}`` is ``A A A``) it
+    names variables more than MOST_PLACES times.
     """
 
 

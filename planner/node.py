@@ -23,6 +23,7 @@ from sqlstream.planner.properties import (
     Keys,
     Kinds,
     Remark,
+    ShownNames,
     StateDescription,
     WaitsFor,
     WindowInfo,
@@ -139,7 +140,9 @@ class Node:
 
     @property
     def column_provenance(self) -> Provenance:
-        """What each field of the schema is computed from; by default the fields are those of the input."""
+        """A mapping from the name of each field of the schema to SQL text over table columns, from which it is
+        computed. By default the fields are those of the input.
+        """
         below = {name: text for child in self.inputs for name, text in child.column_provenance.items()}
         return {f.name: f.name for f in self.schema} | below
 
@@ -265,8 +268,8 @@ class Node:
 
     @property
     def rows_fact(self) -> str:
-        """The fact (see ``state_facts``) for state that stores whole rows of this node: the provenance and types of
-        their columns, by position.
+        """For operators above that store whole rows of this node: the provenance and types of the columns, by position,
+        as a text that the checkpoint keeps and a changed query must share (see ``state_facts``).
         """
         return fields_fact(self.schema, self.column_provenance)
 
@@ -321,7 +324,7 @@ class Node:
 
     @property
     def fires_on_barriers(self) -> bool:
-        """True for windows that may fire when a barrier is aligned."""
+        """True for windows that may fire when a barrier of ALIGN BARRIERS has arrived on all channels."""
         return False
 
     @property
@@ -436,7 +439,9 @@ class Node:
         return ()
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that the operator reads from an input unchanged; None where it computes expressions of them."""
+        """The fields that the operator reads of an input if it reads them unchanged, so that its exchange can read them
+        from files itself. None if it reads computed expressions, which Spark must compute.
+        """
         return None
 
     @property
@@ -446,7 +451,7 @@ class Node:
 
     @property
     def queries_external_source(self) -> bool:
-        """True for stateful operators that send requests to an external source, which are counted."""
+        """True for stateful lookups, which request rows of an external source. The physical plan numbers lookups."""
         return False
 
     def chain_link(self, rows_wait: bool) -> Link | str:
@@ -487,9 +492,13 @@ class Node:
         """The node in one line, without its inputs: ``Filter(v > 3)``."""
         raise TypeError(f"no description for {type(self).__name__}")
 
-    def remarks(self) -> Iterator[Remark]:
-        """Remarks about the node for EXPLAIN ADVICE, as sentences."""
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
+        """Remarks about the node for EXPLAIN ADVICE, as sentences. ``shown``: what the user calls its fields."""
         return iter(())
+
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        """What the user calls the fields of the node's inputs, given what its own fields are called."""
+        return shown
 
     @property
     def before_exchange_text(self) -> str | None:

@@ -13,17 +13,19 @@ from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of, folded, is_boolean, is_repeatable, sql, substituted
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, is_qualified_by_tables, traced
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
+from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, ShownNames, WindowInfo
 from sqlstream.types import TIMESTAMP
 
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Reads the physical and metadata ``columns`` of a table, filtered by the pushed ``predicates``.
+    """Reads the physical and metadata ``columns`` of a table, filtered by the ``predicates`` that the optimizer has
+    moved here.
 
-    ``on_error`` says what happens to its bad rows, which no predicate filters.
+    ``on_error`` says what happens to bad rows of the table. Predicates do not apply to those.
     """
 
     table: Table
@@ -94,12 +96,13 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class AssignTime(Unary):
-    """Makes ``column`` the time attribute of ``domain``, with the watermark ``max(column) - delay_ms``.
+    """Makes ``column`` the time attribute of ``domain``, with the watermark ``max(column) - delay_ms`` (in
+    milliseconds).
 
-    For PROCESSING and INGESTION the column is added to the schema (the clock at the micro-batch, or at the source) and
-    ``delay_ms`` is 0. ``table`` names the table whose control rows (end of input, ticks) join the rows here.
-    ``follows`` is another input field whose maximum is the watermark; it is not emitted. ``sub_millisecond``: the times
-    may be finer than milliseconds, unlike those of ``TIMESTAMP(3)``.
+    In event time the column is one of the input. In processing and ingestion time this node adds it, with the time of
+    the micro-batch or the time at the source, and ``delay_ms`` is 0. ``table`` names the table whose control rows (end
+    of input, ticks) are added to the rows here. ``follows`` is another input field whose maximum is the watermark; it
+    is not emitted. ``sub_millisecond``: the times may be finer than milliseconds, unlike those of ``TIMESTAMP(3)``.
     """
 
     column: str
@@ -176,6 +179,10 @@ class AssignTime(Unary):
         return self.domain is TimeDomain.PROCESSING and self.column not in read
 
 
+_HIDE_ORDER = frozenset({"sort_array", "array_sort", "size", "array_size", "cardinality"})
+"""Functions whose results are the same for lists of the same values in another order."""
+
+
 @dataclass(frozen=True)
 class Project(Unary):
     """Computes the ``items`` for each row."""
@@ -189,6 +196,14 @@ class Project(Unary):
     def append_only_variant(self) -> Node | None:
         below = self.input.append_only_variant()
         return None if below is None else self.with_inputs((below,))
+
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        below: dict[str, str | None] = {}
+        for item in self.items:
+            for column in item.expression.find_all(exp.Column):
+                name = None if _is_order_hidden(column) else shown.get(item.name, item.name)
+                below[column.name] = below.get(column.name) or name
+        return below
 
     @property
     @cached_per_node
@@ -302,10 +317,9 @@ class Filter(Unary):
         return self.input.upsert_keys
 
     def reads_update_before(self, above: bool, port: int = 0) -> bool:
-        """True unless the condition reads an upsert key only.
-
-        If an updated row no longer meets the condition, only its -U passes the filter. An update never changes the
-        fields of an upsert key.
+        """True if the filter or a node above needs -U rows. The filter needs none if its condition reads only fields of
+        an upsert key, which no update changes. Otherwise an updated row may no longer meet the condition, and only its
+        -U passes the filter.
         """
         return above or not self.input.is_in_upsert_key(columns_of(self.condition))
 
@@ -404,8 +418,8 @@ class Correlate(Unary):
     """Joins each row with the rows that a table function, UNNEST or LATERAL VIEW generator returns for it; ``outer``
     also emits rows for which there are none.
 
-    ``function`` is a call over the input's fields, or an ``exp.Unnest`` of one expression; the ``offset`` of the latter
-    asks for the position, counted from 1, as the last output. ``outputs`` are the added fields.
+    ``function`` is a call over the input's fields, or sqlglot's ``Unnest`` of one expression; if it has an ``offset``
+    (WITH ORDINALITY), the last output is the position of the element, counted from 1. ``outputs`` are the added fields.
     """
 
     function: exp.Expression
@@ -485,6 +499,9 @@ class Output(Unary):
         """True, because the callers of a query apply changes to whole rows, not to keys."""
         return True
 
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        return dict(zip((f.name for f in self.schema), self.names, strict=False))
+
     def describe(self) -> str:
         return f"Output({', '.join(self.names)})"
 
@@ -503,10 +520,11 @@ class Output(Unary):
 
 @dataclass(frozen=True)
 class Insert(Unary):
-    """The root of INSERT INTO. Its input has exactly the physical columns of ``table``, in order and cast.
+    """The root of INSERT INTO. Its input has one field for each physical column of ``table``, in the order of the
+    columns and cast to their types.
 
     ``functions`` says what happens to rows for which a scalar function raises an exception. ``takes`` are the kinds of
-    rows that the connector accepts; without -U it identifies rows by the PRIMARY KEY.
+    rows that the connector accepts; if -U is not among them, the PRIMARY KEY identifies the row that a +U replaces.
     """
 
     table: Table
@@ -574,7 +592,7 @@ class StatementSet(Node):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """The weakest order in which the rows of any of the inserts arrive."""
+        """The order in which rows arrive that holds for all of the inserts: the weakest of their orders."""
         orders = {insert.arrival_order for insert in self.inserts}
         if ArrivalOrder.ANSWERS in orders:
             return ArrivalOrder.ANSWERS
@@ -588,6 +606,14 @@ class StatementSet(Node):
 
     def pruned(self, required: FieldNames) -> Node:
         return self.with_inputs(tuple(insert.pruned(insert.field_names) for insert in self.inserts))
+
+
+def _is_order_hidden(node: exp.Expr) -> bool:
+    """True inside a call to which the order of a list does not matter."""
+    around = node.parent
+    while around is not None and spark_name(around) not in _HIDE_ORDER:
+        around = around.parent
+    return around is not None
 
 
 def _exactly(branch: Node, names: list[str]) -> Node:

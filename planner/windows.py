@@ -54,7 +54,7 @@ class BaseWindow:
         return set().union(*map(columns_of, self.expressions))
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """The window with its fields renamed."""
+        """The window with other names for the fields that its expressions read; ``names`` maps old to new."""
         return self
 
     def time_domain(self, domain: TimeDomain) -> TimeDomain | None:
@@ -151,11 +151,11 @@ class Cumulate(BaseWindow):
 
 @dataclass(frozen=True)
 class Session(BaseWindow):
-    """Sessions: rows of a key less than a gap apart, or touching; a gap per row is an expression of BIGINT
-    milliseconds.
+    """Sessions: a row belongs to the session of its key if its time is at most the gap after the previous row. The gap
+    is a constant, or per row an expression of BIGINT milliseconds.
 
-    ``start_when``: the session begins with the first row that meets it, earlier rows belong to none. ``end_when``:
-    a row that meets it is the last of its session. Both are BOOLEAN expressions over the input.
+    ``start_when``: the session begins with the first row that meets it, earlier rows belong to none. ``end_when``: a
+    row that meets it is the last of its session. Both are BOOLEAN expressions over the input.
     """
 
     gap_ms: int | exp.Expression

@@ -112,13 +112,13 @@ class Catalog:
         )  # fmt: skip
 
     def within(self, namespace: tuple[str, str] | None) -> Catalog:
-        """Returns the same catalogs with the current catalog and database ``namespace``, or these where it is None."""
+        """Returns the same catalogs with ``namespace`` (catalog and database) as the current one, unchanged if None."""
         if namespace is None or namespace == self.current:
             return self
         return replace(self, current=namespace, _inside_view=True)
 
     def as_queries(self) -> Catalog:
-        """Returns a copy in which materialized views are plain views, which queries compute instead of reading rows."""
+        """Returns a copy in which queries compute materialized views like plain views, and do not read their rows."""
         return replace(self.copy(), _as_queries=True, _declared={}, _answers={})
 
     def with_queries(self, path: Path, target: Table) -> Catalog:

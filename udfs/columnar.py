@@ -32,8 +32,8 @@ class FunctionError(RuntimeError):
 
 
 def by_row(name: str, function: Callable[..., object], returns: pa.DataType, arity: int) -> Columnar:
-    """Makes a function over Arrow arrays that calls the user's function once per row. For a call without arguments, one
-    column is passed only for the number of rows.
+    """Makes a function over Arrow arrays that calls the user's function once per row. ``arity``: the number of its
+    arguments. A function without arguments gets one array all the same, which only tells the number of rows.
     """
     return partial(_call_rows, name, function, returns, arity)
 
@@ -46,16 +46,18 @@ def by_batch(name: str, function: Callable[..., object], returns: pa.DataType) -
 
 
 def tolerant(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function that does not fail for single rows: its result is a STRUCT of the value, the error, and the
-    location of the error in user code.
+    """Wraps a function over Arrow arrays so that rows for which it fails do not fail the query. The result of a row is
+    a STRUCT of the value, the error message, and the location of the error in user code.
 
-    Its first argument is true for rows to skip. Rows are called one by one only in batches that fail.
+    The first argument is an array that is true for rows to skip. Rows are called one by one only in batches that fail.
     """
     return partial(_call_tolerant, columnar, returns)
 
 
 def unless(columnar: Columnar, returns: pa.DataType) -> Columnar:
-    """A scalar function whose first argument is true for rows for which it is not called; their result is NULL."""
+    """Wraps a function over Arrow arrays so that it is not called for some rows. The first argument is an array that is
+    true for these rows; their result is NULL.
+    """
     return partial(_call_unless, columnar, returns)
 
 
@@ -103,7 +105,9 @@ def _attempt(columnar: Columnar, returns: pa.DataType, row: list[pa.Array]) -> t
 
 
 def place_of(error: BaseException) -> str | None:
-    """Where in user code an exception was raised, or the call that led to it: file, line and function."""
+    """Where in the user's code an exception was raised: the last line of it in the traceback, as ``file:line in
+    function``. None if no user code was running.
+    """
     line = _line_of(error)
     return None if line is None else f"{line.filename}:{line.lineno} in {line.name}"
 
@@ -124,8 +128,8 @@ def _line_of(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def by_group(name: str, kind: Callable[[], typing.Any], returns: pa.DataType) -> Columnar:
-    """Makes a function over Arrow arrays that calls the user's aggregate class once per group, with an array of STRUCTs
-    of its arguments.
+    """Makes a function over Arrow arrays that computes the user's aggregate, of the class ``kind``, once per group. Its
+    argument has a list per group: the arguments of the group's rows, as STRUCTs.
     """
     return partial(_aggregate_groups, name, kind, returns)
 
@@ -267,7 +271,9 @@ def arrow_value(value: typing.Any, kind: pa.DataType) -> object:
 
 
 def members(value: typing.Any, struct: pa.DataType) -> list[object]:
-    """The members of a struct value, by name, or by position if it has no names."""
+    """The values of a struct's members as a list, in the order of the members in ``struct``. ``value`` is a dict or a
+    dataclass, whose members are found by name, or a sequence in that order.
+    """
     if isinstance(value, dict):
         return [value.get(f.name) for f in struct]
     if dataclasses.is_dataclass(value):

@@ -26,9 +26,8 @@ _IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"
 
 @dataclass(frozen=True)
 class ColumnarFiles:
-    """Files of a table. ``format``: parquet, orc or arrow; ``columns``: the columns to read, with their declared types.
-
-    ``nulls``: columns that a file lacks are NULL instead of errors.
+    """Reads whole files of a table. ``format``: parquet, orc or arrow; ``columns``: the columns to read, with their
+    declared types. ``nulls``: columns that a file lacks are NULL instead of errors.
     """
 
     format: str
@@ -37,15 +36,15 @@ class ColumnarFiles:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow's, TIMESTAMP in UTC."""
+        """The Arrow schema of the rows that ``batches`` returns; TIMESTAMP columns have the zone UTC."""
         return pa.schema([(name, kind.to_arrow()) for name, kind in self.columns])
 
     def batches(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a file on this machine, in their order, with the columns of ``schema``.
+        """Reads a file and yields its rows in order, in batches of the schema ``schema``.
 
-        ``content``: that of a file elsewhere, else None.
-        SS524 where it lacks a column, SS467 where a column or a value is of another type, SS528 where it cannot be
-        read, SS529 where it is gone.
+        ``content``: the bytes of a file that is not on this machine; None to read the local file ``path``. Raises SS524
+        if the file lacks a column, SS467 if a column or a value has another type, SS528 if the file cannot be read,
+        SS529 if it does not exist any more.
         """
         with naming(path):
             names = [name for name, _ in self.columns]
@@ -70,7 +69,9 @@ class ColumnarFiles:
 
 
 def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
-    """The columns of a file. pa.ArrowException or OSError where it cannot be read."""
+    """Reads the Arrow schema of a file. ``format``: parquet, orc or arrow. Raises pa.ArrowException or OSError if the
+    file cannot be read.
+    """
     if format == "orc":
         return orc.ORCFile(path).schema
     if format == "parquet":

@@ -55,7 +55,9 @@ Emitted: TypeAlias = pa.Table | Folded
 
 
 def unfolded(kernel: Kernel, emitted: Iterable[Emitted]) -> Iterator[pa.Table]:
-    """All results that the kernel emitted, with compact ones expanded, as tables of bounded size."""
+    """Yields all results that the kernel emitted, as tables of bounded size: results in compact form (``Folded``) are
+    expanded by ``kernel.unfold``.
+    """
     for result in emitted:
         if isinstance(result, Folded):
             yield from kernel.unfold(result.rows)

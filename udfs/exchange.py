@@ -49,8 +49,9 @@ comes from. Spark spreads files over partitions by their size, so partitions say
 
 
 def part_fields(splits: Collection[str]) -> list[pa.Field]:
-    """Returns the fields of PARTS that rows of file splits have. ``splits``: the columns of the splits, which name the
-    file only where its time does not tell it from others.
+    """Returns the Arrow fields of the hidden columns PARTS, with which rows of file splits say from where they come:
+    time and, perhaps, name of the file, and start of the split. ``splits``: the columns of the DataFrame of splits; it
+    has the name only if files with equal times must be distinguished.
     """
     kinds = zip(PARTS, (pa.int64(), pa.string(), pa.int64()), strict=True)
     return [pa.field(name, kind) for name, kind in kinds if name != PARTS[1] or name in splits]
@@ -76,8 +77,8 @@ class Content(IntEnum):
 
     AHEAD: rows that were emitted before the watermark advanced. ROWS: other rows. TICK: the current processing time.
     LATE: late rows for a table. HOLD: the event time that the watermark must not reach. LIFT: the newest event time
-    that was seen, from which Spark computes its watermark. READ: by how many the rows that were read exceed the file
-    splits, for Spark's metrics.
+    that was seen, from which Spark computes its watermark. READ: the number of rows that a task has read from files,
+    for Spark's metrics.
     """
 
     AHEAD = 0
@@ -149,7 +150,10 @@ class Exchange:
     spread: tuple[str, ...] = ()
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Batches of schema BLOBS, of about BYTES_PER_BATCH each, for the batches of one partition."""
+        """Pre-aggregates the input rows of one Spark partition, divides them by key group, and packs them into blobs,
+        together with blobs for ticks and held watermarks. Yields batches of schema BLOBS, of about BYTES_PER_BATCH
+        each.
+        """
         numbers = counting()
         for table in gathered(batches):
             marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
@@ -158,15 +162,16 @@ class Exchange:
             yield from _batches_of(placed)
 
     def calls(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blobs of content TICK, one for every key group, with the newest processing time in the only column of
-        ``batches``; without any the time is NULL.
+        """A batch with one TICK blob for every key group, so that the kernel is called for all of them, even for those
+        without rows. The only column of ``batches`` has processing times in microseconds; the blobs carry the newest,
+        or NULL if there is none.
         """
         times = (pc.max(batch.column(0)).as_py() for batch in batches)
         newest = max((time for time in times if time is not None), default=None)
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
     def read(self, rows: int) -> pa.RecordBatch:
-        """A batch with one blob of content READ, which reports the number of rows to Spark's metrics."""
+        """A batch with one blob, with which a task tells Spark's metrics how many rows it has read from files."""
         return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
 
     def _rows(self, table: pa.Table) -> Iterator[Filled]:
@@ -301,7 +306,9 @@ class _Contents:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches as tables of about ROWS_PER_CUT rows or BYTES_PER_CUT bytes, each column in one chunk."""
+    """Concatenates small batches to tables of about ROWS_PER_CUT rows or BYTES_PER_CUT bytes. Each column of a table is
+    one chunk.
+    """
     pending: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -315,7 +322,9 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each key group that has any, in order of arrival."""
+    """Divides rows by key group: yields a pair of the key group's number and its rows, in order of arrival, for each
+    key group that has rows.
+    """
     yield from ((group, group_rows) for group, _, group_rows in _cut(rows, groups))
 
 
@@ -358,7 +367,9 @@ _NO_PLACE: SplitPosition = (None, None, None)
 
 
 def rows_in_order(blobs: Iterable[Blob]) -> list[pa.Table]:
-    """The rows that the blobs contain, in order of arrival. The blobs are sorted by partition and number."""
+    """Unpacks blobs: returns their rows as a list of tables, in order of arrival. The blobs must be sorted by their
+    fields ``partition`` and ``number``.
+    """
     pieces_by_blob = (_pieces(from_bytes(blob.bytes), blob.parts) for blob in blobs if blob.bytes is not None)
     pieces = [piece for of_blob in pieces_by_blob for piece in of_blob]
     return [rows for _, rows in sorted(pieces, key=lambda piece: _rank(piece[0]))]
@@ -406,7 +417,7 @@ def _counted(positions: Sequence[SplitPosition], ends: np.ndarray, row_indices: 
 
 
 def pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in consecutive tables of about BYTES_PER_BLOB; no table for no rows."""
+    """Cuts a table into consecutive tables of about BYTES_PER_BLOB bytes; yields nothing for a table without rows."""
     if not rows.num_rows:
         return
     count = min(-(-rows.nbytes // BYTES_PER_BLOB), rows.num_rows) or 1
@@ -456,10 +467,11 @@ def _of_data(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Handed:
-    """An input column of a chained operator, taken from the output of the upstream operator.
+    """Where a chained operator takes one of its input columns from: the output ``column`` of the upstream operator, to
+    which it is chained without an exchange.
 
-    It is the upstream ``column``, minus ``earlier`` microseconds if it is a time. ``micros``: a timestamp is converted
-    to BIGINT microseconds.
+    ``earlier``: the number of microseconds to subtract, for a time. ``micros``: a timestamp is converted to BIGINT
+    microseconds.
     """
 
     column: str
@@ -480,7 +492,9 @@ class Handover:
     schema: pa.Schema
 
     def rows(self, emitted: Sequence[pa.Table]) -> pa.Table:
-        """The tables that the upstream operator emitted as one input table of the chained operator, in order."""
+        """Concatenates the tables that the upstream operator emitted, in order, to one input table of the chained
+        operator, with its columns and KEY_HASH.
+        """
         below = pa.concat_tables(emitted).combine_chunks()
         tables = {name: _taken(below, handed, self.schema.field(name).type) for name, handed in self.columns}
         tables[KEY_HASH] = pa.array(hash_of_values([tables[name] for name in self.keys], below.num_rows))

@@ -42,10 +42,12 @@ SHARE, SHARES = "__share", "__shares"
 
 @dataclass(frozen=True)
 class FromFile:
-    """A column that is read from the files: the one named ``source``, of the table's type ``type``.
+    """How a column of the table is read from its files: the column ``source`` of the file becomes Arrow's type
+    ``type``.
 
-    ``micros``: as BIGINT microseconds of a timestamp. ``event_time``: its name in messages if it is the event time,
-    which must be neither NULL nor out of range. ``not_null``: the text of SS403 for a NULL in a NOT NULL column.
+    ``micros``: the timestamp is converted to BIGINT microseconds. ``event_time``: for the event-time column, its name
+    in error messages; its values must be neither NULL nor out of range. ``not_null``: for a NOT NULL column, the
+    message of the error SS403 for a NULL.
     """
 
     source: str
@@ -56,7 +58,9 @@ class FromFile:
 
 
 class FileRange(NamedTuple):
-    """The part of a file from byte ``begin`` until ``end``; bytes before and behind the file may be among them."""
+    """The bytes of a file from ``begin`` up to ``end`` (exclusive), which one task reads. The bounds may lie outside of
+    the file: all files together are cut into equal parts. ``file`` is the row of the file list, with its path and size.
+    """
 
     file: Mapping[str, Any]
     begin: int
@@ -64,18 +68,22 @@ class FileRange(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The local path."""
+        """The local path of the file, decoded from the URL that Spark lists."""
         return unquote(urlsplit(self.file[FILE]).path)
 
     def rows(self, count: int) -> tuple[int, int]:
-        """The number of the first row, and that after the last row, of ``count`` rows of the same size in the file."""
+        """Returns a pair: the index of the first row that belongs to this range, and that after the last one, if the
+        file has ``count`` rows of equal size. The second half of a file of 10 rows is ``(5, 10)``.
+        """
         first, stop = (-(-byte * count // self.file[LENGTH]) for byte in (self.begin, self.end))
         return max(first, 0), min(stop, count)
 
 
 class Piece(NamedTuple):
-    """Rows of a file range. ``start``: what orders the range among others of the file. ``place``: where a row of the
-    piece, by its index, is in the file, for messages: "row 7"."""
+    """A batch of rows that was read from a file range. ``start``: a position in the file that orders the range after
+    earlier ones. ``place``: a function that, for the index of a row in the batch, returns its place in the file for
+    messages, such as "row 7".
+    """
 
     start: int
     rows: pa.RecordBatch
@@ -84,28 +92,34 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class FileRows(ABC):
-    """Reads batches of ``schema`` from the file ranges of a task.
+    """The base of readers of files in Spark tasks. Reads the file ranges of a task as batches of ``schema``; subclasses
+    read the formats.
 
-    Columns that are neither in ``columns`` nor among the rows of a piece are taken from the file ranges, or are PARTS,
-    or are KEY_HASH of rows without keys.
+    ``columns``: how to read columns from the files, by their name in ``schema``. All others are either among the rows
+    that ``read`` returns or the same for all rows of a file range (see ``constants``).
     """
 
     schema: pa.Schema
     columns: Mapping[str, FromFile]
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the file ranges of a task. ExecutionError SS401 for a NULL event time, SS430 for one out of
-        range, SS403 for a NULL in a NOT NULL column; others see ``read``."""
+        """Reads a task's share of the files. ``places`` has a row for each file, with its path, its size, the number of
+        the task and the number of tasks. Raises ExecutionError SS401 for a NULL event time, SS430 for one out of range,
+        SS403 for a NULL in a NOT NULL column, and what ``read`` raises.
+        """
         for file_range in _ranges([file for batch in places for file in batch.to_pylist()]):
             yield from self._of(file_range)
 
     @abstractmethod
     def read(self, file_range: FileRange) -> Iterator[Piece]:
-        """The rows of a range, with the columns that are read from the file by the names that the table has for
-        them."""
+        """Reads the rows of a range, piece by piece. Columns have the names of the table's columns, which may differ in
+        case from the names in the file.
+        """
 
     def constants(self, file_range: FileRange) -> dict[str, Any]:
-        """The values of columns that are the same for all rows of a range."""
+        """A dictionary with the value of each column that is the same for all rows of a range, such as the path or the
+        modification time of the file.
+        """
         return {**file_range.file, KEY_HASH: 0, PARTS[0]: modified(file_range.path)}
 
     def _of(self, file_range: FileRange) -> Iterator[pa.RecordBatch]:
@@ -134,7 +148,9 @@ class FileRows(ABC):
         return _in_micros(values) if column.micros else values
 
     def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
-        """The values in the type of the table's column."""
+        """Converts the values of a column, as read from the file ``path``, to the type that the table declares. The
+        default returns them unchanged.
+        """
         return values
 
 
@@ -173,7 +189,9 @@ def _ranges(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """A context that replaces Arrow's errors about a file by SS528, or by SS529 if the file was deleted."""
+    """A context manager that replaces Arrow's and the system's errors about the file ``path``: by error SS529 if the
+    file was deleted, else by SS528, which name the file.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -183,5 +201,5 @@ def naming(path: str) -> Iterator[None]:
 
 
 def modified(path: str) -> int:
-    """Microseconds, of whole milliseconds, as Spark has it."""
+    """The modification time of a file in microseconds since 1970, truncated to milliseconds like Spark's."""
     return Path(path).stat().st_mtime_ns // 1_000_000 * 1000

@@ -14,8 +14,8 @@ _known = 0
 
 
 def spare_imports() -> None:
-    """Excludes all existing objects from garbage collection if modules were loaded since the last call. To be called at
-    the start of a task, because scanning imported modules again and again is slow.
+    """Excludes all existing objects from garbage collection (``gc.freeze``) if modules were loaded since the last call.
+    Called at the start of a task, because scanning imported modules again and again is slow.
 
     Reference counting still frees these objects. Only reference cycles that are already garbage are never freed.
     """

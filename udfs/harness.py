@@ -88,7 +88,9 @@ class KernelHarness:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, rows: Rows | Mapping[int, Rows], port: int = 0) -> None:
-        """One micro-batch with rows; those with EMITTED_AHEAD come first. ``port``: the index of the input."""
+        """One micro-batch with rows. Rows with true in the column EMITTED_AHEAD are processed first, as those that an
+        upstream operator emitted before its watermark advanced. ``port``: the index of the kernel's input.
+        """
         self.batch(rows if isinstance(rows, Mapping) else {port: rows})
 
     def watermark(self, time: int) -> None:
@@ -148,8 +150,8 @@ class KernelHarness:
 
     @property
     def watermark_above(self) -> int:
-        """The watermark in microseconds that a downstream operator gets in the same micro-batch: less than the event
-        time that the kernel holds, if it holds one.
+        """The watermark in microseconds that a downstream operator gets in the same micro-batch. If the kernel holds it
+        back at an event time, it is less than that time.
         """
         held = min(group.held for group in self._groups)
         return self._watermark if held == END_OF_TIME else min(self._watermark, held - 1)

@@ -168,7 +168,9 @@ class Kernel(ABC):
 
     @property
     def uses_processing_time(self) -> bool:
-        """True if the kernel may set processing-time timers. Ticks then tell all key groups the time."""
+        """True if the kernel may set processing-time timers. The current processing time is then sent to all key
+        groups, even to those without rows.
+        """
         return False
 
     @property
@@ -240,10 +242,11 @@ class Kernel(ABC):
 
 
 class Pending(Enum):
-    """What it is that waits in the state.
+    """The kinds of things that wait in the state of a kernel, for monitoring.
 
-    ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of time. HELD: rows held back
-    until barriers are aligned. WINDOWS: open windows, where the number of their rows is unknown.
+    ROWS_IN_WINDOWS: rows of open windows. ROWS: rows that are to be processed in order of time. TIMERS: timers that a
+    user's function has set. HELD: rows held back until barriers are aligned. WINDOWS: open windows, where the number of
+    their rows is unknown.
     """
 
     ROWS_IN_WINDOWS = "rows in windows"
@@ -272,9 +275,10 @@ class Wait:
 def waits(
     what: Pending, domain: Domain, last: np.ndarray, count: np.ndarray | None = None, first: np.ndarray | None = None
 ) -> Iterator[Wait]:
-    """The ``Wait`` of items that wait until the times ``last`` (microseconds); none if there are no items. ``first``:
-    the earliest time of each item, by default ``last``. ``count``: how many rows each item stands for, by default 1.
-    Items whose time is END_OF_TIME wait for nothing and are omitted.
+    """Summarizes items that wait in the state: yields one ``Wait`` with their number, earliest and latest time, or
+    nothing if there are no items. ``last``: the time in microseconds until which each item waits; ``first``: the
+    earliest time of each item, by default ``last``. ``count``: how many rows each item stands for, by default 1. Items
+    whose time is END_OF_TIME wait for nothing and are omitted.
     """
     first = last if first is None else first
     timed = last != END_OF_TIME if count is None else (last != END_OF_TIME) & (count > 0)

@@ -44,7 +44,9 @@ def dense_ids(table: pa.Table, columns: Sequence[str]) -> Ids:
 
 
 def first_rows(ids: np.ndarray) -> np.ndarray:
-    """For each id the index of the first row that has it. ``ids`` must be numbered by first appearance."""
+    """For each id the index of the first row that has it, as an array. ``ids``, one per row, must be numbered 0, 1, 2,
+    … by first appearance.
+    """
     if len(ids) == 0:
         return np.zeros(0, np.int64)
     newest = np.maximum.accumulate(ids)
@@ -52,8 +54,8 @@ def first_rows(ids: np.ndarray) -> np.ndarray:
 
 
 def places(rows: pa.Table, stored: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """For each row of ``rows`` the index of the row in ``stored`` with the same key ``columns``; -1 for none. Neither
-    table has a key twice.
+    """Finds rows by key: for each row of ``rows`` the index of the row in ``stored`` with the same values in
+    ``columns``; -1 if there is none. Neither table has a key twice.
     """
     names = list(columns)
     ids = dense_ids(pa.concat_tables([rows.select(names), stored.select(names)]), names).ids
@@ -357,8 +359,8 @@ def unmatched(ids: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 
 def by_id(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The row indices sorted by id (stable), and for each id the position of its last row in that order and the number
-    of its rows.
+    """Groups rows by id. Returns three arrays: the row indices sorted by id, with rows of equal id in their order; for
+    each id the position of its last row in that order; and for each id the number of its rows.
     """
     order = np.argsort(ids, kind="stable")
     ends = np.flatnonzero(np.diff(ids[order], append=-1))

@@ -49,10 +49,10 @@ class ListedFiles:
     columns: tuple[tuple[str, DataType], ...] = ()
 
     def count_missing(self, batch: int) -> int:
-        """The number of files of the micro-batch ``batch`` that were deleted before they were read.
+        """The number of files that Spark listed for the micro-batch ``batch`` and that do not exist any more.
 
-        ExecutionError SS529 where deleted files are an error; SS528 for a file that is not of its format, SS524 and
-        SS467 for one with other columns.
+        Raises ExecutionError SS529 instead if the table does not skip deleted files; SS528 for a file that is not of
+        its format, SS524 and SS467 for one with other columns.
         """
         missing = 0
         for path in sorted(set(self._of_batch(batch))):
@@ -65,8 +65,8 @@ class ListedFiles:
         return missing
 
     def sizes(self, batch: int) -> dict[str, int]:
-        """The sizes in bytes, by path, of the files of the micro-batch ``batch``; empty if there are too many files to
-        report.
+        """A dictionary from the path to the size in bytes for the files of the micro-batch ``batch``; empty if there
+        are more than 1,000 files.
         """
         paths = sorted(set(self._of_batch(batch)))
         return {path: size for path in paths if (size := size_of(path))} if len(paths) <= _MOST_SIZES else {}
@@ -92,8 +92,9 @@ def size_of(path: str) -> int | None:
 
 
 def cut_file(sizes: str | None) -> ExecutionError | None:
-    """The error SS531 for a file that is shorter than when ``sizes`` (JSON) were recorded, or None. Files may be
-    deleted once they are read."""
+    """Checks whether files were truncated. ``sizes``: a JSON object with the earlier size in bytes by path. Returns the
+    error SS531 for the first file that is shorter now, else None. Files may be deleted once they are read.
+    """
     for path, before in json_of(sizes or "{}").items():
         now = size_of(path)
         if now is not None and now < before:
@@ -111,8 +112,8 @@ def files_of(spark: Path, batch: int) -> Iterator[str]:
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:
-    """The text of each source's offset after the micro-batch ``batch``, as Spark's checkpoint (``spark``) has it; empty
-    if unknown.
+    """Returns the offsets of all sources after the micro-batch ``batch``, as texts, read from the Spark checkpoint in
+    the directory ``spark``; empty if the checkpoint does not have them.
 
     A source that several parts of a query share has one offset for each of them.
     """
@@ -121,8 +122,8 @@ def offsets_of(spark: Path, batch: int) -> list[str]:
 
 
 def end_of_log(offset: str) -> int | None:
-    """The number of the last entry of the file source's log that ``offset`` includes; None for offsets of other
-    sources, and without an offset.
+    """The number of the last log entry of Spark's file source that is included in its ``offset`` (JSON, such as
+    ``{"logOffset":3}``). None for offsets of other sources and for anything else.
     """
     try:
         document = json_of(offset)
@@ -196,7 +197,9 @@ def path_of_url(url: str) -> str:
 
 
 def vanished(path: str, table: str | None = None) -> ExecutionError:
-    """The error SS529 for a file that was deleted after the files of the micro-batch were listed."""
+    """Returns the error SS529 for a file that was deleted after Spark had listed it for a micro-batch. ``table``: the
+    name of its table for the message.
+    """
     of_table = f' of table "{table}"' if table else ""
     hint = (
         "Put it back and start the job again, which then reads it; with 'source.missing-files' = 'skip' in the WITH of "
@@ -223,15 +226,15 @@ def shown_name(path: str) -> str:
 
 
 def version_of(status: os.stat_result) -> tuple[int, ...]:
-    """Values of a file's status that change whenever the file changes. Size and modification time alone are not enough,
-    because ``cp -p`` preserves both.
+    """Numbers from the status of a file, such as size, modification time and inode. They differ after every change of
+    the file. Size and modification time alone are not enough, because ``cp -p`` preserves both.
     """
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_readable(path: str, format: str) -> None:  # noqa: A002
-    """Raises SS528 if the file's first bytes show another format, or another compression than its name; SS529 if it
-    does not exist.
+    """Checks that a file begins as its format requires. Raises SS528 if its first bytes show another format, or another
+    compression than its name; SS529 if it does not exist.
     """
     try:
         begins = _beginning(path)
@@ -313,8 +316,8 @@ class Mismatch:
 
 
 def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
-    """Reads the schema of a Parquet file. Raises SS524 if a ``wanted`` column is missing, SS467 if it has another
-    type.
+    """Checks the columns of a Parquet file against the ``wanted`` ones, by name. Raises SS524 if one is missing, SS467
+    if it has another type.
     """
     with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
         schema = pq.read_schema(path)
@@ -333,7 +336,9 @@ def _unlike_others(path: str, name: str, found: pa.DataType) -> ExecutionError:
 
 
 def need_python(there: pa.Schema, wanted: Mapping[str, pa.DataType]) -> bool:
-    """Whether a Parquet file has one of the ``wanted`` columns in a type that Spark's reader takes for another."""
+    """True if Spark's Parquet reader would misread one of the ``wanted`` columns, because it takes the column's type in
+    the file for another one. Such files are read in Python.
+    """
     by_name = {name.casefold(): kind for name, kind in zip(there.names, there.types, strict=True)}
     pairs = ((by_name.get(name.casefold()), kind) for name, kind in wanted.items())
     return any(found is not None and differs_in_spark(found, kind) for found, kind in pairs)
@@ -347,11 +352,11 @@ def mismatches(
     within: str = "",
     orc: bool = False,
 ) -> Iterator[Mismatch]:
-    """The differences between the columns ``there`` in a file and the ``wanted`` ones. Names are compared without
-    regard to case, as in Spark.
+    """Compares the columns ``there`` in a file with the ``wanted`` ones, and yields each column that is missing or has
+    another type. Names are compared without regard to case, as in Spark.
 
-    ``nulls``: a missing column reads as NULL and is not a difference. ``within``: the path of the enclosing column,
-    ending with a dot. ``orc``: of a file of ORC.
+    ``nulls``: a missing column reads as NULL and is not reported. ``within``: the path of the enclosing STRUCT column,
+    ending with a dot, such as ``place.``. ``orc``: the file is an ORC file.
     """
     by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
     for name, kind in wanted.items():
@@ -368,7 +373,9 @@ def mismatches(
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The type as SQL spells it; Arrow's name for types that SQL does not have, such as ``uint32``."""
+    """The name of an Arrow type for messages: the SQL type, or Arrow's name for types that SQL does not have, such as
+    ``uint32``.
+    """
     plain = kind.value_type if kinds.is_dictionary(kind) else kind
     sql_type = from_arrow(plain)
     return str(kind) if any(member.is_unknown for member in sql_type.parts()) else str(sql_type)

@@ -43,7 +43,9 @@ class FunctionKind(Enum):
 
 @dataclass(frozen=True)
 class TableParameter:
-    """A table argument of a process function; ``columns``: names and types of all that it reads, None for any."""
+    """A table parameter of a process function. ``columns``: names and types of the columns that the function reads;
+    None if it accepts any table.
+    """
 
     name: str
     columns: tuple[tuple[str, DataType], ...] | None = None
@@ -71,14 +73,14 @@ class ProcessSignature:
 
 @dataclass(frozen=True)
 class Function:
-    """A function from CREATE FUNCTION. ``target`` is ``package.module:name``.
+    """A function from CREATE FUNCTION. ``target`` is ``package.module:name``; for a function written in SQL it is the
+    body, for Python code in the statement (``in_place``) the code.
 
     ``returns`` is the type of the result; for a table function the STRUCT of its row. ``parameters`` are (name, type)
-    where declared; ``min_arguments``/``max_arguments`` bound a call (None: any). ``deterministic`` functions may be
-    computed once and reused, or not at all where the result is unused. ``process`` is the signature of process
-    functions. Of a function with a body of SQL ``target`` is the body; of one whose Python is in the statement, its
-    text (``in_place``). ``defaults`` are the expressions of optional parameters. ``declared`` is the type of the result
-    with its length, as in ``VARCHAR(3)``, where it has one.
+    where declared; ``min_arguments``/``max_arguments`` bound the number of arguments of a call (None: any).
+    ``deterministic`` functions may be computed once and reused, or not at all where the result is unused. ``process``
+    is the signature of a process function. ``defaults``: the SQL expressions of optional parameters, by name.
+    ``declared``: the type of the result as written, with its length, as in ``VARCHAR(3)``; None without a length.
     """
 
     name: str
@@ -179,7 +181,9 @@ def _struct(kind: type) -> DataType | None:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a decorated function; ``returns`` is a type in SQL."""
+    """What a decorator of ``sqlstream.udfs.functions`` says about a function. ``returns`` is a type in SQL, such as
+    ``STRUCT<a: INT>``.
+    """
 
     returns: str | None = None
     vectorized: bool = False

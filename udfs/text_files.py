@@ -15,22 +15,17 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
-from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM, READ_LINE
+from sqlstream.udfs.bad_records import READ_FROM, READ_LINE
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
-
-BAD_TYPE = pa.struct([("record", pa.binary()), ("error", pa.string()), ("place", pa.string())])
-"""The Arrow type of the column BAD."""
+from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record, with_bad, with_column
 
 WRONG_HEADER = "SS525"
-
-_SHOWN = 100  # characters of a record in a message
 
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of each file, which names its columns and is no record.
-
-    ``columns``: by position, the names that are read.
+    """Describes the header line of CSV files, which names the columns and is not a record. ``columns``: for each column
+    that is read, its position in the line, from 0, and its name.
     """
 
     table: str
@@ -38,7 +33,9 @@ class Header:
     dialect: Dialect
 
     def behind(self, data: pa.Buffer, path: str) -> int:
-        """The position behind the header in the first block of a file. ConnectorError SS525 for other columns."""
+        """Checks the header in the first block of a file, and returns the position of the first byte after it. Raises
+        ConnectorError SS525 if the header names other columns.
+        """
         text, start = data.to_pybytes(), 0
         while self.dialect.comments and text.startswith(b"#", start):
             start = text.find(b"\n", start) + 1 or len(text)
@@ -63,10 +60,11 @@ class Header:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files of a table are read: as text in an encoding, by a decoder.
+    """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
 
-    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: records that cannot be read are rows with the column BAD,
-    instead of an error; with ``keeps_records`` good rows have their record there, too.
+    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: a record that cannot be read becomes a row in which the
+    column BAD has the record and the error, instead of an error that ends the job; with ``keeps_records`` the column
+    BAD of good rows has their record, too.
     """
 
     decoder: Decoder
@@ -77,15 +75,42 @@ class TextFormat:
     tolerant: bool = False
     keeps_records: bool = False
 
-    def file(self, path: str) -> TextFile:
-        """The file as text."""
-        return TextFile(path, self.encoding, self.quote, self.escape)
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read, as Arrow's."""
+        return self.decoder.schema
+
+    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, Read]]:
+        """The records of a file on this machine that begin between two bytes, block by block.
+
+        ConnectorError SS525 for a header with other columns.
+        """
+        file = TextFile(path, self.encoding, self.quote, self.escape)
+        lines, header = LineNumbers(file), self.header if begin <= 0 else None
+        for block in file.blocks(begin, end):
+            skipped = 0 if header is None else header.behind(block.data, path)
+            header = None
+            read = Read(path, block, skipped, lines, self.decoder, self.quote is not None)
+            yield self.decoder.block(block.data.slice(skipped)), read
+            lines.passed(block)
+
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
+        """The good rows of a file on this machine, without the column BAD.
+
+        ValueError for a record that cannot be read, if bad ones are not tolerated; also OSError and pa.ArrowException.
+        """
+        for decoded, read in self.decoded(path):
+            if decoded.faults and not self.tolerant:
+                raise ValueError(read.message(decoded.faults[0]))
+            yield decoded.rows
 
 
 @dataclass(frozen=True)
 class TextRows(FileRows):
-    """Reads rows of files of text. ``metadata``: the names of columns by the key of the file's property, such as
-    ``file.name``. ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a wrong header."""
+    """Reads rows of text files, such as CSV. ``metadata``: for each metadata column by name the property that it shows,
+    such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a
+    wrong header.
+    """
 
     format: TextFormat
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -102,22 +127,9 @@ class TextRows(FileRows):
         return constants | {name: properties[key] for name, key in self.metadata.items()}
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:
-        path = file_range.path
-        file = self.format.file(path)
-        lines = LineNumbers(file)
-        decoder, header = self.format.decoder, self.format.header if file_range.begin <= 0 else None
-        with naming(path):
-            for block in file.blocks(file_range.begin, file_range.end):
-                read = block
-                if header is not None:
-                    skipped = header.behind(block.data, path)
-                    read, header = Block(block.start, block.data.slice(skipped)), None
-                else:
-                    skipped = 0
-                decoded = decoder.block(read.data)
-                spans_lines = self.format.quote is not None
-                yield from self._pieces(decoded, Read(path, block, skipped, lines, decoder, spans_lines), file_range)
-                lines.passed(block)
+        with naming(file_range.path):
+            for decoded, read in self.format.decoded(file_range.path, file_range.begin, file_range.end):
+                yield from self._pieces(decoded, read, file_range)
 
     def _pieces(self, decoded: Decoded, read: Read, file_range: FileRange) -> Iterator[Piece]:
         if decoded.faults and not self.format.tolerant:
@@ -127,24 +139,22 @@ class TextRows(FileRows):
             if READ_LINE in self.schema.names:
                 lines = read.lines_of_good(decoded)
                 numbers = pa.nulls(rows.num_rows, pa.int64()) if lines is None else pa.array(lines, pa.int64())
-                rows = _with(rows, READ_LINE, numbers)
+                rows = with_column(rows, numbers, READ_LINE)
             yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
-            yield Piece(start, _with(rows, BAD, good), lambda row: f"line {read.line_of(row, decoded)}")
+            yield Piece(start, with_column(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
             return
-        bad = read.bad(decoded.faults)
-        nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
-        records = np.argsort(np.concatenate((_good_ones(decoded), [fault.record for fault in decoded.faults])))
-        both = pa.Table.from_batches([_with(rows, BAD, good), _with(nulls, BAD, bad)]).take(pa.array(records))
-        (in_order,) = both.combine_chunks().to_batches()
+        in_order = with_bad(decoded, good, read.bad(decoded.faults))
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
 
 @dataclass(frozen=True)
 class Read:
-    """A block that was decoded but for its first ``skipped`` bytes. ``spans_lines``: records may have line breaks."""
+    """A decoded block of a text file, to find lines and texts of its records for messages. The first ``skipped`` bytes
+    of the block, the header, were not decoded. ``spans_lines``: records may have line breaks.
+    """
 
     path: str
     block: Block
@@ -154,32 +164,32 @@ class Read:
     spans_lines: bool = False
 
     def lines_at(self, starts: Sequence[int]) -> list[int]:
-        """The lines at these bytes of what was decoded."""
+        """The line numbers in the file of these byte positions. Positions count from the first decoded byte of the
+        block.
+        """
         return self.lines.of(self.block, [self.skipped + start for start in starts])
 
     def error(self, fault: Fault) -> ExecutionError:
-        """SS402 for a record that cannot be read."""
+        """Returns the error SS402 for a record that the decoder could not read. It names the file and the line."""
         (line,) = self.lines_at([fault.start])
-        beginning = " ".join(fault.text.decode(errors="replace")[:_SHOWN].split())
-        where = f'a row in line {line} of file "{self.path}"'
-        shown = f": {beginning}" if beginning else ""
-        return ExecutionError(BAD_ROW, f"{where} cannot be read: {fault.reason}{shown}", hint=BAD_ROW_HINT)
+        return unreadable_record(f' in line {line} of file "{self.path}"', fault)
+
+    def message(self, fault: Fault) -> str:
+        """The line of a record that cannot be read, and why not."""
+        (line,) = self.lines_at([fault.start])
+        return f"line {line}: {said(fault)}"
 
     def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
-        """The column BAD of records that cannot be read."""
+        """The values of the column BAD for records that cannot be read, one per fault: the record, the error, and its
+        place as ``path:line``.
+        """
         numbers = self.lines_at([fault.start for fault in faults])
-        return pa.array(
-            [
-                {"record": fault.text, "error": f"{BAD_ROW}: {fault.reason}", "place": f"{self.path}:{number}"}
-                for fault, number in zip(faults, numbers, strict=True)
-            ],
-            BAD_TYPE,
-        )
+        return bad_records(faults, [f"{self.path}:{number}" for number in numbers])
 
     def line_of(self, row: int, decoded: Decoded) -> int:
-        """The line of a good row."""
+        """The line number in the file of a row that was decoded. ``row`` is its index in ``decoded.rows``."""
         starts = self.decoder.starts(self.block.data.slice(self.skipped))
-        record = int(_good_ones(decoded)[row])
+        record = int(decoded.numbers[row])
         return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
     def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
@@ -189,26 +199,23 @@ class Read:
         before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
         is_ended = len(feeds) > 0 and int(feeds[-1]) == data.size - 1
         if len(feeds) + (not is_ended) == decoded.records:  # each line is a record
-            return before + 1 + _good_ones(decoded)
+            return before + 1 + decoded.numbers
         starts = self.decoder.starts(data)
         if len(starts) != decoded.records:
             return None
-        return np.asarray(before + 1 + np.searchsorted(feeds, starts)[_good_ones(decoded)])
+        return np.asarray(before + 1 + np.searchsorted(feeds, starts)[decoded.numbers])
 
     def records(self, decoded: Decoded) -> pa.StructArray:
-        """The column BAD of the good rows: what was read and where, but no error."""
+        """The values of the column BAD for the rows that could be read: each row's record and its place as
+        ``path:line``, without an error. NULL if it is unknown where the records start.
+        """
         data = self.block.data.slice(self.skipped)
         starts, lines = self.decoder.starts(data), self.lines_of_good(decoded)
         if lines is None or len(starts) != decoded.records:
             return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
-        texts = _without_ends(data, starts, self.spans_lines).take(pa.array(_good_ones(decoded)))
+        texts = _without_ends(data, starts, self.spans_lines).take(pa.array(decoded.numbers))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
-
-
-def _good_ones(decoded: Decoded) -> np.ndarray:
-    """The numbers of the good records among all."""
-    return np.delete(np.arange(decoded.records), [fault.record for fault in decoded.faults])
 
 
 def _without_ends(data: pa.Buffer, starts: np.ndarray, spans_lines: bool) -> pa.BinaryArray:
@@ -229,7 +236,3 @@ def _without_ends(data: pa.Buffer, starts: np.ndarray, spans_lines: bool) -> pa.
     offsets = np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[inside])]
     return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
-
-
-def _with(rows: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*rows.columns, column], [*rows.schema.names, name])

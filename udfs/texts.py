@@ -25,17 +25,20 @@ def is_text(text: str) -> bool:
 
 
 def no_text(what: str, value: str | bytes) -> ConnectorError:
-    """The error SS585 for a value that is not UTF-8. ``what`` names the value in the message."""
+    """Returns the error SS585 for a value that is not UTF-8. ``what`` names the value in the message, such as ``key
+    "id"``.
+    """
     shown = ascii(value[:_SHOWN])
     message = f"{what} is no Unicode text: {shown}{'…' if len(value) > _SHOWN else ''}"
     return ConnectorError(NO_TEXT, message, hint="Correct the value where it comes from, or leave such rows out.")
 
 
 def python_list(rows: Any, what: str, **options: Any) -> list[Any]:
-    """``to_pylist`` of an Arrow array or table, whose errors name ``what``.
+    """Converts an Arrow array or table to Python values (``to_pylist``, which gets ``options``). Errors name it by
+    ``what``, such as "a value".
 
-    ConnectorError SS585 where a STRING is not UTF-8, ExecutionError SS469 for a time outside of the years 1 to 9999,
-    which Python's datetime does not support.
+    Raises ConnectorError SS585 if a STRING is not UTF-8, ExecutionError SS469 for a time outside of the years 1 to
+    9999, which Python's datetime does not support.
     """
     try:
         values: list[Any] = rows.to_pylist(**options)
@@ -56,8 +59,9 @@ def reason_of(error: Exception) -> str:
 
 
 def json_of(text: str | bytes) -> Any:
-    """The value of a JSON text from outside. ValueError also where it is nested more deeply, or has longer numbers,
-    than Python reads."""
+    """Parses a JSON text that was written by another program. Raises ValueError if it is not JSON, is nested too deeply
+    for Python's parser, or has longer numbers than Python reads.
+    """
     try:
         return json.loads(text)
     except RecursionError:

@@ -28,8 +28,8 @@ def milliseconds(time: int) -> int:
 
 
 def clock_ms(processing_time: int) -> int:
-    """The time that a user sees as the current processing time, in milliseconds, when ``processing_time``
-    (microseconds) is over; END_OF_TIME remains END_OF_TIME.
+    """The current processing time as users' code sees it, in milliseconds. ``processing_time`` (microseconds) is the
+    kernel's clock: the last moment that is completely over. END_OF_TIME remains END_OF_TIME.
     """
     return milliseconds(processing_time) + (processing_time != END_OF_TIME)
 

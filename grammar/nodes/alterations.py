@@ -31,7 +31,7 @@ from sqlstream.grammar.quoting import quote_name, quote_string
 
 @dataclass(frozen=True)
 class RenameTo(Node):
-    """``RENAME TO name``."""
+    """The change ``RENAME TO name`` of ALTER TABLE and ALTER VIEW."""
 
     name: Name
 
@@ -41,7 +41,7 @@ class RenameTo(Node):
 
 @dataclass(frozen=True)
 class RenameColumn(Node):
-    """``RENAME column TO name``."""
+    """The change ``RENAME column TO name`` of ALTER TABLE."""
 
     column: str
     name: str
@@ -52,7 +52,7 @@ class RenameColumn(Node):
 
 @dataclass(frozen=True)
 class SetOptions(Node):
-    """``SET ('key' = 'value', …)``."""
+    """The change ``SET ('key' = 'value', …)`` of the options of a table, database or catalog."""
 
     options: tuple[Option, ...]
 
@@ -62,7 +62,7 @@ class SetOptions(Node):
 
 @dataclass(frozen=True)
 class ResetOptions(Node):
-    """``RESET ('key', …)``."""
+    """The change ``RESET ('key', …)`` of the options of a table or catalog, which removes them."""
 
     keys: tuple[str, ...]
 
@@ -97,7 +97,7 @@ class PlacedElement(Node):
 
 @dataclass(frozen=True)
 class AddElements(Node):
-    """``ADD element`` or ``ADD (element, …)``."""
+    """The change ``ADD element`` or ``ADD (element, …)`` of ALTER TABLE. Elements are columns, watermarks and keys."""
 
     elements: tuple[PlacedElement, ...]
 
@@ -107,7 +107,9 @@ class AddElements(Node):
 
 @dataclass(frozen=True)
 class ModifyElements(Node):
-    """``MODIFY element`` or ``MODIFY (element, …)``."""
+    """The change ``MODIFY element`` or ``MODIFY (element, …)`` of ALTER TABLE. Elements are columns, watermarks and
+    keys.
+    """
 
     elements: tuple[PlacedElement, ...]
 
@@ -117,7 +119,7 @@ class ModifyElements(Node):
 
 @dataclass(frozen=True)
 class RetypeColumn(Node):
-    """``ALTER COLUMN column TYPE type``."""
+    """The change ``ALTER COLUMN column TYPE type`` of ALTER TABLE."""
 
     column: str
     type: exp.DataType
@@ -128,7 +130,7 @@ class RetypeColumn(Node):
 
 @dataclass(frozen=True)
 class DropColumns(Node):
-    """``DROP column`` or ``DROP (column, …)``."""
+    """The change ``DROP column`` or ``DROP (column, …)`` of ALTER TABLE."""
 
     columns: tuple[str, ...]
 
@@ -138,7 +140,7 @@ class DropColumns(Node):
 
 @dataclass(frozen=True)
 class DropElement(Node):
-    """``DROP PRIMARY KEY|WATERMARK|DISTRIBUTION|CONSTRAINT [name]``."""
+    """The change ``DROP PRIMARY KEY|WATERMARK|DISTRIBUTION|CONSTRAINT [name]`` of ALTER TABLE."""
 
     kind: str
     name: str | None = None
@@ -149,7 +151,7 @@ class DropElement(Node):
 
 @dataclass(frozen=True)
 class ChangeDistribution(Node):
-    """``ADD|MODIFY DISTRIBUTION [BY [HASH|RANGE] (columns)] [INTO n BUCKETS]``."""
+    """The change ``ADD|MODIFY DISTRIBUTION [BY [HASH|RANGE] (columns)] [INTO n BUCKETS]`` of ALTER TABLE."""
 
     distribution: Distribution
     adds: bool
@@ -160,7 +162,9 @@ class ChangeDistribution(Node):
 
 @dataclass(frozen=True)
 class Partition(Node):
-    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]``; options are parsed to be refused with a hint."""
+    """``PARTITION (p = value, …) [WITH ('k' = 'v', …)]`` in ALTER TABLE. Options of a partition are not supported: they
+    are parsed so that the error can have a hint.
+    """
 
     values: tuple[PartitionValue, ...]
     options: tuple[Option, ...] = ()
@@ -168,7 +172,9 @@ class Partition(Node):
 
 @dataclass(frozen=True)
 class ChangePartitions(Node):
-    """``ADD [IF NOT EXISTS] PARTITION (…) …`` and ``DROP [IF EXISTS] PARTITION (…), …``."""
+    """The change ``ADD [IF NOT EXISTS] PARTITION (…) …`` or ``DROP [IF EXISTS] PARTITION (…), …`` of ALTER TABLE.
+    ``adds``: it is ADD; ``if_needed``: IF [NOT] EXISTS is given.
+    """
 
     partitions: tuple[Partition, ...]
     adds: bool
@@ -202,7 +208,9 @@ class AlterTable(Node):
 
 @dataclass(frozen=True)
 class AlterView(Node):
-    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``… AS query``: one of the two is given."""
+    """``ALTER VIEW [IF EXISTS] name RENAME TO name`` or ``ALTER VIEW … AS query``. Either the new name or ``query`` is
+    given, the other is None.
+    """
 
     name: Name
     rename: RenameTo | None = None
@@ -222,8 +230,9 @@ class AlterView(Node):
 
 @dataclass(frozen=True)
 class AlterMaterializedView(Node):
-    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH`` or ``… AS query``:
-    ``action`` or ``query`` is given."""
+    """``ALTER MATERIALIZED VIEW|MATERIALIZED TABLE|STREAMING TABLE name SUSPEND|RESUME|REFRESH``, or with ``AS query``
+    in place of the last word. Either ``action`` or ``query`` is given, the other is None.
+    """
 
     kind: str
     name: Name

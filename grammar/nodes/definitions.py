@@ -24,7 +24,7 @@ from sqlstream.grammar.quoting import quote_name, quote_string
 
 @dataclass(frozen=True)
 class PartitionValue(Node):
-    """``column [= value]`` of PARTITION."""
+    """``column [= value]``: one column in the clause PARTITION of a statement."""
 
     column: str
     value: exp.Expression | None = None
@@ -57,7 +57,7 @@ def option_list(options: tuple[Option, ...], sql: Sql) -> str:
 
 
 def temporary_words(temporary: bool, system: bool) -> str | None:
-    """``TEMPORARY`` or ``TEMPORARY SYSTEM``; None for neither."""
+    """The keywords ``TEMPORARY`` or ``TEMPORARY SYSTEM`` of a statement; None if it has neither."""
     return "TEMPORARY SYSTEM" if system else flag("TEMPORARY", temporary)
 
 
@@ -159,14 +159,18 @@ class Distribution(Node):
     buckets: int | None = None
 
     def text_after(self, word: str) -> str:
-        """The text of the clause, which begins with ``word``: DISTRIBUTED or DISTRIBUTION."""
+        """The text of the clause, such as ``DISTRIBUTED BY HASH (a) INTO 4 BUCKETS``. ``word`` is its first word:
+        DISTRIBUTED in CREATE TABLE, DISTRIBUTION in ALTER TABLE.
+        """
         columns = joined("BY", self.kind, name_list(self.columns)) if self.columns else None
         return joined(word, columns, f"INTO {self.buckets} BUCKETS" if self.buckets is not None else None)
 
 
 @dataclass(frozen=True)
 class LikeOption(Node):
-    """``INCLUDING|EXCLUDING|OVERWRITING feature``, both as words."""
+    """``INCLUDING|EXCLUDING|OVERWRITING feature`` in LIKE of CREATE TABLE: ``action`` is one of the first words,
+    ``feature`` such as OPTIONS or ALL.
+    """
 
     action: str
     feature: str
@@ -186,7 +190,9 @@ class LikeTable(Node):
 
 @dataclass(frozen=True)
 class CreateTable(Node):
-    """``CREATE [OR REPLACE] [TEMPORARY] TABLE …``; ``query`` for CREATE TABLE … AS. ``must_exist``: REPLACE TABLE."""
+    """``CREATE [OR REPLACE] [TEMPORARY] TABLE …``. ``query``: the query of CREATE TABLE … AS. ``must_exist``: the
+    statement is REPLACE TABLE, for a table that exists.
+    """
 
     name: Name
     columns: tuple[Column, ...]
@@ -268,10 +274,11 @@ class CreateView(Node):
 
 @dataclass(frozen=True)
 class CreateMaterializedView(Node):
-    """``CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] [PARTITIONED BY (…)]
-    [WITH (…)] AS query``, also ``CREATE [OR ALTER] MATERIALIZED TABLE … [FRESHNESS = interval] [REFRESH_MODE = mode]``
-    of Flink and ``CREATE [OR REFRESH] STREAMING TABLE`` of Spark. ``kind`` is which of them, ``columns`` are names or
-    have types."""
+    """``CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [COMMENT 'c'] [PARTITIONED BY (…)] [WITH
+    (…)] AS query``, and the same statement as ``CREATE [OR ALTER] MATERIALIZED TABLE … [FRESHNESS = interval]
+    [REFRESH_MODE = mode]`` of Flink or ``CREATE [OR REFRESH] STREAMING TABLE`` of Spark. ``kind`` says which of the
+    three was written. ``columns`` have types or are names alone.
+    """
 
     kind: str
     name: Name
@@ -395,7 +402,9 @@ class CreateFunction(Node):
 
 
 def module_text(target: str, language: str, jars: tuple[str, ...]) -> str:
-    """``AS 'module:name' LANGUAGE language [USING JAR 'path', …]``."""
+    """The text ``AS 'module:name' LANGUAGE language [USING JAR 'path', …]`` of CREATE and ALTER FUNCTION. ``target`` is
+    ``module:name``; ``jars`` are the paths.
+    """
     using = f"USING {', '.join(f'JAR {quote_string(jar)}' for jar in jars)}" if jars else None
     return joined(string_clause("AS", target), "LANGUAGE", quote_name(language), using)
 
@@ -433,9 +442,10 @@ def _create_container(kind: str, node: CreateCatalog | CreateDatabase, sql: Sql)
 
 @dataclass(frozen=True)
 class Drop(Node):
-    """``DROP [TEMPORARY [SYSTEM]] TABLE|VIEW|FUNCTION [IF EXISTS] name``, also of a CATALOG or DATABASE, which may
-    have CASCADE, of a MATERIALIZED VIEW, MATERIALIZED TABLE or STREAMING TABLE, and of a MODEL, of which there are
-    none."""
+    """``DROP [TEMPORARY [SYSTEM]] kind [IF EXISTS] name [CASCADE]``. ``kind`` is TABLE, VIEW, FUNCTION, CATALOG,
+    DATABASE, MATERIALIZED VIEW, MATERIALIZED TABLE, STREAMING TABLE or MODEL. CASCADE is for catalogs and databases.
+    MODEL is parsed, but no models exist.
+    """
 
     kind: str
     name: Name

@@ -19,7 +19,7 @@ def joined(*parts: str | None) -> str:
 
 
 def flag(word: str, given: bool) -> str | None:
-    """``word`` if ``given`` is true, else None."""
+    """Returns the keyword ``word`` if ``given`` is true, else None; for optional keywords of a statement's text."""
     return word if given else None
 
 
@@ -44,12 +44,14 @@ def name_list(names: tuple[str, ...]) -> str | None:
 
 
 def separated(items: list[str]) -> list[str]:
-    """The items, each but the last followed by a comma."""
+    """The items with a comma after each but the last one; for lists with an item per line."""
     return [*(f"{i}," for i in items[:-1]), *items[-1:]]
 
 
 def block(lines: Iterable[str]) -> str:
-    """The lines, indented, in parentheses on lines of their own."""
+    """The lines as text in parentheses: each line is indented and on its own, and so are the parentheses, without
+    indentation.
+    """
     return "(\n" + "\n".join(indented(line) for line in lines) + "\n)"
 
 
@@ -74,11 +76,14 @@ class Node:
         return hash((type(self), *(value for name, value in vars(self).items() if name != "span")))
 
     def text(self, sql: Sql) -> str:
-        """The canonical text on one line; ``sql`` prints the SQL expressions inside. Parsing it gives an equal node."""
+        """The node as SQL in canonical form, on one line; parsing it gives an equal node. ``sql`` is a function that
+        prints the SQL expressions inside.
+        """
         raise TypeError(f"{type(self).__name__} has no printed form")
 
     def pretty(self, sql: Sql, pretty_sql: Sql) -> str:
-        """The statement on several lines, as ``format`` lays it out; ``pretty_sql`` prints its queries.
+        """The statement as SQL on several lines, in the layout of ``sqlstream format``. ``pretty_sql`` is a function
+        that prints its queries, ``sql`` one for other expressions.
 
         A statement without a query stays on one line.
         """
@@ -87,7 +92,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A name, dotted or not, as written: ``parts`` without quotes."""
+    """A name as written, such as ``catalog.db.orders``. ``parts``: the identifiers between the dots, without quotes."""
 
     parts: tuple[str, ...]
 
@@ -100,7 +105,7 @@ class Name(Node):
 
 @dataclass(frozen=True)
 class Option(Node):
-    """``'key' = 'value'``."""
+    """``'key' = 'value'``: one option of a table, catalog or the like."""
 
     key: str
     value: str

@@ -87,8 +87,8 @@ class StatementSet(Node):
 
 @dataclass(frozen=True)
 class UnitRows(Node):
-    """``MOCK name [(column type, …)] AS (query)`` of EXECUTE UNIT TEST, or ``EXPECTED``, which has the same form
-    without a name.
+    """The rows of one table in EXECUTE UNIT TEST: of an input, ``MOCK name [(column type, …)] AS (query)``, or of the
+    expected result, ``EXPECTED [(column type, …)] AS (query)``, whose ``name`` is None.
     """
 
     query: exp.Expression
@@ -144,7 +144,9 @@ class Query(Node):
 
 @dataclass(frozen=True)
 class CompilePlan(Node):
-    """``COMPILE PLAN 'path' [IF NOT EXISTS] FOR statement``; ``execute``: COMPILE AND EXECUTE PLAN."""
+    """``COMPILE PLAN 'path' [IF NOT EXISTS] FOR statement``; with ``execute`` it is ``COMPILE AND EXECUTE PLAN``, which
+    also runs the statement.
+    """
 
     path: str
     statement: Insert | StatementSet
@@ -173,8 +175,9 @@ class ExecutePlan(Node):
 
 @dataclass(frozen=True)
 class Explain(Node):
-    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``; ``stage`` defaults to OPTIMIZED, ``more`` are those
-    after the first."""
+    """``EXPLAIN [FORMAT TEXT|JSON|MERMAID] [stage, …] statement``. ``stage`` is the first stage, OPTIMIZED by default;
+    ``more`` are the further ones.
+    """
 
     statement: Query | Insert | StatementSet | CreateTable | CreateMaterializedView | ExecutePlan
     format: str = "TEXT"
@@ -196,7 +199,9 @@ class Explain(Node):
 
 @dataclass(frozen=True)
 class NameFilter(Node):
-    """``[NOT] LIKE 'pattern'`` of SHOW, with ``%`` for any text and ``_`` for a character; ILIKE in any case."""
+    """``[NOT] LIKE 'pattern'`` of SHOW, with ``%`` for any text and ``_`` for a character. With ``any_case`` it is
+    ILIKE, which ignores case.
+    """
 
     pattern: str
     negated: bool = False
@@ -237,7 +242,7 @@ class Show(Node):
 
 @dataclass(frozen=True)
 class Describe(Node):
-    """``DESCRIBE [EXTENDED] name`` (``kind`` TABLE), the same of a JOB, CATALOG, DATABASE or FUNCTION."""
+    """``DESCRIBE [kind] [EXTENDED] name``. ``kind`` is JOB, CATALOG, DATABASE or FUNCTION; TABLE if none is written."""
 
     kind: str
     name: Name
@@ -300,7 +305,7 @@ class SavepointJob(Node):
 
 @dataclass(frozen=True)
 class Set(Node):
-    """``SET 'key' = 'value'``; both None for a bare ``SET``, which lists the settings."""
+    """``SET 'key' = 'value'``. A bare ``SET``, which lists the settings, has None for both."""
 
     key: str | None = None
     value: str | None = None
@@ -311,7 +316,7 @@ class Set(Node):
 
 @dataclass(frozen=True)
 class Reset(Node):
-    """``RESET ['key']``."""
+    """``RESET 'key'``, which restores the default of a setting, or ``RESET`` for all settings (``key`` is None)."""
 
     key: str | None = None
 
@@ -321,7 +326,9 @@ class Reset(Node):
 
 @dataclass(frozen=True)
 class Use(Node):
-    """``USE CATALOG name``, ``USE [DATABASE] name``; of a MODULE it is refused with a hint."""
+    """``USE CATALOG name`` or ``USE [DATABASE] name``. ``USE MODULE`` is parsed as well, so that it can be refused with
+    a hint.
+    """
 
     kind: str
     name: Name

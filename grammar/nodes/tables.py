@@ -14,7 +14,9 @@ from sqlstream.grammar.quoting import quote_name
 # --- clauses of a table ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class WatermarkDelay(Node):
-    """``FROM t WATERMARK ts DELAY OF interval`` (Spark's spelling)."""
+    """``FROM t WATERMARK ts DELAY OF interval``: a watermark of a table that is declared in the query, in Spark's
+    syntax.
+    """
 
     column: exp.Identifier
     delay: exp.Expression
@@ -25,7 +27,9 @@ class WatermarkDelay(Node):
 
 @dataclass(frozen=True)
 class AlignBarriers(Node):
-    """``ALIGN BARRIERS (CHANNEL c OF n, MARKER cond, ID expr, …)``."""
+    """The clause ``ALIGN BARRIERS (CHANNEL c OF n, MARKER cond, ID expr, …)`` after a table. Marker rows are barriers:
+    a channel waits behind its marker until the markers of all ``n`` channels have arrived.
+    """
 
     channel: exp.Expression
     channels: int
@@ -59,7 +63,9 @@ class LookupOrder(Enum):
 
 @dataclass(frozen=True)
 class Retry(Node):
-    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])``; ``on`` is None for both."""
+    """``RETRY [ON MISS|ERROR] n TIMES (FIXED DELAY i | EXPONENTIAL FROM i [TO i])`` of LOOKUP ASYNC. ``on`` is None if
+    neither is given: it retries after misses and errors.
+    """
 
     on: str | None
     times: int
@@ -75,7 +81,7 @@ class Retry(Node):
 
 @dataclass(frozen=True)
 class Cache(Node):
-    """``CACHE n ROWS [TTL i] [NEGATIVE TTL i]``."""
+    """``CACHE n ROWS [TTL i] [NEGATIVE TTL i]`` of LOOKUP ASYNC; the intervals are None if they are not given."""
 
     rows: int
     ttl: exp.Expression | None = None
@@ -89,7 +95,7 @@ class Cache(Node):
 
 @dataclass(frozen=True)
 class LookupAsync(Node):
-    """The clause ``LOOKUP ASYNC (option, …)``; None for options that are not given."""
+    """The clause ``LOOKUP ASYNC (option, …)`` after a table. A field is None if its option is not given."""
 
     order: LookupOrder | None = None
     capacity: int | None = None
@@ -206,7 +212,7 @@ Pattern = PatternVariable | PatternSequence | PatternAlternation | PatternRepeti
 
 @dataclass(frozen=True)
 class Measured(Node):
-    """``[FINAL | RUNNING] expression AS name`` of MEASURES."""
+    """``[FINAL | RUNNING] expression AS name``: one result column in the clause MEASURES of MATCH_RECOGNIZE."""
 
     expression: exp.Expression
     name: str
@@ -218,7 +224,9 @@ class Measured(Node):
 
 @dataclass(frozen=True)
 class PatternDefinition(Node):
-    """``name AS condition`` of DEFINE."""
+    """``name AS condition`` in the clause DEFINE of MATCH_RECOGNIZE: the condition that rows of a pattern variable
+    meet.
+    """
 
     name: str
     condition: exp.Expression
@@ -229,7 +237,9 @@ class PatternDefinition(Node):
 
 @dataclass(frozen=True)
 class MatchRecognize(Node):
-    """``MATCH_RECOGNIZE (…)`` after the last table of FROM; ``rows`` and ``skip`` are the words as written."""
+    """``MATCH_RECOGNIZE (…)`` after the last table of FROM. ``rows`` is ONE ROW PER MATCH or ALL ROWS PER MATCH,
+    ``skip`` what follows AFTER MATCH SKIP; both as written, None if absent.
+    """
 
     pattern: Pattern
     definitions: tuple[PatternDefinition, ...]

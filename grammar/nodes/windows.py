@@ -38,7 +38,7 @@ Measure = RowCount | Duration
 # --- table functions ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Descriptor(Node):
-    """``DESCRIPTOR(ts, …)``."""
+    """``DESCRIPTOR(ts, …)``: an argument of a table function that names columns, most often the time column."""
 
     columns: tuple[exp.Identifier, ...]
 
@@ -48,7 +48,9 @@ class Descriptor(Node):
 
 @dataclass(frozen=True)
 class TableArgument(Node):
-    """``TABLE t [PARTITION BY k, …] [ORDER BY ts, …]``; ``source`` is an ``exp.Table`` or ``exp.Subquery``."""
+    """``TABLE t [PARTITION BY k, …] [ORDER BY ts, …]``: a table as an argument of a table function. ``source`` is an
+    ``exp.Table`` or ``exp.Subquery``.
+    """
 
     source: exp.Expression
     partition_by: tuple[exp.Expression, ...] = ()
@@ -58,7 +60,9 @@ class TableArgument(Node):
         return self.enclosed_text(sql, enclosed=False)
 
     def enclosed_text(self, sql: Sql, enclosed: bool = True) -> str:
-        """The text with the keys of PARTITION BY in parentheses; a single key has them only if ``enclosed`` is true."""
+        """The SQL text with parentheses around the keys of PARTITION BY. If ``enclosed`` is False, a single key gets
+        none.
+        """
         partition = f"PARTITION BY {_keys(self.partition_by, sql, enclosed)}" if self.partition_by else None
         order = f"ORDER BY {_keys(self.order_by, sql, enclosed)}" if self.order_by else None
         return joined("TABLE", sql(self.source), partition, order)
@@ -85,7 +89,9 @@ class Argument(Node):
 
 @dataclass(frozen=True)
 class TableFunction(Node):
-    """``name(args)`` in FROM with at least one TABLE argument; ``wrapped``: inside ``TABLE( )``."""
+    """A call ``name(args)`` in FROM with at least one TABLE argument. ``wrapped``: it is written as
+    ``TABLE(name(args))``.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
@@ -120,10 +126,10 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class GroupWindow(Node):
-    """``TUMBLE(ts, size [, offset])`` and so on among the keys of GROUP BY.
+    """A window among the keys of GROUP BY, such as ``TUMBLE(ts, size [, offset])``.
 
-    ``measures`` are the arguments after the time column in the order written: TUMBLE size [offset],
-    HOP slide size [offset], CUMULATE step size [offset], SESSION gap.
+    ``measures`` are the arguments after the time column in the order written: TUMBLE size [offset], HOP slide size
+    [offset], CUMULATE step size [offset], SESSION gap.
     """
 
     kind: WindowKind
@@ -137,7 +143,9 @@ class GroupWindow(Node):
 
 @dataclass(frozen=True)
 class CountWindow(Node):
-    """``COUNT WINDOW (size [SLIDE slide] [FULL ONLY])``."""
+    """The window ``COUNT WINDOW (size [SLIDE slide] [FULL ONLY])`` of GROUP BY, measured in rows. FULL ONLY: no result
+    before the window has ``size`` rows.
+    """
 
     size: Measure
     slide: Measure | None = None
@@ -151,7 +159,7 @@ class CountWindow(Node):
 
 @dataclass(frozen=True)
 class GlobalWindow(Node):
-    """``GLOBAL WINDOW``."""
+    """The window ``GLOBAL WINDOW`` of GROUP BY: one window per key, which never ends."""
 
     def text(self, sql: Sql) -> str:
         return "GLOBAL WINDOW"
@@ -170,7 +178,7 @@ class UserCall(Node):
 
 @dataclass(frozen=True)
 class UserWindow(Node):
-    """``WINDOW USING f(args)``."""
+    """The window ``WINDOW USING f(args)`` of GROUP BY, which a user's assigner computes."""
 
     call: UserCall
 
@@ -183,7 +191,7 @@ WindowClause = GroupWindow | CountWindow | GlobalWindow | UserWindow
 
 # --- triggers -------------------------------------------------------------------------------------------------
 class Domain(Enum):
-    """The time domain of a trigger."""
+    """The clock of a trigger: event time or processing time."""
 
     EVENT = "EVENT TIME"
     PROCESSING = "PROCESSING TIME"
@@ -201,7 +209,7 @@ class Accumulation(Enum):
 
 @dataclass(frozen=True)
 class EveryRows(Node):
-    """``EVERY n ROWS``."""
+    """The trigger ``EVERY n ROWS``: fires with every n-th row of a window."""
 
     count: int
 
@@ -211,7 +219,9 @@ class EveryRows(Node):
 
 @dataclass(frozen=True)
 class EveryInterval(Node):
-    """``EVERY interval [EVENT TIME | PROCESSING TIME]``."""
+    """The trigger ``EVERY interval [EVENT TIME | PROCESSING TIME]``: fires at each multiple of the interval, and at the
+    end of the window.
+    """
 
     interval: exp.Expression
     domain: Domain | None = None
@@ -222,7 +232,7 @@ class EveryInterval(Node):
 
 @dataclass(frozen=True)
 class When(Node):
-    """``WHEN (condition)``."""
+    """The trigger ``WHEN (condition)``: fires with each row that meets the condition."""
 
     condition: exp.Expression
 
@@ -235,7 +245,9 @@ Pulse = EveryRows | EveryInterval | When  # what EARLY and LATE take
 
 @dataclass(frozen=True)
 class AfterWatermark(Node):
-    """``AFTER WATERMARK [EARLY early] [LATE late]``."""
+    """The trigger ``AFTER WATERMARK [EARLY early] [LATE late]``: fires when the watermark passes the end of the window;
+    ``early`` and ``late`` are triggers for the time before and after.
+    """
 
     early: Pulse | None = None
     late: Pulse | None = None
@@ -248,7 +260,7 @@ class AfterWatermark(Node):
 
 @dataclass(frozen=True)
 class AfterProcessingTime(Node):
-    """``AFTER PROCESSING TIME``."""
+    """The trigger ``AFTER PROCESSING TIME``: fires when the processing-time clock passes the end of the window."""
 
     def text(self, sql: Sql) -> str:
         return "AFTER PROCESSING TIME"
@@ -256,7 +268,9 @@ class AfterProcessingTime(Node):
 
 @dataclass(frozen=True)
 class DeltaTrigger(Node):
-    """``[ABSOLUTE] DELTA (number) > threshold``."""
+    """The trigger ``[ABSOLUTE] DELTA (number) > threshold``: fires when the number has grown (ABSOLUTE: changed) by
+    more than the threshold since the row of the last firing.
+    """
 
     value: exp.Expression
     threshold: exp.Expression
@@ -268,7 +282,7 @@ class DeltaTrigger(Node):
 
 @dataclass(frozen=True)
 class AfterSilence(Node):
-    """``AFTER interval OF SILENCE``."""
+    """The trigger ``AFTER interval OF SILENCE``: fires when no row has arrived for that long."""
 
     interval: exp.Expression
 
@@ -278,7 +292,7 @@ class AfterSilence(Node):
 
 @dataclass(frozen=True)
 class OnBarrier(Node):
-    """``ON BARRIER``."""
+    """The trigger ``ON BARRIER``: fires when a barrier is aligned (see ALIGN BARRIERS)."""
 
     def text(self, sql: Sql) -> str:
         return "ON BARRIER"
@@ -286,7 +300,7 @@ class OnBarrier(Node):
 
 @dataclass(frozen=True)
 class Never(Node):
-    """``NEVER``."""
+    """The trigger ``NEVER``, which never fires."""
 
     def text(self, sql: Sql) -> str:
         return "NEVER"
@@ -294,7 +308,7 @@ class Never(Node):
 
 @dataclass(frozen=True)
 class UserTrigger(Node):
-    """``USING f(args)``."""
+    """The trigger ``USING f(args)``: a user's Python class decides when to fire."""
 
     call: UserCall
 
@@ -304,7 +318,9 @@ class UserTrigger(Node):
 
 @dataclass(frozen=True)
 class Purging(Node):
-    """``PURGING (expr)``."""
+    """The trigger ``PURGING (expr)``: fires with the trigger in parentheses, and clears the window's rows at each
+    firing.
+    """
 
     inner: TriggerExpr
 
@@ -313,7 +329,9 @@ class Purging(Node):
 
 
 class Combinator(Enum):
-    """How two triggers are combined."""
+    """How two triggers are combined: fires with either (OR), when both have fired (AND), or once with the first, then
+    with the second (THEN).
+    """
 
     OR = "OR"
     AND = "AND"
@@ -322,7 +340,9 @@ class Combinator(Enum):
 
 @dataclass(frozen=True)
 class Combined(Node):
-    """``left OR|AND|THEN right``; AND binds tighter than OR, THEN weakest; parentheses group."""
+    """Two triggers combined: ``left OR|AND|THEN right``. AND binds tighter than OR, and OR tighter than THEN;
+    parentheses group.
+    """
 
     combinator: Combinator
     left: TriggerExpr
@@ -353,7 +373,7 @@ TriggerExpr = (
 
 @dataclass(frozen=True)
 class Trigger(Node):
-    """``TRIGGER expr [accumulation]``."""
+    """The clause ``TRIGGER expr [accumulation]``: when windows fire, and what later firings emit."""
 
     expression: TriggerExpr
     accumulation: Accumulation | None = None
@@ -366,7 +386,7 @@ class Trigger(Node):
 # --- evictors, late data, emit --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class KeepLast(Node):
-    """``KEEP LAST n ROWS | interval``."""
+    """The evictor ``KEEP LAST n ROWS`` or ``KEEP LAST interval``: removes all older rows from the window."""
 
     measure: Measure
 
@@ -376,7 +396,9 @@ class KeepLast(Node):
 
 @dataclass(frozen=True)
 class DeltaEvictor(Node):
-    """``[ABSOLUTE] DELTA (number) >= threshold``."""
+    """The evictor ``[ABSOLUTE] DELTA (number) >= threshold``: removes a row if the number of the window's last row
+    minus its own reaches the threshold.
+    """
 
     value: exp.Expression
     threshold: exp.Expression
@@ -388,7 +410,7 @@ class DeltaEvictor(Node):
 
 @dataclass(frozen=True)
 class UserEvictor(Node):
-    """``USING f(args)``."""
+    """The evictor ``USING f(args)``: a user's Python class decides which rows to remove."""
 
     call: UserCall
 
@@ -398,7 +420,9 @@ class UserEvictor(Node):
 
 @dataclass(frozen=True)
 class Evict(Node):
-    """``EVICT [BEFORE | AFTER] …``; BEFORE is the default."""
+    """The clause ``EVICT [BEFORE | AFTER] …``, which removes rows from a window before (default) or after its
+    aggregates are computed.
+    """
 
     evictor: KeepLast | DeltaEvictor | UserEvictor
     after: bool = False
@@ -408,7 +432,7 @@ class Evict(Node):
 
 
 class LateAction(Enum):
-    """What happens to rows that are too late."""
+    """What happens to rows that are late for their window: they are dropped, sent to a table, or they fail the job."""
 
     DROP = "DROP"
     TO = "TO"
@@ -417,7 +441,9 @@ class LateAction(Enum):
 
 @dataclass(frozen=True)
 class LateData(Node):
-    """``LATE DATA [ALLOW interval] [DROP | TO table | FAIL]``."""
+    """The clause ``LATE DATA [ALLOW interval] [DROP | TO table | FAIL]``. ``allow``: how long late rows still update a
+    window.
+    """
 
     allow: exp.Expression | None = None
     action: LateAction | None = None
@@ -429,7 +455,9 @@ class LateData(Node):
 
 
 class EmitKind(Enum):
-    """When results are emitted."""
+    """When results are emitted: once a window is over, at each change, or at regular intervals before the window is
+    over.
+    """
 
     ON_WINDOW_CLOSE = "ON WINDOW CLOSE"
     CHANGES = "CHANGES"
@@ -438,7 +466,9 @@ class EmitKind(Enum):
 
 @dataclass(frozen=True)
 class Emit(Node):
-    """``EMIT …``; ``interval`` is the delay of ON_WINDOW_CLOSE (AFTER WATERMARK WITH DELAY) or the period of EVERY."""
+    """The clause ``EMIT …`` of a query. ``interval`` is the delay for ON_WINDOW_CLOSE (AFTER WATERMARK WITH DELAY) or
+    the period for EVERY, else None.
+    """
 
     kind: EmitKind
     interval: exp.Expression | None = None

@@ -59,9 +59,9 @@ _AFTER_ROWS = ("order", "limit", "offset")
 
 @on_deep_stack
 def sorted_by_columns(query: exp.Expr) -> exp.Expr:
-    """The query with the subqueries of ORDER BY moved into a query in FROM, whose columns ``*`` excludes.
-
-    Spark does not support IN and EXISTS in ORDER BY, nor correlated subqueries.
+    """Rewrites ORDER BY with subqueries for Spark, which supports no IN, EXISTS or correlated subquery there: the
+    SELECT moves into FROM and computes their values as additional columns, by which the query around it sorts and which
+    it leaves out of its result.
     """
     return rewritten(query, _with_computed_order)
 

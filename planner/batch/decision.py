@@ -41,10 +41,10 @@ class Clause:
 
 @on_deep_stack
 def streaming_clause(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> Clause | None:
-    """The first clause of a query that only streams support, None without one. Subqueries that Spark does not execute
-    are not counted.
+    """Returns the first part of a query that keeps it from running as a batch, None without one: a clause that only
+    streams support, or else one that Spark SQL does not execute (``spark_gaps``).
 
-    Views are expanded. ``tables`` maps the names of tables in the query to the tables.
+    In the query, views are replaced by their text. ``tables`` maps the names of tables in the query to the tables.
     """
     for node in query.walk():
         for name, at in _clauses(node, catalog):
@@ -132,8 +132,8 @@ class BatchDecision:
 def chosen_way(
     resolved: Resolved, catalog: Catalog, ends: Callable[[Table], bool], named: Callable[[Table], str]
 ) -> BatchDecision:
-    """Decides whether a query runs as a batch. ``ends`` returns True for a table whose rows are complete; ``named``
-    returns the name that a table has in the query.
+    """Decides whether a query runs as a batch, and returns the decision with its reasons. ``ends`` returns True for a
+    table whose rows are complete; ``named`` returns the name that a table has in the query.
     """
     tables = {named(table_input.table): table_input.table for table_input in resolved.inputs}
     return BatchDecision(

@@ -23,10 +23,10 @@ _LISTED = "__listed"
 
 
 class Memberships:
-    """Finds the IN predicates with subqueries whose NULL has the same effect as FALSE, for instance as a condition of
-    WHERE.
+    """Finds the IN predicates with subqueries for which a NULL result has the same effect as FALSE, for instance
+    conditions of WHERE.
 
-    ``filled``: the names of the NOT NULL columns, in lower case, by the name of their table in the query.
+    ``filled`` maps the name that a table has in the query to the lower-case names of its NOT NULL columns.
     """
 
     def __init__(self, filled: Mapping[str, Collection[str]]) -> None:
@@ -60,7 +60,9 @@ class Memberships:
         return id(node) in self._null_is_false
 
     def unknown(self, node: exp.In, query: exp.Expr) -> list[UnknownCase]:
-        """The combinations of NULLs for which the IN with the subquery ``query`` is NULL."""
+        """Returns one ``UnknownCase`` for each combination of NULLs, in the value before IN and in a row of the
+        subquery ``query``, for which IN is NULL.
+        """
         operands = row_values(node.this, _width(query)) or [node.this]
         select = node.find_ancestor(exp.Select)
         own = [not self._is_filled(value, select) for value in operands]

@@ -22,8 +22,8 @@ _ONE: dict[type[exp.Expr], str] = {exp.EQ: "1", exp.LTE: "1", exp.LT: "2"}
 
 @on_deep_stack
 def with_newest_first(query: exp.Expr, catalog: Catalog, tables: dict[str, Table]) -> exp.Expr:
-    """Returns the query with one more ORDER BY column in each ROW_NUMBER() that selects the newest row of a key: of
-    rows with equal times, the one read last is first.
+    """Returns the query with one more ORDER BY column in each ROW_NUMBER() that selects the newest row of each key. Of
+    several newest rows with equal event times, it selects the one that was read last.
 
     ``tables`` maps the names of tables in the query to the tables.
     """

@@ -122,8 +122,8 @@ def _reads(value: exp.Expr, right: str) -> bool | None:
 
 
 class Unnested:
-    """Infers the types of values in UNNEST. ``columns`` maps the lower-case names of all columns of the query's tables
-    to their types.
+    """Infers the types of the values that the UNNESTs of a query expand. ``columns`` maps the lower-case names of all
+    columns of the query's tables to their types.
     """
 
     def __init__(self, columns: Mapping[str, DataType]) -> None:

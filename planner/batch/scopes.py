@@ -40,7 +40,9 @@ class Source:
         return self.columns is None or self.find(name) is not None
 
     def member(self, path: Sequence[str]) -> Column | None:
-        """The member of a STRUCT column for a path that starts with the column, or with the table; None without one."""
+        """The column or STRUCT member that a dotted name refers to, split into ``path``: column ``a``, or member ``b``
+        of it for ``a.b``. The path may begin with the table's name. None if there is none.
+        """
         names = list(path[1:] if len(path) > 1 and path[0].casefold() == self.name.casefold() else path)
         column = self.find(names[0]) if names else None
         for name in names[1:]:
@@ -100,7 +102,7 @@ class Scope:
 
 
 class Queries(dict[str, Sequence[Column] | None]):
-    """The result columns of the queries in WITH, by the query's name in lower case."""
+    """A dictionary from the lower-case name of each query of WITH to its result columns, None if they are unknown."""
 
 
 class Scopes:
@@ -211,8 +213,8 @@ class Scopes:
         return columns
 
     def keeps_time(self, select: exp.Select, queries: Queries, around: Scope | None) -> bool:
-        """True if the event times of the tables remain event times in the result of a SELECT: it has no groups, and its
-        joins bound the distance of times.
+        """True if the event times of the tables remain event times in the result of a SELECT: it has no groups,
+        DISTINCT or subqueries, and each join limits how far apart the times of joined rows may be.
         """
         if select.args.get("distinct") or self.is_aggregation(select) or _has_subqueries(select):
             return False
@@ -268,7 +270,9 @@ def _bounds_times(conditions: Sequence[exp.Expr], scope: Scope) -> bool:
 
 
 def steps_of(*owners: exp.Expr) -> list[exp.Expr]:
-    """The joins and lateral views that follow the first table of FROM."""
+    """The joins and lateral views in FROM, in order. ``owners`` are the nodes of the syntax tree to which the parser
+    attaches them: the first table of FROM, and the SELECT.
+    """
     return [step for owner in owners for key in ("joins", "laterals") for step in owner.args.get(key) or []]
 
 

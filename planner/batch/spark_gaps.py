@@ -68,7 +68,7 @@ class ScopesOfQuery(Scopes):
         return self._scopes_of_selects[id(select)]
 
     def queries(self, node: exp.Expr | None) -> Queries:
-        """The queries of WITH that a query sees."""
+        """The queries of WITH whose names may be used at ``node``."""
         if node is None:
             return Queries()
         if id(node) not in self._given:
@@ -77,7 +77,7 @@ class ScopesOfQuery(Scopes):
         return self._given[id(node)]
 
     def keeps_time_in(self, select: exp.Select) -> bool:
-        """Whether event times of its tables remain event times in a SELECT of the query."""
+        """Whether the event times of the tables in FROM of a SELECT remain event times in its result."""
         return self.keeps_time(select, self.queries(select), self.scope(select).around)
 
 

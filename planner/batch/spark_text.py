@@ -43,8 +43,8 @@ _KEPT = ("joins", "laterals", "pivots", "sample")
 
 @dataclass(frozen=True)
 class Input:
-    """A table that a query reads. ``at`` is the syntax that names it first; it belongs to the text of ``view``, or to
-    the query's own text if that is None.
+    """A table that a query reads. ``at`` is where the table is first named: in the text of ``view``, or in the query's
+    own text if ``view`` is None.
     """
 
     table: Table
@@ -189,8 +189,9 @@ _PRESERVED = ("", "LEFT")
 
 
 def conditions_of(table: Table, name: str, query: exp.Expr) -> list[exp.Expression]:
-    """The conditions of WHERE that read only columns of one table, for its reader; ``name`` is the table's name in the
-    query. Empty if the query names the table several times, or if an outer join may fill its columns with NULL.
+    """Returns the conditions of WHERE that read only columns of one table, so that the table's source can apply them.
+    ``name`` is the table's name in the query. Empty if the query names the table several times, or if an outer join may
+    fill its columns with NULL.
     """
     named = [own_conditions for own_conditions in query.find_all(exp.Table) if own_conditions.name == name]
     select = named[0].find_ancestor(exp.Select) if len(named) == 1 else None
@@ -254,8 +255,8 @@ class SparkText:
     parts: tuple[SqlFragment, ...] = ()
 
     def part_at(self, start: int, end: int) -> SqlFragment | None:
-        """The smallest fragment that contains the characters ``start`` to ``end`` (exclusive) of the text. If there is
-        none, one fragment made of those within this range; None without any.
+        """The origin of the characters ``start`` to ``end`` (exclusive) of the text: all fragments among them, joined
+        to one. If there are none, the smallest fragment around them; None without any.
         """
         holding = [fragment for fragment in self.parts if fragment.start <= start and end <= fragment.end]
         inside = [fragment for fragment in self.parts if start <= fragment.start and fragment.end <= end]
@@ -274,7 +275,7 @@ _OPTIONS: dict[str, Any] = {"dialect": "spark", "comments": False, "normalize_fu
 
 @on_deep_stack
 def spark_text(query: exp.Expr) -> SparkText:
-    """The text of a query in Spark's dialect (``respelling``)."""
+    """Prints a query that ``respelling.for_spark`` has rewritten as text of Spark SQL, with the origin of its parts."""
     query = _without_any(query)
     plain = _SparkSql(**_OPTIONS).generate(query)
     if any(mark in plain for mark in (_BEGIN, _NAMED, _END)):

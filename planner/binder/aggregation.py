@@ -235,11 +235,11 @@ def _names(bound: exp.Expr, fields: set[str]) -> bool:
 def complete_columns(
     scope: Scope, attached: WindowInfo, grouped: set[str], at: exp.Expr
 ) -> tuple[Scope, WindowColumns]:
-    """Returns the scope with all three columns of the window: start, end and time. Missing ones are computed from the
-    others.
+    """Adds the missing ones of the three window columns (start, end, time) to a scope, computed from the others.
+    Returns a pair: the scope, and the names of the columns' fields.
 
-    The start and the end of a TUMBLE or HOP determine each other; those of a CUMULATE or SESSION do not (BindError
-    SS213).
+    ``attached`` is the window whose columns the rows have, ``grouped`` the fields in GROUP BY. The start and the end of
+    a TUMBLE or HOP determine each other; for other windows both must be in GROUP BY (BindError SS213).
     """
     if not isinstance(attached.window, Tumble | Hop):
         _check_both(attached, grouped, at)
@@ -377,7 +377,8 @@ def having_of(
     select: exp.Select, scope: Scope, context: Context, special: GroupNames, groups: Groups
 ) -> exp.Expression | None:
     """Binds HAVING. Returns the condition over the fields that the aggregation emits, None without HAVING. A name is
-    looked up among the aliases of the select list first, then among the columns of FROM.
+    looked up among the aliases of the select list first, then among the columns of FROM. ``special`` resolves what only
+    grouped queries have, such as ``window_start``; aggregate calls are collected in ``groups``.
     """
     having = select.args.get("having")
     if having is None:

@@ -53,8 +53,9 @@ def changelog_of(
 
 
 def check_changes(node: NodeT, context: Context, *at: exp.Expr | Span | None) -> NodeT:
-    """Reports SS325 if an operator does not accept the row kinds of one of its inputs. Returns the operator; where its
-    inputs can emit final rows only instead of updates, with such inputs.
+    """Reports SS325 if an operator does not accept the row kinds of one of its inputs. Returns the operator. If it
+    works better with final rows than with updates, inputs that can emit each row once, when it is final, are changed to
+    do so.
 
     ``at`` is the syntax for the message: one per input, or one for all of them. Nothing is checked over finished data.
     """

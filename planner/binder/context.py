@@ -27,14 +27,14 @@ class BinderSettings:
     ``early_ms``, ``late_ms`` and ``allow_ms`` are Flink's ``table.exec.emit.*``, for windows whose query does not say
     when they fire: the delays of early and late firings in milliseconds (0: at each row; None: disabled), and the
     allowed lateness. ``zone`` is the time zone whose wall clock TUMBLE, HOP and CUMULATE follow, None for UTC.
-    ``lookup`` has the defaults of ``table.exec.async-lookup.*``. ``most_held`` limits the number of rows that wait for
-    barriers. ``functions`` says what happens to rows for which a scalar function raises an exception: an action, and
-    the name of the table for dead letters. ``state_ttl_ms`` is the time to live of rows in state that does not end by
-    itself, 0 for no limit. ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS
-    hints are allowed. ``lengths`` says what INSERT does with values that are longer than their column allows.
-    ``drops_nulls``: INSERT drops rows with NULL in a NOT NULL column. ``not_in_star`` are the kinds of virtual metadata
-    columns that ``*`` leaves out. ``any_order``: the query is over finished data, and Spark SQL executes its ORDER BY,
-    LIMIT and OFFSET, so that only their names are bound.
+    ``lookup`` has the defaults of ``table.exec.async-lookup.*``. ``most_held`` limits the number of rows that wait in
+    ALIGN BARRIERS. ``functions`` says what happens to rows for which a scalar function raises an exception: an action,
+    and the name of the table for dead letters. ``state_ttl_ms`` is Flink's ``table.exec.state.ttl`` in milliseconds, 0
+    for no limit. ``repeated_changes``: a source may deliver a change twice. ``dynamic_options``: OPTIONS hints are
+    allowed. ``lengths`` says what INSERT does with values that are longer than their column allows. ``drops_nulls``:
+    INSERT drops rows with NULL in a NOT NULL column. ``not_in_star`` are the kinds of virtual metadata columns that
+    ``*`` leaves out. ``any_order``: the query is over finished data, and Spark SQL executes its ORDER BY, LIMIT and
+    OFFSET, so that only their names are bound.
     """
 
     early_ms: int | None = None
@@ -89,10 +89,10 @@ class Context:
     mistakes.
 
     ``queries`` are those of WITH, by lower-case name; ``views`` the views that are being expanded, outermost first.
-    ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` is a function from a table's alias
-    in FROM to the time to live, in milliseconds, of its rows in state that does not end by itself, 0 for no limit.
-    ``around`` is a function that returns True for a column of an outer query. ``twice`` is the number of outer
-    subqueries that the plan contains twice.
+    ``problems`` are the mistakes found so far, shared by the whole query. ``ttl_of`` returns, for a table's alias in
+    FROM, the time to live of its rows in the state of joins, aggregates and the like, in milliseconds, 0 for no limit.
+    ``around`` returns True for a column of an outer query. ``twice`` is the number of outer NOT INs; as each may be
+    planned as two joins with its subquery, deep nesting would double the plan too often.
     """
 
     catalog: Catalog

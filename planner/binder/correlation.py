@@ -54,11 +54,10 @@ _NOT_DISTINCT = "Values of the types MAP and VARIANT cannot be compared, so it i
 
 @dataclass(frozen=True)
 class Limited:
-    """ORDER BY and LIMIT of a subquery, which keep the rows with the numbers ``first`` to ``last`` (from 1) in the
-    order ``order``.
+    """ORDER BY and LIMIT of a subquery. In the order ``order``, its result has the rows from number ``first`` to number
+    ``last``, counted from 1.
 
-    The values of ``order`` are selected in addition, as the last columns of the subquery. ``at`` is the syntax of the
-    limit.
+    The subquery selects the values of ``order`` as additional last columns. ``at`` is the syntax of the limit.
     """
 
     order: tuple[exp.Expr, ...]
@@ -68,22 +67,24 @@ class Limited:
 
     @property
     def is_nearest(self) -> bool:
-        """Whether the limit is one row, by the order of one value."""
+        """Whether the subquery has LIMIT 1 and one ORDER BY value, as in a search for the nearest row."""
         return self.first == self.last == 1 and len(self.order) == 1
 
 
 @dataclass
 class Correlation:
-    """How one subquery depends on the outer query. It is filled while the subquery is bound.
+    """How one subquery depends on the outer query. The caller makes it, and binding the subquery fills in the rest.
 
-    Given: ``around`` is the scope of the outer query. ``is_set``: duplicates do not matter, as for IN and EXISTS.
-    ``lists``: the subquery's columns are used. ``needs_keys``: the join with its rows has equalities only. ``inner``:
-    that join is an inner join, which may have any condition.
+    From the caller: ``around`` is the scope of the outer query. ``prefix`` begins the names of columns for the join.
+    ``is_set``: duplicate rows do not matter, as for IN and EXISTS. ``lists``: the outer query reads the subquery's
+    columns; False for EXISTS. ``needs_keys``: the outer query and the subquery can only be joined on equalities.
+    ``inner``: the join is an inner join, which may have any condition.
 
-    Filled: ``conditions`` are the correlated conditions of WHERE; in them, the expressions over the subquery
-    (``selected``) are replaced by ``reference``. ``keyed`` is True if all of them are equalities, or read only the
-    outer query. ``one_row`` is True if the subquery aggregates without GROUP BY; ``defaults`` then are the values of
-    its columns over no rows, None for NULL. ``limited`` is its LIMIT, per key if ``keyed``, else per outer row.
+    Filled in: ``conditions`` are the conditions of WHERE that read the outer query. They are evaluated by the join, so
+    the subquery selects the values that they need (``selected``), and they name these as ``reference`` does. ``keyed``
+    is True if each of them is an equality, or reads only the outer query. ``one_row`` is True if the subquery
+    aggregates without GROUP BY; ``defaults`` then are the values of its columns over no rows, None for NULL.
+    ``limited`` is its LIMIT, per key if ``keyed``, else per outer row.
     """
 
     around: Scope
@@ -100,12 +101,15 @@ class Correlation:
     limited: Limited | None = None
 
     def reference(self, name: str) -> exp.Column:
-        """The column by which conditions refer to a result of the subquery: ``key_0`` is the first of ``selected``."""
+        """The column by which a join condition names a result of the subquery: ``key_0`` is the first value that was
+        selected for correlated conditions, ``value_0`` the subquery's first column. A prefix keeps it apart from the
+        user's names.
+        """
         return exp.column(exp.to_identifier(f"{self.prefix}_{name}", quoted=True))
 
     def start_of(self, select: exp.Select, context: Context) -> Scope | None:
-        """Returns the scope of the outer values that a generator in the subquery's FROM reads (``UNNEST(o.items)``), if
-        that generator is the only source in FROM. None otherwise.
+        """For a subquery whose only source reads columns of the outer query, as in ``FROM UNNEST(o.items)``: returns
+        the scope of the distinct outer values, from which its FROM starts. None for other subqueries.
         """
         if not select.args.get("from_"):
             return None
@@ -135,10 +139,10 @@ class Correlation:
         """Separates a subquery from the outer query. Returns three things: its SELECT without correlated conditions,
         the rest of its WHERE (None if nothing is left), and the scope of its FROM.
 
-        Conditions of WHERE that read the outer query are removed from it, and the values that they need are selected,
-        and grouped by. If other clauses read the outer query, FROM is first joined with the distinct outer values.
-        ``inside`` is the scope of FROM, ``aggregates`` says whether the SELECT aggregates. UnsupportedError SS308 for
-        HAVING without GROUP BY.
+        Conditions of WHERE that read the outer query become conditions of the join with it. The subquery selects the
+        values that they need, and an aggregation groups by these values. If other clauses read the outer query, FROM is
+        first joined with the distinct outer values. ``inside`` is the scope of FROM, ``aggregates`` says whether the
+        SELECT aggregates. UnsupportedError SS308 for HAVING without GROUP BY.
         """
         conditions = conjuncts(where) if where is not None else []
         reading = [c for c in conditions if self._reads_around(c, inside)]
@@ -434,8 +438,8 @@ def value_of_no_rows(value: exp.Expr, catalog: Catalog) -> exp.Expr | None:
 
 
 def without_order(query: exp.Expr, correlation: Correlation) -> exp.Expr:
-    """Returns the subquery without parentheses. ORDER BY is removed if only the set of rows matters; for EXISTS, a
-    LIMIT above zero is removed too.
+    """Returns the subquery without parentheses around it. For IN and EXISTS, where the order of rows does not matter,
+    ORDER BY without a LIMIT is removed; for EXISTS, a LIMIT above zero is removed too.
     """
     plain = query
     while isinstance(plain, exp.Subquery) and not any(v for k, v in plain.args.items() if k not in ("this", "alias")):
@@ -457,11 +461,12 @@ def _is_positive(count: exp.Expr | None) -> bool:
 
 @dataclass(frozen=True)
 class SubqueryRows:
-    """The rows of a subquery in the forms that joins with the outer query need: all, distinct, or one per key.
+    """The rows of a subquery. Its methods return them in the forms that joins with the outer query need: all, distinct,
+    or one per key.
 
-    ``values`` are the fields of the subquery's own columns, ``keys`` those that its correlated conditions read.
-    ``ttl_ms``: the time to live, in milliseconds, of the state that makes rows distinct, 0 for no limit. The scopes
-    made here name the fields ``value_0``, ``key_0``, … (see ``reference``).
+    ``values`` are the fields of the subquery's own columns, ``keys`` the fields that its correlated conditions read.
+    ``ttl_ms``: the time to live, in milliseconds, of the state that makes rows distinct, 0 for no limit. In the
+    returned scopes these fields are named ``value_0``, ``key_0``, … with a prefix (see ``reference``).
     """
 
     node: Node
@@ -471,7 +476,9 @@ class SubqueryRows:
     ttl_ms: int
 
     def reference(self, name: str) -> exp.Column:
-        """The column that a join condition names to read ``value_0``, ``key_0``, ``there`` and so on."""
+        """The column by which a join condition reads a column of the subquery's rows: ``value_0`` is its first own
+        column, ``key_0`` the first value that correlated conditions compare, ``there`` is TRUE where a row was found.
+        """
         return self.read.reference(name)
 
     @property
@@ -525,12 +532,12 @@ class SubqueryRows:
         )
 
     def nulls_outside(self, compared: Sequence[int], among: Sequence[Sequence[int]], number: int) -> Scope:
-        """Returns a scope with one row per distinct combination of the keys and of the values at the positions
-        ``compared``, and with counts of rows that have NULLs.
+        """For an IN that may be NULL: returns a scope with one row per distinct combination of the keys and of the
+        values at the positions ``compared``. Its columns count the rows of that combination that have NULLs elsewhere.
 
         For each i, the column ``nulls_{number}_{i}`` counts the rows in which all values at the positions ``among[i]``
-        are NULL. The compared values are named ``value_0_{number}``, and so on; ``number`` keeps the names of several
-        calls apart.
+        are NULL. The compared values are named ``value_0_{number}``, and so on; ``number`` makes these names differ
+        from those of other calls.
         """
         names = self._names()
         checks = [_all_null(self.values[i] for i in nulls) for nulls in among if nulls]
@@ -545,8 +552,8 @@ class SubqueryRows:
         return Scope(node, tuple(Visible(self.reference(n).name, f, starred=False) for n, f in shown.items()))
 
     def single(self) -> Scope:
-        """The scope with one row per distinct key: the value of one of the subquery's rows with that key, and ``rows``,
-        their number, by which more than one is detected.
+        """The scope with one row per distinct key, for a scalar subquery: the value of one of the subquery's rows with
+        that key, and the column ``rows``, the number of these rows. More than one is an error, which the reader raises.
         """
         (value,), names = self.values, self._names()
         any_value = Item(value.name, exp.AnyValue(this=field_of(value.name)), value.type, True)

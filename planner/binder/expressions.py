@@ -70,7 +70,10 @@ def bind(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseCon
 
 
 def bind_condition(expression: exp.Expr, scope: Scope, context: Context, clause: ClauseContext) -> exp.Expression:
-    """Binds a condition as ``bind`` does. Reports SS206 unless its type is BOOLEAN or unknown."""
+    """Binds a condition: returns a copy in which names are fields of the rows of ``scope``. Mistakes are reported to
+    the context, with SS206 for a type other than BOOLEAN, unless it is unknown. ``clause`` says to which clause the
+    condition belongs.
+    """
     bound = bind(expression, scope, context, clause)
     kind = types_of(scope, context).of(bound)
     if not (kind.is_unknown or kind == BOOLEAN or kind.name == "VOID"):

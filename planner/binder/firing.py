@@ -67,8 +67,9 @@ class FiringContext:
 
 
 def bind_firing(clauses: StreamClauses, emit: Emit | None, fired: FiringContext) -> Firing:
-    """Binds when windows fire: as TRIGGER or EMIT says, without them as the session's settings say. BindError SS226 to
-    SS229, SS237, SS238 for mistakes in the clauses.
+    """Binds the clauses that say when a window fires and what it emits: TRIGGER or EMIT, EVICT and LATE DATA. Without
+    TRIGGER and EMIT, the session's settings for early and late firings apply. ``fired`` describes the window. BindError
+    SS226 to SS229, SS237, SS238 for mistakes in the clauses.
     """
     bound_firing = _when(clauses, emit, fired)
     eviction = bind_eviction(clauses.evict, fired.scope, fired.context, timed=fired.has_time)

@@ -46,7 +46,7 @@ def table_call(source: exp.Expr, context: Context) -> exp.Expr:
 
 
 def without_table(call: exp.Expr) -> exp.Expression:
-    """The call inside TABLE(…), or the call itself."""
+    """The call inside TABLE(…): ``f(x)`` for ``TABLE(f(x))``. Any other call is unchanged."""
     if isinstance(call, exp.Anonymous) and call.name.upper() == "TABLE" and len(call.expressions) == 1:
         return as_expression(call.expressions[0])
     return as_expression(call)
@@ -56,8 +56,8 @@ def correlate(
     source: exp.Expr, call: exp.Expr, scope: Scope, outer: bool, context: Context, on: exp.Expr | None = None
 ) -> Scope:
     """Binds a lateral join with a table function. Returns the scope in which each row is joined with those rows that
-    ``call`` returns for it and for which ``on`` is true. Their columns have the alias of ``source``. ``outer`` keeps
-    rows without any.
+    ``call`` returns for it and for which ``on`` is true. Their columns have the alias of ``source``. ``outer`` also
+    keeps rows for which there are none.
 
     UnsupportedError SS301 for a condition of an outer join that the operator cannot evaluate.
     """
@@ -68,7 +68,16 @@ def correlate(
         # sqlglot moves the name of the ordinality from the list of columns to ``offset``.
         wanted.append(position.name)
     node, shown = generate(call, wanted, scope, outer, context)
-    visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
+    return with_rows(scope, node, shown, source.alias or None, on, context)
+
+
+def with_rows(
+    scope: Scope, node: Correlate, shown: Sequence[str], alias: str | None, on: exp.Expr | None, context: Context
+) -> Scope:
+    """The scope with the columns that ``node`` adds, called ``shown``, in those rows for which ``on`` is true.
+    UnsupportedError SS301 as ``correlate``.
+    """
+    visible = tuple(Visible(n, f.name, alias) for n, f in zip(shown, node.outputs, strict=True))
     joined = scope.with_columns(node, visible)
     if on is None:
         return joined

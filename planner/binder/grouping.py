@@ -277,8 +277,8 @@ def bind_spark_window(call: exp.Expr, scope: Scope, context: Context) -> Grouped
 
 
 def bind_property_window(kind: str, call: exp.Expr, scope: Scope, context: Context) -> GroupedWindow:
-    """Binds the window of a call such as ``TUMBLE_START(ts, size)``, which repeats the arguments of the window in GROUP
-    BY, to compare the two.
+    """Binds the window that a call such as ``TUMBLE_START(ts, size)`` describes by its arguments. The caller compares
+    it with the window in GROUP BY, which must be the same.
     """
     arguments = list(call.expressions)
     if not arguments:
@@ -316,8 +316,8 @@ class GroupNames:
     context: Context
 
     def column(self, column: exp.Column) -> exp.Expr | None:
-        """The field for ``window_start`` of a window clause, ``window`` and ``window.start`` of Spark's; None for
-        others.
+        """The field to which a window column refers: ``window_start`` and the like, or ``window`` and ``window.start``
+        for Spark's window() in GROUP BY. None for all other columns.
         """
         if self.grouped is None:
             return None

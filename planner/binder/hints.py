@@ -70,8 +70,8 @@ def with_hinted_options(table: Table, hint: TableHint | None, catalog: Catalog, 
 
 
 def without_table(clauses: TableClauses) -> Span | None:
-    """The span of an OPTIONS hint, for sources of FROM that are not tables of the catalog and so cannot have one. None
-    if there is no hint.
+    """The span of an OPTIONS hint at a source of FROM that is not a table of the catalog, for the error that refuses it
+    there. None if there is no hint.
     """
     return clauses.hint.span if clauses.hint is not None else None
 

@@ -331,9 +331,8 @@ def window_join(
 
 
 def with_one_window(scope: Scope) -> Scope:
-    """The scope of an inner window join in which the windows of both sides share their bounds' fields.
-
-    Grouping by the right side's bounds then is grouping by the window, too.
+    """For an inner join of rows in the same window: the scope in which the window columns of the right side stand for
+    the equal fields of the left side, so that GROUP BY may name either. Any other scope is unchanged.
     """
     node = scope.node.input if isinstance(scope.node, Filter) else scope.node
     if not isinstance(node, WindowJoin) or node.kind is not JoinKind.INNER:
@@ -389,7 +388,9 @@ def is_always_true(condition: exp.Expr | None) -> bool:
 
 
 def comparisons_of(condition: exp.Expression) -> list[exp.Expression]:
-    """The condition without parentheses, and with BETWEEN as two comparisons."""
+    """Returns the condition without parentheses, as a list with one element; ``x BETWEEN a AND b`` gives two,
+    ``x >= a`` and ``x <= b``.
+    """
     plain = condition.unnest()
     if isinstance(plain, exp.Between):
         low, high = plain.args["low"], plain.args["high"]

@@ -86,9 +86,7 @@ EQUALITY_HINT = "Add an equality of a column of the looked-up table: ON c.id = o
 
 
 def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
-    """The field of the left side that FOR SYSTEM_TIME AS OF names, which must be a time attribute: BindError SS251
-    otherwise.
-    """
+    """The field of the left side that FOR SYSTEM_TIME AS OF names. BindError SS251 if it is not a time attribute."""
     version = right.args.get("version")
     named = isinstance(version, exp.Version) and version.name.upper() == "TIMESTAMP"
     if version is None or not named or version.text("kind").upper() != "AS OF":
@@ -104,7 +102,9 @@ def joined_as_of(right: exp.Expr, scope: Scope) -> Field:
 
 
 def is_looked_up(right: exp.Expr, context: Context) -> bool:
-    """Whether a join with the table is a lookup: not for streams, views and queries of WITH, whose rows are stored."""
+    """True if a join with the table requests its rows by key. False for streams, views and queries of WITH, whose rows
+    a join stores instead.
+    """
     if not isinstance(right, exp.Table) or not isinstance(right.this, exp.Identifier):
         return True
     name = ".".join(p.name for p in right.parts)

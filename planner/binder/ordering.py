@@ -131,7 +131,9 @@ def _row_count(clause: exp.Expr | None, name: str, least: int) -> int | None:
 
 
 def is_row_count(clause: exp.Expr | None, least: int) -> bool:
-    """True if LIMIT or OFFSET is absent, or a literal number of at least ``least`` rows."""
+    """True if the clause (LIMIT or OFFSET) is None, or its number is a literal of at least ``least``; False for any
+    other expression.
+    """
     if clause is None:
         return True
     value = clause.args.get("expression")
@@ -233,7 +235,9 @@ class Ranked(Unary):
         return Over(self.input, self.keys, time.name, (self._call,), domain, tuple(ties))
 
     def updating(self) -> UpdatingOver:
-        """The OVER operator that numbers all rows in any order, and updates the numbers when earlier rows arrive."""
+        """The OVER operator that numbers the rows in an order other than that of time. It updates the numbers when rows
+        arrive before others in that order.
+        """
         return UpdatingOver(self.input, self.keys, self.order, (self._call,), self.ttl_ms)
 
     @property
@@ -418,8 +422,8 @@ def _is_time_below(node: Node, name: str) -> bool:
 
 
 def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
-    """Returns which of ``keys`` is a window's bound, and how many milliseconds after its value the window closes. None
-    if no key is the bound of a window that fires once.
+    """Returns when the window of a row closes, as one of the fields ``keys`` (the window's start, end or time) and a
+    number of milliseconds after its value. None if no key is such a field, and for windows that may fire several times.
     """
     info = node.window_info
     if info is None or info.domain is TimeDomain.PROCESSING or node.changelog_mode != APPEND_ONLY:

@@ -53,7 +53,9 @@ def without_quantifiers(select: exp.Select) -> exp.Select:
 
 
 def all_spelled_out(expression: exp.Expr) -> exp.Expr:
-    """A copy of the expression with every part rewritten by ``spelled_out``."""
+    """Returns a copy of the expression in which comparisons with ANY, SOME or ALL, row comparisons, SINGLE_VALUE and
+    aggregates with ORDER BY are rewritten, at every depth.
+    """
     return rewritten(expression, _spelled_out_below)
 
 
@@ -549,7 +551,8 @@ _AROUND = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.Respect
 
 def may_lack_rows(node: exp.Expr) -> bool:
     """True if an aggregate may be computed over no rows although its group or partition has rows: FILTER and IGNORE
-    NULLS may leave none, and a frame may exclude its own row. Its list then is NULL, as in Flink and standard SQL.
+    NULLS may leave none, and a frame of OVER may exclude its own row. An ARRAY_AGG over no rows is NULL, as in Flink
+    and standard SQL, but Spark would return an empty array.
     """
     while isinstance(node, _AROUND):
         frame = _frame_of(node) if isinstance(node, exp.Window) else None
@@ -575,8 +578,9 @@ def leaves_out_the_row(frame: exp.Expr) -> bool:
 
 
 def array_call(node: exp.Expr) -> exp.Expr | None:
-    """The call of Flink's ARRAY_AGG inside its FILTER, OVER and null treatment; None for other aggregates. COLLECT_LIST
-    is not meant, because Spark's result over no rows is an empty list instead of NULL.
+    """The call of Flink's ARRAY_AGG in an expression such as ``ARRAY_AGG(x) FILTER (WHERE …) OVER (…)``, without
+    FILTER, OVER and IGNORE NULLS around it. None for other aggregates, also for COLLECT_LIST, whose result over no rows
+    is an empty list instead of NULL.
     """
     while isinstance(node, _AROUND):
         node = node.this

@@ -57,7 +57,9 @@ class Scope:
 
     @cached_property
     def types(self) -> Types:
-        """Types of expressions over the fields; calls of users' functions are UNKNOWN."""
+        """Computes types of expressions over the fields, as ``scope.types.of(expression)``. Calls of users' functions
+        are UNKNOWN to it.
+        """
         return Types(self.node.schema)
 
     @cached_property
@@ -81,7 +83,7 @@ class Scope:
         return Scope(node, (*self.columns, *columns))
 
     def stars(self, table: str | None) -> list[Visible]:
-        """The columns of ``*``, or of ``table.*`` in the order of the table."""
+        """The columns that ``*`` stands for; with ``table``, those of ``table.*`` in the order of that table."""
         wanted = [c for c in self.columns if c.starred]
         if table is None:
             return wanted

@@ -214,8 +214,8 @@ class AboveGroups:
     read: tuple[exp.Expr, ...]
 
     def scope(self, relation: Relation, below: Scope) -> Scope:
-        """The scope of the query above. ``relation`` is the bound ``groups``, ``below`` the scope of FROM. It has the
-        columns of the groups, and the names by which subqueries refer to grouping keys.
+        """The scope in which the query above the grouping is bound: the columns of the groups, and the names by which
+        subqueries refer to grouping keys. ``relation`` is the bound ``groups``, ``below`` the scope of FROM.
         """
         fields = enumerate(relation.fields)
         visible = [Visible(_group_column(i).name, f.name, _GROUP_PREFIX, starred=False) for i, f in fields]
@@ -259,8 +259,9 @@ def above_groups(select: exp.Select, scope: Scope, context: Context) -> AboveGro
 
 
 def with_values_below(groups: exp.Select, scope: Scope, valued: Valued, context: Context) -> tuple[exp.Select, Scope]:
-    """Returns the query of the groups, in which each subquery inside a key or an aggregate is replaced by a column.
-    Joins with the subqueries add these columns to its input.
+    """Moves the subqueries in GROUP BY and in aggregates of a grouped SELECT below the grouping: joins with them add
+    their values to the rows. Returns a pair: the SELECT, in which columns replace the subqueries, and the scope of the
+    rows with these columns. ``valued`` binds the subqueries of one expression.
     """
     group = groups.args.get("group")
     keys = list(_group_terms(group)) if group is not None else []

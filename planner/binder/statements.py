@@ -136,9 +136,9 @@ _OPERATOR_ARGS = ("this", "expression", "distinct")
 
 
 def bind_set_operation(query: exp.SetOperation, context: Context, bind: BindQuery) -> Relation:
-    """Plans UNION, INTERSECT and EXCEPT; ``bind`` binds the operands.
+    """Plans UNION, INTERSECT and EXCEPT; ``bind`` plans the queries that are combined.
 
-    As in Flink and Spark, INTERSECT binds its operands first, the others apply from left to right.
+    As in Flink and Spark, INTERSECT has precedence, and the others apply from left to right.
     """
     operands, operators = _operands_in_order(query, context)
     _apply_intersects(operands, operators, context, bind)

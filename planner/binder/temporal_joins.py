@@ -181,12 +181,12 @@ def _key_field(value: exp.Expression, node: Node) -> str | None:
 
 
 def rows_as_versions(node: Node, time: str) -> Node | None:
-    """Returns the plan whose rows are versions: each is valid for its key from the time in its field ``time`` on. None
-    if the rows of ``node`` are not versions.
+    """Returns a plan for the right side of a temporal join, whose rows are versions: each is valid for its key from the
+    time in its field ``time`` on, until the next one. None if the rows of ``node`` are not versions.
 
-    In a view of the last row of each key every row is a version, including late ones and those of one micro-batch, so
-    the join reads the input of the view's deduplication. The first row of a key is its only version, emitted once it is
-    final.
+    If ``node`` keeps the last row of each key by ROW_NUMBER, the returned plan reads the rows before that
+    deduplication, because each of them is a version, also late ones and several in one micro-batch. If it keeps the
+    first row of each key, the returned plan emits that row once, when it is final.
     """
     match node:
         case Scan():
@@ -255,10 +255,10 @@ def asof_join(join: exp.Join, left: Scope, right: Scope, context: Context) -> Sc
     """Binds ASOF JOIN, which joins each left row with the nearest row of the right side. Returns the scope with the
     columns of both sides.
 
-    If rows are only added and the nearest one is the newest that is not after the left row, in event time, the join
-    waits for the watermark and its results are final. Any other ASOF JOIN updates its results. BindError SS657 for the
-    kind of join, SS670 unless exactly one condition compares values of both sides, SS671 for processing times, SS291 to
-    SS293 for conditions that kernels cannot evaluate.
+    If the inputs are append-only and the join looks, in event time, for the newest right row that is not after the left
+    row, it waits for the watermark and its results are final. Any other ASOF JOIN updates its results. BindError SS657
+    for the kind of join, SS670 unless exactly one condition compares values of both sides, SS671 for processing times,
+    SS291 to SS293 for conditions that kernels cannot evaluate.
     """
     refuse_rest(join, ("this", "side", "kind", "method", "on", "using", "match_condition"), context)
     kind = inner_or_left(join, "ASOF JOIN")

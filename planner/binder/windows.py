@@ -162,8 +162,8 @@ def watermarked_columns(scope: Scope) -> dict[str, str]:
 
 
 def attribute_kept_hint(marked: Mapping[str, str]) -> str:
-    """Returns a hint for a missing time attribute: a query in between does not select the table's time column
-    unchanged. ``marked`` maps tables to their watermark columns.
+    """Returns the hint for a window or join that lacks a time attribute because a subquery selects the table's time
+    column inside an expression: "select it as it is". ``marked`` maps tables to their watermark columns.
     """
     columns = " and ".join(f'"{column}" of "{table}"' for table, column in marked.items())
     have = "have" if len(marked) > 1 else "has"

@@ -26,11 +26,12 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 
 @dataclass(frozen=True)
 class Figure:
-    """A number or text that the HTML page of EXPLAIN shows at an operator.
+    """A number or text that the HTML page of EXPLAIN shows at an operator, such as the rows per second of a running
+    job.
 
-    ``node``: the position of the operator in ``Node.walk``; None for the whole job. ``name`` distinguishes the figures
-    of one operator; ``label`` is shown, ``more`` explains what is counted. ``value`` is None while it is unknown,
-    ``per_second`` if there is no rate. ``words``, if given, are shown instead of the value.
+    ``node``: the position of the operator in ``Node.walk``; None for the whole job. ``name`` identifies the figure
+    among those of its operator; ``label`` is the name that is shown, ``more`` explains what is counted. ``value`` is
+    None while it is unknown, ``per_second`` if there is no rate. ``words``, if given, are shown instead of the value.
     """
 
     node: int | None

@@ -244,7 +244,7 @@ def _expressions() -> frozenset[str]:
 
 @cache
 def hints_of(kind: type) -> dict[str, Any]:
-    """The types of the fields of a dataclass."""
+    """Returns a dictionary from the name of each field of the dataclass ``kind`` to the field's type."""
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}
 
@@ -269,7 +269,7 @@ _EXPRESSION = {
 
 
 def plan_schema() -> dict[str, Any]:
-    """The schema of a document of ``to_json``."""
+    """Returns the JSON Schema of the documents that ``to_json`` makes."""
     made = _Schema()
     nodes = {name: kind for name, kind in sorted(kinds_of_nodes().items()) if _is_concrete(kind)}
     for kind in nodes.values():

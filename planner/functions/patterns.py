@@ -62,8 +62,8 @@ def _mistaken(text: exp.Literal) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class MisusedEscape:
-    """A constant pattern of LIKE with an escape character that is at its end, or precedes a character that needs no
-    escape (``behind``). ``better`` is the corrected pattern.
+    """A mistake in a constant pattern of LIKE: an escape character at its end, or before a character that needs no
+    escape. ``behind`` is that character, empty at the end. ``better`` is the corrected pattern, as an SQL literal.
     """
 
     pattern: exp.Literal

@@ -47,7 +47,7 @@ def filled(template: str, *operands: exp.Expr) -> exp.Expression:
 
 
 def text(value: str) -> exp.Expression:
-    """A string literal."""
+    """Returns an SQL string literal with this value, as an expression."""
     return exp.Literal.string(value)
 
 
@@ -215,7 +215,9 @@ def spelled_json(call: exp.Expr, name: str) -> exp.Expr | None:
 
 
 def is_json(predicate: exp.Is) -> exp.Expr:
-    """The Spark expression for ``a IS JSON OBJECT`` and the like; false for NULL."""
+    """Returns the Spark expression for ``a IS JSON``, ``a IS JSON OBJECT`` and the like. The expression is FALSE where
+    ``a`` is NULL.
+    """
     kind = predicate.expression.args.get("this")
     valid = filled("TRY_PARSE_JSON(p1) IS NOT NULL", predicate.this)
     if kind not in _KINDS:
@@ -224,8 +226,8 @@ def is_json(predicate: exp.Is) -> exp.Expr:
 
 
 def nests(value: exp.Expr) -> bool:
-    """True if the value is already JSON text, the result of a JSON function, which is inserted into other JSON text
-    unchanged.
+    """True if the value is JSON text already, because a JSON function returns it. Other JSON text then contains it as
+    it is, not as a quoted string.
     """
     return isinstance(value, exp.Anonymous | JsonCall) and value.name.lower() in _NESTING
 
@@ -405,7 +407,7 @@ def _raised(asked: _Asked, what: str) -> exp.Expr:
 
 
 def text_of_path(path: JsonPath) -> str:
-    """The text of a JSON path that is a literal."""
+    """The text of a JSON path for error messages, such as ``$.a[0]``."""
     return "".join(["$", *("[*]" if step is None else text_of((step,))[1:] for step in path.steps)])
 
 
@@ -429,7 +431,7 @@ def _object(operands: Sequence[exp.Expr], on_null: str) -> exp.Expr:
 
 
 def key_text(key: exp.Expr) -> exp.Expr:
-    """The JSON text of a key, with the colon."""
+    """Returns an expression for the text of a key in a JSON object, with the colon: ``"name":``."""
     if _is_text(key):
         return text(json.dumps(key.name, ensure_ascii=False) + ":")
     return filled("CONCAT(p1, ':')", _text_of(exp.cast(key.copy(), exp.DataType.build("STRING"))))

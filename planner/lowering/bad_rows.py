@@ -55,8 +55,9 @@ class Letter:
 
 
 def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | None) -> DataFrame:
-    """Separates good rows from bad ones, which cannot be read. Without a dead letter table bad rows are dropped;
-    otherwise they stay in the returned DataFrame with all columns NULL except those of the side output.
+    """Separates good rows from bad ones, for which ``letter.error`` is not NULL. Without a dead letter table bad rows
+    are dropped. Otherwise they remain in the returned DataFrame as rows of a side output: its hidden columns hold the
+    dead letter, and all others are NULL.
 
     ``counted`` is the name of the metric that counts bad rows. None: another reader of the same rows counts and writes
     them, so they are dropped.
@@ -107,13 +108,14 @@ def bad_column(rows: DataFrame, member: str) -> Column | None:
 
 
 def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame:
-    """Filters rows by a condition that may raise an error. Spark's optimizer may move other conditions above or below a
-    filter; it moves none across this one.
+    """Filters rows by a condition that raises an error for bad rows. Spark's optimizer may move other conditions above
+    or below a filter; it moves none across this one.
 
-    ``kept`` makes the condition from a text such as `` of file "/data/a.json"``, which is empty for rows that are not
-    from files. On a stream the text names the file that the task is reading, and Spark moves no condition with that
-    function. For finished rows it is a column, READ_FROM, because Spark SQL refuses the function below lateral
-    subqueries and subqueries of ON. There an unused counter keeps other conditions above this one.
+    ``kept`` returns the condition, given a text for its message such as `` of file "/data/a.json"``, which is empty for
+    rows that are not from files. On a stream Spark does not move the condition because the text calls
+    ``input_file_name``, or another function that Spark does not move. Over finished data Spark SQL refuses such calls
+    below some subqueries; there the text reads the column READ_FROM, and a metric that nobody reads keeps other
+    conditions above this one.
     """
     name = _url_of_file(rows)
     if rows.isStreaming:

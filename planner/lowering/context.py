@@ -64,9 +64,10 @@ class RequiredTime:
 class Context:
     """What lowering functions share while a plan is lowered.
 
-    ``lower_step`` returns the rows of a step, -U rows included (``lower.lower_step``). ``counted`` are the sources
-    whose bad rows the query counts as a metric. ``functions`` says what happens to rows for which a scalar function
-    raises an exception. ``required_time``: the event time that operators above need of the scan below, None if none do.
+    ``lower_step`` is the function that returns the rows of a step, -U rows included. ``counted`` remembers the sources
+    whose bad rows the query already counts as a metric. ``functions`` says what happens to rows for which a scalar
+    function raises an exception. ``required_time``: the event time that operators above need of the scan below, None
+    if none do.
     """
 
     runtime: Runtime

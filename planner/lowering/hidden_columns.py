@@ -59,8 +59,8 @@ def event_time(micros_text: str, offset_ms: int = 0) -> str:
 
 
 def lifting_time(micros_text: str) -> str:
-    """SQL text of the timestamp by which a row advances the watermark; NULL for times at or after the end of input,
-    which must not. ``micros_text`` is SQL text of microseconds since 1970.
+    """SQL text of the timestamp by which a row advances the watermark; NULL for times at or after the end-of-input
+    marker, because no row may end the input. ``micros_text`` is SQL text of microseconds since 1970.
     """
     return f"CASE WHEN {micros_text} < {END_OF_INPUT}L THEN {event_time(micros_text)} END"
 
@@ -98,7 +98,9 @@ def hidden(rows: DataFrame) -> list[Column]:
 
 
 def hidden_clock(rows: DataFrame) -> list[Column]:
-    """The hidden column with the clock of each row, where the source stamps one."""
+    """A list with the hidden column in which the source has stamped the processing time of each row; an empty list if
+    it stamps none.
+    """
     return [column(CLOCK)] if CLOCK in rows.columns else []
 
 
@@ -121,15 +123,17 @@ def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
 
 
 def passing(rows: DataFrame) -> exp.Expression | None:
-    """SQL text of a condition that is true for control rows and side outputs, which bypass operators: they have one of
-    the columns PASSING. None if there are no such rows.
+    """A condition that is true for control rows and rows of side outputs, which bypass operators. It tests whether one
+    of the hidden columns that only such rows have is set. None if ``rows`` has none of these columns.
     """
     markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
     return as_expression(exp.or_(*markers)) if markers else None
 
 
 def passes_by(rows: DataFrame) -> Column | None:
-    """The same condition as ``passing``, as a column instead of SQL text; None if there are no such rows."""
+    """The condition ``passing`` as a column of Spark: true for control rows and rows of side outputs, which bypass
+    operators. None if there are no such rows.
+    """
     condition = passing(rows)
     return None if condition is None else F.expr(condition.sql(dialect=SparkWithTime))
 

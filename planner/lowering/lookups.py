@@ -116,7 +116,9 @@ class FailureColumns:
 
 
 def with_failures(rows: DataFrame, failed: FailedRows, marks: FailureColumns, context: Context) -> DataFrame:
-    """Turns rows whose lookup failed into rows of the side output ``failed``; other rows are unchanged."""
+    """Turns rows whose lookup failed into rows of the side output ``failed``; other rows are unchanged. ``marks`` names
+    the hidden columns with the cause and the row for the side output.
+    """
     rows = with_side_columns(rows.withColumnRenamed(marks.error, LOOKUP_ERROR))
     fails = f"{LATE_TABLE} IS NULL AND {LOOKUP_ERROR} IS NOT NULL"
     values = struct_of(failed.table, [context.sql(value) for value in failed.values])
@@ -169,8 +171,9 @@ def lower_lookup(node: Lookup, step: Ask, context: Context) -> DataFrame:
 
 
 def asked(rows: DataFrame, group: Sequence[NumberedLookup], context: Context, *, with_keys: bool = False) -> DataFrame:
-    """Returns the rows with one more column per lookup of the group, which has its answers as an array, and with
-    columns for errors and deferred rows where these are used. The requests are sent when the query runs.
+    """Returns the rows with one more ARRAY column per lookup of the group, which has the rows that its source returned,
+    and where used with columns for errors and deferred rows. The requests are sent when the query runs. ``with_keys``:
+    the hidden columns with the requested keys remain.
     """
     keys = [key for lookup in group for key in _keys(lookup, rows, context)]
     fields = (column(f.name) for f in group[0].node.input.schema)

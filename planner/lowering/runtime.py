@@ -33,10 +33,8 @@ class Runtime(Protocol):
 
     @property
     def run_id(self) -> str:
-        """An identifier of this query, different from earlier runs of the same text, but the same after a restart
-        from its checkpoint.
-
-        Cached answers of lookups are not shared with other queries.
+        """An identifier of this query, different from earlier runs of the same text, but the same after a restart from
+        its checkpoint. It keeps the cached answers of lookups apart from those of other queries.
         """
         ...
 
@@ -77,9 +75,9 @@ class Runtime(Protocol):
         ...
 
     def clock(self) -> DataFrame:
-        """A new streaming DataFrame of ticks: one column ``processing_time_ms BIGINT`` (milliseconds since 1970).
-
-        END_OF_INPUT_MS as a tick ends processing time. Requested where ``PlanClocks.needs_ticks``.
+        """A new streaming DataFrame of ticks, the control rows that report processing time: one column
+        ``processing_time_ms BIGINT`` (milliseconds since 1970). The tick END_OF_INPUT_MS says that the input has ended.
+        It is requested only if ``PlanClocks.needs_ticks``.
         """
         ...
 

@@ -118,7 +118,9 @@ def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
 
 
 def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
-    """Builds the DataFrame of a table's rows, without bad rows and those that pushed predicates exclude."""
+    """Builds the DataFrame of a table's rows, without bad rows and without rows for which a pushed-down predicate is
+    not true.
+    """
     rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
     if not context.functions.tolerates:
         return where_all(rows, node.predicates, context) if node.predicates else rows

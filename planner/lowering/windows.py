@@ -116,7 +116,9 @@ def _micros(ms: int) -> int:
 
 
 def with_session_time(rows: DataFrame, time: str) -> DataFrame:
-    """The rows with a hidden column for the grouping key ``session_window``, made of the field ``time``."""
+    """Adds to the rows a hidden timestamp column, made of the field ``time``, over which Spark's ``session_window`` can
+    group (see ``session_keys``).
+    """
     instant = F.expr(event_time(micros(time), -1))
     return rows.select("*", instant.alias(_SESSION_TIME, metadata=EVENT_TIME))
 
@@ -134,7 +136,7 @@ def session_keys(session: Session, *, keyed: bool) -> list[Column]:
 
 
 def session_columns(names: WindowColumns) -> tuple[Column, Column, Column]:
-    """The three columns of a closed session window, from its grouping key."""
+    """The start, end and time columns of closed session windows, from Spark's grouping key ``session_window``."""
     shift = (EPOCH_SHIFT_MS - 1) * 1000
     start, end = (f"(unix_micros({_WINDOW}.{bound}) - {shift}L)" for bound in ("start", "end"))
     return window_columns(names, start, end)

@@ -109,8 +109,8 @@ class AlignBarriers(Unary):
     state_title = ("barriers", "barriers")
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """The facts about the state. The limits on the number of waiting rows and on their time are not facts, because
-        a query may continue with other limits.
+        """The facts that a changed query must share to go on from a checkpoint, as pairs of name and text. The limits
+        on the number of waiting rows and on their time are not facts, because a query may continue with other limits.
         """
         names = self.input.column_provenance
         yield "channel", traced(self.channel, names)

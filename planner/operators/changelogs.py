@@ -113,7 +113,7 @@ class FromChangelog(Unary):
         return self.unique_keys
 
     def pruned(self, required: FieldNames) -> Node:
-        """The node with the ``required`` fields, but at least one next to the operation."""
+        """The node with only the ``required`` fields and its keys, or with its first field if that is none."""
         kept = required | set(self.keys) or frozenset({f.name for f in self.schema[:1]})
         return replace(self, input=self.input.pruned(kept | {self.op}))
 

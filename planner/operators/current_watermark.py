@@ -91,5 +91,5 @@ class CurrentWatermark(Unary):
         yield from ()
 
     def state_facts(self) -> Iterator[tuple[str, str]]:
-        """No facts, because the operator stores nothing."""
+        """Yields no facts for a checkpoint to compare, because the operator stores nothing."""
         yield from ()

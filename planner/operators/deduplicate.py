@@ -42,7 +42,7 @@ class Deduplicate(Unary):
 
     @property
     def is_distinct(self) -> bool:
-        """True for distinct rows that have an event time."""
+        """True for SELECT DISTINCT, which emits a row when it first arrives, over rows that have an event time."""
         return not self.timed and any(f.name == self.time and f.time is TimeDomain.EVENT for f in self.input.schema)
 
     # --- properties -------------------------------------------------------------------------------------------
@@ -122,8 +122,9 @@ class Deduplicate(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The delay of the input's watermark in milliseconds, and one more for times finer than milliseconds, because
-        windows above accept such rows a millisecond longer.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more for times finer than milliseconds, because windows above accept such rows a millisecond
+        longer.
         """
         finer = self.closes is not None and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)
@@ -131,7 +132,9 @@ class Deduplicate(Unary):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay at this operator's input. The operator adds none, because it emits rows at once."""
+        """How many milliseconds older than the query's watermark an emitted row may be without being late: as much as
+        rows of the input, because the operator emits rows at once.
+        """
         return super().operator_held_back_ms
 
     # --- texts ------------------------------------------------------------------------------------------------
@@ -154,8 +157,8 @@ class Deduplicate(Unary):
         return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """The fields that the operator reads unchanged; None with ``closes``, as the time at which windows close is
-        computed.
+        """All fields of the input, which the exchange can read from files itself. None with ``closes``, because Spark
+        must compute the time at which windows close.
         """
         if self.closes is not None:
             return None

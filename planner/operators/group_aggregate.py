@@ -133,7 +133,9 @@ class GroupAggregate(Unary):
 
     @property
     def depends_on_arrival_order(self) -> bool:
-        """True for changes, which must arrive in order, and for aggregates that depend on the order of values."""
+        """True if the input has updates, which must arrive in order, or if an aggregate depends on the order of rows,
+        as FIRST_VALUE does.
+        """
         shows = (sees_order(item.expression) or sees_ties(item.expression) for item in self.aggregates)
         return self.input.changelog_mode != APPEND_ONLY or any(shows)
 

@@ -68,8 +68,9 @@ class IntervalJoin(Join):
     @property
     @cached_per_node
     def watermark_held_back_ms(self) -> int:
-        """The delay of the input plus the length of the bounds in milliseconds, as in Flink, because a row may be
-        joined with partners that are so much older.
+        """How many milliseconds older than the query's watermark an emitted row may be without being late: as much as
+        rows of its inputs, plus the length of the join's interval, as in Flink, because a row may be joined with a
+        partner that is so much older.
         """
         older_us = 0 if self.by_clock else max(self.upper_us, -self.lower_us, 0)
         return self.operator_held_back_ms - (-older_us // 1000)

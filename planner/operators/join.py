@@ -147,7 +147,7 @@ class Join(Node):
         return self.pruned_below(required | self.read)
 
     def pruned_below(self, needed: FieldNames) -> Node:
-        """The join over inputs pruned to the needed fields, but at least one each."""
+        """The join with its inputs pruned to the fields in ``needed``. At least one field of each input remains."""
         left, right = (side.pruned(needed & side.field_names) for side in self.inputs)
         return replace(self, left=left, right=right)
 
@@ -223,7 +223,9 @@ class Join(Node):
         return [*equal, f"({rest})" if equal and isinstance(self.condition, exp.Or) else rest]
 
     def join_facts(self) -> Iterator[tuple[str, str]]:
-        """The facts that the state of every kind of join depends on."""
+        """Those facts that every kind of join compares before it goes on from a checkpoint, as pairs of name and text:
+        the kind, the condition, and the columns of both sides.
+        """
         left, right = self.left.column_provenance, self.right.column_provenance
         yield "kind", self.kind.value
         equal = (f"{traced(e.left, left)} {_operator(e)} {traced(e.right, right)}" for e in self.equal)
@@ -297,10 +299,10 @@ class RegularJoin(Join):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The upsert keys whose changes are in order because all are in one key group: they contain one side of
-        ``equal``.
+        """The unique keys of the result that contain all fields compared by ``equal`` on one side. Rows with equal
+        values of such a key are in one key group, so their changes stay in order.
 
-        A side that may be padded does not count: its NULLs do not determine the key group.
+        A side that may be padded with NULL does not count, because its NULLs do not determine the key group.
         """
         sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
         pads_left, pads_right = self.kind.padded

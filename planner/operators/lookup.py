@@ -18,6 +18,7 @@ from sqlstream.planner.properties import (
     ArrivalOrder,
     Keys,
     Kinds,
+    ShownNames,
     StateDescription,
     Topic,
     WaitsFor,
@@ -33,10 +34,11 @@ LOOKUP_ERROR = "__lookup_error"
 
 @dataclass(frozen=True)
 class FailedRows:
-    """The table for rows whose lookup failed (ON ERROR TO).
+    """The target of rows whose lookup failed (ON ERROR TO): a table, and an expression for each of its physical
+    columns.
 
-    ``values`` are its physical columns, in order and cast: expressions over the input of the lookup and LOOKUP_ERROR,
-    the STRING with the cause.
+    ``values`` are these expressions, in the order of the columns and cast to their types. They read the input of the
+    lookup and LOOKUP_ERROR, a STRING with the cause.
     """
 
     table: Table
@@ -48,13 +50,13 @@ class Lookup(Unary):
     """Joins each row with the rows that an external source has for its key; ``outer`` also emits rows for which it has
     none.
 
-    ``source`` is a table with a lookup connector, or an asynchronous function. ``keys`` are the requested values:
-    expressions over the input, cast, with the names of the table's columns (or the function's parameters). A row with a
-    NULL among them has no match. ``read`` are the physical columns requested (or members of the function's row), under
-    their own names. ``outputs`` are the added fields: expressions over ``read`` alone, NULL without a match.
-    ``filters`` are comparisons of columns with constants, which the source evaluates; ``condition``, over input and
-    outputs, is the rest of ON. ``ttl_ms``: how many milliseconds the returned rows are stored, for input rows that may
-    be retracted; 0: for ever.
+    ``source`` is a table with a lookup connector, or a user's asynchronous function. ``keys`` are the values sent in a
+    request: an expression over the input for each requested column of the table, with that column's name and type (or
+    for each parameter of the function). A row with a NULL among them has no match. ``read`` are the columns that the
+    source returns (or members of the function's row). ``outputs`` are the fields that the join adds: expressions over
+    ``read``, NULL without a match. ``filters`` are comparisons of columns with constants, which the source evaluates;
+    ``condition``, over input and outputs, is the rest of ON. ``ttl_ms``: how many milliseconds the returned rows are
+    stored if input rows may be retracted; 0: for ever.
     """
 
     source: Table | Function
@@ -92,7 +94,7 @@ class Lookup(Unary):
     @property
     def answer_key(self) -> tuple[str, ...]:
         """The fields by which the stored answer of a row is found again when the row is retracted or updated: the
-        shortest upsert key of the input, without one ``row_identity``.
+        shortest upsert key of the input, or ``row_identity`` if there is none.
         """
         keys = sorted(self.input.upsert_keys, key=lambda key: (len(key), sorted(key)))
         return tuple(sorted(keys[0])) if keys else self.row_identity
@@ -128,7 +130,9 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def arrival_order(self) -> ArrivalOrder:
-        """The order in which rows leave: with a lookup ordered by key it is not that of the input."""
+        """The order in which rows leave: that of the input if the lookup's options keep it, else the order in which the
+        source answers. Mixed if input rows may be retracted, because each key group then emits its own rows.
+        """
         if self.remembers_answers:
             return ArrivalOrder.MIXED
         return self.input.arrival_order if self.options.order is Order.ORDERED else ArrivalOrder.ANSWERS
@@ -142,7 +146,7 @@ class Lookup(Unary):
     def side_table(self) -> Table | None:
         return self.failed.table if self.failed is not None else None
 
-    def remarks(self) -> Iterator[tuple[Topic, str]]:
+    def remarks(self, shown: ShownNames) -> Iterator[tuple[Topic, str]]:
         if not self.options.asynchronous:
             text = f'"{self.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'
             yield Topic.ONE_AT_A_TIME, text
@@ -242,8 +246,8 @@ class Lookup(Unary):
     @property
     @cached_per_node
     def changelog_mode(self) -> Kinds:
-        """Inserts, and deletes where the input has changes: an updated row may have another answer, so both are emitted
-        in full.
+        """Inserts only, or inserts and deletes if input rows may be retracted. An update of an input row retracts the
+        rows of its old answer with -D and inserts those of the new one, which may be others.
         """
         return frozenset({RowKind.INSERT, RowKind.DELETE}) if self.remembers_answers else APPEND_ONLY
 

@@ -29,11 +29,12 @@ _POSITIONAL = NUMBERS | SHIFTS | PLACES | {NTH}
 
 @dataclass(frozen=True)
 class OverCall:
-    """One OVER call: a function over a frame. The offsets of a RANGE frame over times are in milliseconds.
+    """One call with OVER: ``item`` is the call with the name of its result, ``frame`` the rows that it reads. The
+    offsets of a RANGE frame over times are in milliseconds.
 
-    ``call`` is an aggregate, or one of the functions without a frame (ROW_NUMBER, LAG, NTILE and the like: NUMBERS,
-    SHIFTS, PLACES) or NTH_VALUE. The latter are sqlglot's ``Anonymous`` nodes, inside ``IgnoreNulls`` where NULLs are
-    not counted.
+    The call is an aggregate, or a function that reads rows by their position: ROW_NUMBER, RANK, LAG, NTILE, NTH_VALUE
+    and the like. Such functions have no frame, except NTH_VALUE. They are sqlglot's ``Anonymous`` nodes, inside
+    ``IgnoreNulls`` where NULLs are not counted.
     """
 
     item: Item
@@ -41,7 +42,9 @@ class OverCall:
 
     @property
     def positional(self) -> exp.Anonymous | None:
-        """The call, if its function is one of NUMBERS, PLACES, SHIFTS and NTH; None for aggregates."""
+        """The call, without IGNORE NULLS, if its function reads rows by their position: ROW_NUMBER, LAG, NTILE,
+        NTH_VALUE and the like. None for aggregates.
+        """
         call = self.item.expression
         inner = call.this if isinstance(call, exp.IgnoreNulls) else call
         return inner if isinstance(inner, exp.Anonymous) and inner.name in _POSITIONAL else None
@@ -62,8 +65,8 @@ class Closing:
 
 @dataclass(frozen=True)
 class Sorted:
-    """A column of ORDER BY after the time attribute, which orders rows of equal time; with its direction and the
-    position of NULLs.
+    """A column of ORDER BY: the field ``name``, its direction, and the position of NULLs. In ``ties`` of an operator it
+    orders rows of equal time.
     """
 
     name: str
@@ -247,13 +250,15 @@ def sorted_text(tie: Sorted) -> str:
 
 
 def call_text(call: OverCall, in_time: bool = True) -> str:
-    """The call as SQL, ``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``; ``in_time`` as for ``frame_text``."""
+    """The call as SQL: ``SUM(v) ROWS BETWEEN 2 PRECEDING AND CURRENT ROW AS s``. ``in_time``: distances of a RANGE
+    frame are milliseconds and shown as intervals.
+    """
     frame = f" {frame_text(call.frame, in_time)}" if call.frame is not None else ""
     return f"{sql(call.item.expression)}{frame} AS {call.item.name}"
 
 
 def frame_text(frame: Frame, in_time: bool = True) -> str:
-    """The frame as SQL; ``in_time``: distances of RANGE are milliseconds."""
+    """The frame of OVER as SQL. ``in_time``: distances of RANGE are milliseconds and shown as intervals."""
     kind, counts = ("ROWS", True) if frame.rows else ("RANGE", not in_time)
     start = "UNBOUNDED PRECEDING" if frame.start is None else _bound(frame.start, counts)
     end = "UNBOUNDED FOLLOWING" if frame.end is None else _bound(frame.end, counts)
@@ -425,7 +430,9 @@ class UpdatingOver(OverAllRows):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The input's unique keys with the keys of OVER, whose changes are emitted in order."""
+        """Each unique key of the input together with the keys of OVER. All changes of a row with such a key are emitted
+        by one key group, so they are in order.
+        """
         return frozenset(key | set(self.keys) for key in self.input.unique_keys)
 
     consumer_name = "OVER in the order of processing time"
@@ -515,7 +522,9 @@ class WindowOver(OverAllRows):
     # --- what runs --------------------------------------------------------------------------------------------
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """None, because the time at which the window closes is computed."""
+        """None: the exchange cannot read the fields from files itself, because Spark must compute the time at which the
+        window closes.
+        """
         return None
 
     # --- state ------------------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class ProcessInput:
-    """A table argument of a process function.
+    """A table argument of a process function: what the function gets of each input row.
 
-    The function gets the ``fields`` of the table, under ``names`` and, where the function declares them, cast to
-    ``types``. ``time`` is the field with the event time of rows, None without one. ``passed`` are the fields of an
-    input row that are emitted with each row that the function returns for it.
+    It gets the ``fields`` of the table, renamed to ``names`` and, if ``types`` are given, cast to them. ``time`` is the
+    field with the event time of rows, None without one. ``passed`` are the fields of an input row that are emitted with
+    each row that the function returns for it.
     """
 
     parameter: str
@@ -40,14 +40,15 @@ class ProcessInput:
 
 @dataclass(frozen=True)
 class ProcessTable(Node):
-    """A process function (Flink's process table function) over tables, with state and timers per value of ``keys``, or
-    row by row without keys.
+    """A call of a process function (Flink's process table function) over tables, with state and timers per value of
+    ``keys``, or row by row without keys.
 
-    ``tables`` and ``arguments`` correspond to each other; the keys of all tables have the types of ``keys``.
-    ``constants`` are the other arguments, cast; ``descriptors`` are pairs of a parameter and the column names given for
-    it. ``passed``: the fields of the only table that are emitted with each result, in place of the keys. ``in_order``:
-    rows are processed in order of event time. ``clock``: the function reads processing time. ``domain``: the time
-    domain of the rows' times. Schema: keys or passed, results, rowtime.
+    ``tables`` are the inputs, and ``arguments`` says for each of them what the function gets of it. ``keys`` are the
+    PARTITION BY columns; those of all tables have the same types. ``constants`` are the scalar arguments, cast to the
+    types of their parameters. ``descriptors`` are the DESCRIPTOR arguments, as pairs of a parameter and column names.
+    ``passed``: with a single table, the fields of it that are emitted with each result, in place of the keys.
+    ``in_order``: rows are processed in order of event time. ``clock``: the function reads processing time. ``domain``:
+    the time domain of the rows' times. Schema: keys or passed, results, rowtime.
     """
 
     tables: tuple[Node, ...]
@@ -97,9 +98,9 @@ class ProcessTable(Node):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """The delay of the input's watermark in milliseconds, and one more if times are finer than milliseconds:
-        functions see whole milliseconds, so rows of a millisecond may arrive until the watermark has reached the next
-        one.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more if times are finer than milliseconds. Functions see whole milliseconds, so rows of a
+        millisecond may arrive until the watermark has reached the next one.
         """
         finer = self.timed and self.domain is not TimeDomain.PROCESSING and self.has_sub_millisecond_times
         return super().operator_held_back_ms + (1 if finer else 0)

@@ -20,16 +20,18 @@ from sqlstream.udfs.expressions.tree import Comparison
 
 @dataclass(frozen=True)
 class TemporalJoin(Join):
-    """Joins each row of ``left`` with at most one row of ``right``; ``kind`` is INNER or LEFT.
+    """Joins each row of ``left`` with at most one row of ``right``, the one that was valid at the time of the left row;
+    ``kind`` is INNER or LEFT.
 
-    The right side stores rows by the fields of ``equal``. In event time a left row waits until the watermark reaches
-    its ``left_time``. Its partner then is the right row with the newest ``right_time`` that is not after that time;
-    with ``strict``, before it. Right rows are versions, each valid from its time on. With ``first_by`` (ASOF JOIN) they
-    are plain rows, and these fields order those of the same time: the first one is the partner.
+    Right rows are stored by the fields of ``equal``. In event time a left row waits until the watermark reaches its
+    ``left_time``. It is then joined with the right row that has the newest ``right_time`` not after that time; with
+    ``strict``, before it. Right rows are versions, each valid from its time on. In an ASOF JOIN they are plain rows,
+    and the fields ``first_by`` order those of the same time: the first one is joined.
 
-    In processing time, without times, the partner is the current right row when the left row arrives. ``ttl_ms``: a
-    right row expires this many milliseconds of processing time after its arrival; 0: never. A retracted left row is
-    emitted with the partner it was joined with, which is stored for ``left_ttl_ms``.
+    In processing time, without times, a left row is joined with the current right row when it arrives. ``ttl_ms``: a
+    right row expires this many milliseconds of processing time after its arrival; 0: never. If left rows may be
+    retracted, the right rows with which they were joined are stored for ``left_ttl_ms``, so that a retraction is
+    emitted with the same one.
     """
 
     domain: TimeDomain = TimeDomain.EVENT
@@ -295,7 +297,9 @@ class AsofJoin(Join):
     # --- what runs --------------------------------------------------------------------------------------------
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """None, because the compared value is computed."""
+        """None: the exchange cannot read the fields from files itself, because Spark must compute the values to
+        compare.
+        """
         return None
 
     depends_on_arrival_order = True

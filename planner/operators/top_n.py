@@ -117,8 +117,9 @@ class TopN(Unary):
     @property
     @cached_per_node
     def upsert_keys(self) -> Keys:
-        """The keys with the row number, if a result is replaced by the next one with its number; else the input's
-        unique keys, each with the keys of the Top-N.
+        """How the rows of changes are identified. With ROW_NUMBER as a column: by the keys and that number, because the
+        next row with the number replaces the previous one. For one row per key: by the keys. Otherwise by each unique
+        key of the input together with the keys.
         """
         slots = self._slots
         if slots or self.is_single:
@@ -194,7 +195,9 @@ class TopN(Unary):
         return self.keys
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        """All fields of the input; None with windows, because the time at which a window closes is computed."""
+        """All fields of the input, which the exchange can read from files itself. None within windows, because Spark
+        must compute the time at which a window closes.
+        """
         return None if self.closes is not None else FieldsRead(tuple(f.name for f in self.input.schema), self.keys)
 
     columnar_only_clause = "Top-N"

@@ -25,7 +25,16 @@ from sqlstream.planner.firing import AfterProcessingTime, AfterWatermark, Trigge
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
-from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, Remark, StateDescription, Topic, WindowInfo
+from sqlstream.planner.properties import (
+    ArrivalOrder,
+    Keys,
+    Kinds,
+    Remark,
+    ShownNames,
+    StateDescription,
+    Topic,
+    WindowInfo,
+)
 from sqlstream.planner.windows import (
     DEFAULT_COLUMNS,
     AlignedWindow,
@@ -71,7 +80,8 @@ class Windowed(Unary):
 
     @property
     def operator_held_back_ms(self) -> int:
-        """By how many milliseconds the watermark is held back here: one more for times finer than milliseconds.
+        """By how many milliseconds this operator's watermark is earlier than that of the query: as much as at its
+        input, and one more if times are finer than milliseconds.
 
         A window closes when the watermark is a millisecond before its end, as in Flink, whose times are whole
         milliseconds. Rows with finer times may still arrive then.
@@ -110,7 +120,9 @@ class Windowed(Unary):
 
     @property
     def _why_rows_cannot_go(self) -> str | None:
-        """Why the windows accept no retractions: their bounds depend on the rows."""
+        """Why the windows accept no retractions: their bounds depend on the rows. In processing time a retraction
+        counts in the windows in which it arrives, as in Flink.
+        """
         match self.window:
             case CountWindow() | RowMeasured():
                 return "which rows a window holds would change with each row that goes"
@@ -118,8 +130,6 @@ class Windowed(Unary):
                 return "where a session is cut would change with rows that go"
             case UserWindow():
                 return "Python classes see inserted rows"
-        if self.domain is TimeDomain.PROCESSING:
-            return "a row does not go in the window of processing time in which it came"
         return None
 
     @property
@@ -175,7 +185,7 @@ class AssignWindows(Windowed):
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
         return (*plain, *self.columns.fields(self.window.time_domain(self.domain)))
 
-    def remarks(self) -> Iterator[Remark]:
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
         yield from self._firing_remarks(None) if self.keeps_state else ()
         yield from self._overlap_remarks()
 
@@ -352,8 +362,8 @@ def provenance_of_columns(columns: WindowColumns, time: str | None = None) -> Pr
 def window_state_descriptions(
     what: str, window: Window | None, domain: TimeDomain, *, keyed: bool, allowed_ms: int = 0
 ) -> Iterator[StateDescription]:
-    """Describes the state of windows for EXPLAIN; ``what`` is stored. The state of time windows is freed when they
-    close, that of windows that count rows never.
+    """Describes the state of windows for EXPLAIN. ``what`` is the plural of the things stored, such as "rows". The
+    state of time windows is freed when they close; that of windows that count rows is never freed.
     """
     match window:
         case GlobalWindow() | CountWindow():

@@ -156,8 +156,8 @@ class Above:
         return self.stateful if self.whole.engine is Engine.NATIVE else ()
 
     def require_calls(self) -> None:
-        """Checks that rows for which a function raises an exception can reach their table. UnsupportedError if one of
-        Spark's own stateful operators is downstream, because it would drop them.
+        """Raises UnsupportedError if rows for which a function raises an exception should go to a table of dead
+        letters, and one of Spark's own stateful operators is downstream, because it would drop them.
         """
         _require_passage("dead letters", self.functions.table, self.native_state)
 
@@ -215,7 +215,10 @@ class Above:
         return node.chain_link(self.whole.clocks.rows_wait)
 
     def port(self, node: Node, port: int, *, ticks: bool) -> Port:
-        """The exchange of one input of the operator ``node``."""
+        """Plans the exchange of one input (``port``, from 0) of the operator ``node``: the watermark that it reports,
+        and the files that it reads itself. With ``ticks`` of processing time among the input's rows, Spark reads the
+        files instead.
+        """
         if self.linked:
             return Port()
         watermark = self._watermark(node, port)

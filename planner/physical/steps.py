@@ -25,10 +25,10 @@ from sqlstream.udfs.spark import Watermark
 class PlanClocks:
     """How the operators of a plan learn of the progress of time.
 
-    ``watermark`` says what Spark's watermark stands for. ``ticks``: processing time arrives as control rows (ticks),
-    because Spark's watermark is not that clock. ``waiting``: for what rows in state may wait. ``ends_by_tick``: a tick
-    reports the end of a bounded input, because no table has a watermark. On the native engine the watermark is the only
-    clock.
+    ``watermark`` says which clock Spark's only watermark stands for. ``ticks``: processing time arrives as control rows
+    (ticks), because Spark cannot derive it from the rows. ``waiting``: the events, other than time, for which stored
+    rows may wait. ``ends_by_tick``: a tick reports the end of a bounded input, because no table has a watermark. On the
+    native engine the watermark is the only clock.
     """
 
     watermark: Watermark = Watermark.NONE
@@ -48,8 +48,8 @@ class PlanClocks:
 
 
 def clocks_of(plan: Node, marks: tuple[AssignTime, ...]) -> PlanClocks:
-    """The clocks that a plan needs on the columnar engine; ``marks`` are the nodes of its time attributes with a
-    watermark.
+    """Returns how the operators of a plan learn of the progress of time on the columnar engine. ``marks`` are the nodes
+    of its time attributes with a watermark.
     """
     stateful = list(stateful_nodes(plan))
     by_clock = any(each.uses_processing_time for each in stateful)
@@ -105,8 +105,9 @@ def reads_no_files(scan: Scan) -> bool:
 class EngineSettings:
     """The settings on which physical planning depends.
 
-    ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained.
-    ``reads_files``: says for a scan whether the exchange of an operator may read its files itself.
+    ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
+    an exchange between them. ``reads_files`` returns True for a scan whose files the exchange of an operator may read
+    itself, instead of Spark.
     """
 
     engine: str = AUTO
@@ -358,9 +359,9 @@ class NativeState(Step):
 
 @dataclass(frozen=True)
 class BlobWatermark:
-    """The watermark of ``source`` if an exchange computes it and sends it along with its blobs. ``time`` is the field
-    of the operator's input. ``metric`` is the number of the metric by which Spark reports the watermark, None if it
-    does not.
+    """The watermark of the time attribute ``source``, if an exchange computes it while it packs rows as bytes (blobs),
+    and sends it along with them. ``time`` is the field of the operator's input. ``metric`` is the number of the metric
+    by which Spark reports the watermark, None if it does not.
     """
 
     source: AssignTime

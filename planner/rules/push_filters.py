@@ -46,8 +46,8 @@ def merge_projects(plan: Node) -> Node:
 
 
 def with_balanced_condition(node: Node) -> Node:
-    """A filter whose conditions were added one by one gets them as one balanced tree of ANDs, whose depth is
-    logarithmic.
+    """Rebuilds the condition of a filter, a long chain of ANDs that were added one by one, as a balanced tree of
+    logarithmic depth. Other nodes are unchanged.
     """
     if isinstance(node, Filter) and isinstance(node.condition, exp.And):
         return replace(node, condition=conjunction(conjuncts(node.condition)))
@@ -238,7 +238,8 @@ def push_lookup_filters(plan: Node, accepts: Accepts = accepts_nothing) -> Node:
 
 def comparisons(condition: exp.Expr, columns: Columns) -> tuple[Comparison, ...]:
     """Returns the comparisons with constants that together are equal to ``condition``, such as ``a > 3`` and ``a <= 5``
-    for a BETWEEN. Empty for other conditions.
+    for a BETWEEN. Empty for other conditions. ``columns`` maps the fields in the condition to the name and type of
+    their columns.
 
     The column must not be converted for the comparison, as in ``name > 5`` for a STRING, because the source compares
     values of the column's own type.

@@ -60,8 +60,8 @@ class System:
 
 @dataclass
 class DatabaseTables:
-    """A catalog ``Store`` that shows the tables of a database. ``options``: those that its tables have for their
-    connector, as written.
+    """A catalog ``Store`` that shows the tables of a database. ``options``: the WITH options, such as the URL, that
+    each of these tables gets; ``${NAME}`` in them is not replaced.
     """
 
     system: System

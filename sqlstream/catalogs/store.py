@@ -37,8 +37,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class Bound:
-    """An object of a catalog (table, view or function), with its definition if it has one. ``spelled``: its name in
-    the catalog, where that differs.
+    """An object of a catalog (table, view or function), with its definition if it has one. ``spelled``: the object's
+    name in the catalog, if ``item`` has another name.
     """
 
     item: Table | View | Function

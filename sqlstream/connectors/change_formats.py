@@ -48,10 +48,11 @@ class ChangeFormat:
     """The layout of change messages in one format, such as Debezium's.
 
     * ``operation``: the field that says what the message does; ``operations``: its possible values and their meaning.
-    * ``written``: the value that sinks write for inserted rows, and the one for retracted rows.
+    * ``written``: the values of that field that sinks write, as a pair: for inserted rows and for retracted rows.
     * ``after``, ``before``: the fields with the new and the old row.
-    * ``old``: the field ``before`` has only the columns that an update changed, and a deleted row is in ``after``.
-    * ``lists``: both fields are lists of rows.
+    * ``old``: True where the field ``before`` has only the columns that an update changed, and a deleted row is in
+      ``after``.
+    * ``lists``: True where both fields are lists of rows.
     * ``ddl``: a boolean field that is true for statements that change no rows, such as CREATE TABLE.
     * ``include``: from option to field: a message is skipped if the field does not match the option's regular
       expression.
@@ -203,7 +204,9 @@ def metadata_of(table: Table) -> dict[str, DataType]:
 
 
 def of_message(table: Table, column: Column) -> Metadata | None:
-    """Returns how the METADATA column is read from a change message. None where it is not a column of the format."""
+    """Returns the ``Metadata`` that says how a METADATA column is read from a change message. None where the table's
+    format does not offer the column.
+    """
     form = change_format(table)
     if form is None or column.metadata_key is None:
         return None

@@ -165,14 +165,16 @@ BatchWriter = Callable[["DataFrame", int], None]
 
 
 def upserts(table: Table) -> frozenset[RowKind]:
-    """Returns the row kinds of a sink that replaces rows by PRIMARY KEY: those of upserts if the table has a key, else
+    """Returns the row kinds of a sink that replaces rows by PRIMARY KEY: +I, +U and -D if the table has a key, else
     inserts only.
     """
     return UPSERT if table.primary_key else APPEND_ONLY
 
 
 def declared_or_upserts(table: Table) -> frozenset[RowKind]:
-    """Returns the row kinds in the option ``changelog-mode``; without the option those of ``upserts``."""
+    """Returns the row kinds in the option ``changelog-mode``. Without the option: +I, +U and -D if the table has a
+    PRIMARY KEY, else inserts only.
+    """
     return upserts(table) if table.changelog == APPEND_ONLY else table.changelog
 
 
@@ -180,7 +182,8 @@ def declared_or_upserts(table: Table) -> frozenset[RowKind]:
 
 
 class Connector(ABC):
-    """Base class of connectors. Its attributes are what statements are checked and completed with.
+    """Base class of connectors. Statements are checked against its attributes, and shell and editors complete from
+    them.
 
     * ``name``: the value of ``'connector'`` in WITH; ``doc``: one sentence for SHOW CONNECTORS and the documentation.
     * ``options``: all keys of WITH, except those that every source and sink has (``SOURCE_OPTIONS``, ``PARALLELISM``).
@@ -295,8 +298,10 @@ def _is_within(path: str, table: Table) -> bool:
 
 
 def nested_fields(path: str, type_: DataType) -> list[tuple[str, DataType]]:
-    """Returns pairs of path and type for the fields nested directly in a type, as Flink names them; an empty list for
-    types without fields. ``path``: the path of the type itself.
+    """Returns pairs of path and type for the fields nested directly in a type; an empty list for types without fields.
+
+    ``path``: the path of the type itself. As in Flink, those of its fields are ``path.name`` in a STRUCT,
+    ``path.element`` in an ARRAY, ``path.key`` and ``path.value`` in a MAP.
     """
     match type_:
         case DataType("STRUCT", members):
@@ -335,11 +340,13 @@ class Source(Connector):
         """
 
     def bounded(self, table: Table) -> bool:
-        """True where the source ends."""
+        """True where the table's input ends, so that a query that reads it can finish."""
         return False
 
     def has_kinds(self, table: Table) -> bool:
-        """True where ``read`` adds the column ROW_KIND if ``Table.changelog`` contains more than inserts."""
+        """True where the source knows the kind of each row. ``read`` then adds the column ROW_KIND to tables whose
+        changelog contains more than inserts.
+        """
         return False
 
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -354,6 +361,12 @@ class Source(Connector):
 
     def poll_ms(self, table: Table) -> int | None:
         """How often the source looks for new rows, in milliseconds; None: continuously."""
+        return None
+
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        """For SOURCE_WATERMARK(): by how much the times in ``column`` may be before those of earlier rows at most, in
+        milliseconds; None where the source does not know.
+        """
         return None
 
     def row_count(self, table: Table) -> int | None:
@@ -375,7 +388,9 @@ class SplitSource(Source):
         """
 
     def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        """How tasks decode the files of ``file_splits``; None for Parquet files, which need no decoder."""
+        """Returns the decoder and the encoding with which tasks read the files of ``file_splits`` as text; None for
+        Parquet files, which need no decoder.
+        """
         return None
 
 
@@ -402,10 +417,10 @@ class Sink(Connector):
         return APPEND_ONLY
 
     def location(self, table: Table) -> Hashable | None:
-        """Identifies where rows are stored. Two sinks of one query must not have equal locations.
+        """Returns a value that identifies where rows are stored, such as a path. Two sinks of one query must not have
+        equal locations.
 
-        None where sinks may share a location, because what they store does not depend on the number of the
-        micro-batch.
+        None where sinks may share a location, because what they store does not depend on the number of the micro-batch.
         """
         return None
 

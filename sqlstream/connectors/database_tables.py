@@ -54,11 +54,12 @@ Allowed = Mapping[str, Set[str]]
 
 
 def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowed: Allowed) -> dict[str, StoredColumn]:
-    """Finds the database column for each named column of the table and returns them by name.
+    """Returns a dictionary from the name of each wanted column of the table to the column of the database that it is
+    stored in.
 
-    Names are equal, or differ only in case. ``there``: all columns of the database table with their types.
-    ``allowed``: which database types each declared type may have. Raises ConnectorError SS564 with every column that
-    is missing or has a type that does not fit.
+    Names are equal, or differ only in case. ``there``: all columns of the database table with their types. ``allowed``:
+    which database types each declared type may have. Raises ConnectorError SS564 with every column that is missing or
+    has a type that does not fit.
     """
     columns = {c.name: c for c in table.physical_columns}
     stored_columns: dict[str, StoredColumn] = {}

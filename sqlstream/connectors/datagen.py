@@ -155,8 +155,8 @@ NUMBER = OptionKind("number", "a number", _decimal)
 
 
 def field_options(table: Table, path: str) -> dict[str, Any]:
-    """Returns the options ``fields.<path>.…`` of a column or nested field, by the last word of their keys (``min``,
-    ``length``).
+    """Returns a dictionary of the options ``fields.<path>.…`` of a column or nested field. Its keys are the last words
+    of the options' keys (``min``, ``length``).
     """
     prefix = f"fields.{path}."
     given = ((key.removeprefix(prefix), v) for key, v in DataGen().values(table).items() if key.startswith(prefix))
@@ -307,6 +307,11 @@ class DataGen(Source):
                 for c in columns_of(table, columns)
             )
         )
+
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        """Returns how far before the time at which its row is due a time may lie, as rows are due in order."""
+        is_generated = any(c.name == column and c.type.name == "TIMESTAMP" for c in table.physical_columns)
+        return int(field_options(table, column).get("max-past") or 0) if is_generated else None
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for column in _with_inner(table.physical_columns):

@@ -145,7 +145,9 @@ def wrong_header(
 
 
 def header(lines: Iterable[str], values: Mapping[str, Any]) -> list[str]:
-    """Returns a list with the first line that is not a comment; an empty list if there is none."""
+    """Returns a list with the first line that is not a comment; an empty list if there is none. ``values``: the parsed
+    options of the table, which say whether lines that begin with ``#`` are comments.
+    """
     return [*islice((line for line in lines if not (values["csv.allow-comments"] and line.startswith("#"))), 1)]
 
 

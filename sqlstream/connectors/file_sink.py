@@ -54,11 +54,12 @@ _PAUSE_SECONDS = 0.1
 
 
 def require_log(table: Table, folder: Path, written: SinkWriteRange | None, after: int, streamed: bool) -> None:
-    """Checks a directory before a job continues writing, as ``RecoverableSink.require_intact`` says: raises SS420,
-    SS434 or SS508.
+    """Checks a directory before a job continues writing to it. Raises SS508 where it has files of another job, SS420 or
+    SS434 where the files or the log of this job are missing or were written in another way.
 
-    ``after``: the last complete micro-batch of the checkpoint. The directory has Spark's log of valid files if it was
-    written by a stream, else a folder per micro-batch.
+    ``written``: the micro-batches that the job has written there; None if none. ``after``: the last complete
+    micro-batch of the checkpoint. ``streamed``: Spark's file sink writes the directory and keeps a log of valid files
+    in it; otherwise each micro-batch has a folder.
     """
     there = folder.is_dir() and any(not is_hidden(path.name) and _is_or_holds_file(path) for path in folder.iterdir())
     logged, batches = (newest_logged(folder), newest_folder(folder)) if folder.is_dir() else (None, None)

@@ -37,6 +37,7 @@ from sqlstream.connectors.file_tables import (
     METADATA,
     MOST_PER_TRIGGER,
     ROWS,
+    TEXTS,
     check_encoding,
     check_kind_column,
     columns_in_files,
@@ -56,11 +57,11 @@ from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
 from sqlstream.planner.bad_rows import missing_are_null
-from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.planner.catalog import UPSERT, Column, RowKind, Table
 from sqlstream.secrets import shown_value
 from sqlstream.types import DataType
+from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
-from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
 from sqlstream.udfs.text_files import TextFormat
 
@@ -133,49 +134,38 @@ def _file_lookup(
         message = f'lookups in table "{table.name}" read no changes, which its {by} tells'
         hint = "Let a job write the table into a database, and look it up there."
         raise UnsupportedError(OF_CHANGES, message, hint=hint)
-    if values[ENCODING.key] != ENCODING.default:
-        message = f'lookups in table "{table.name}" read no files in {values[ENCODING.key]}'
-        raise UnsupportedError(NOT_IN_FORMAT, message, hint="Convert the files to UTF-8, for instance with iconv.")
+    kinds = {c.name: c.type for c in table.physical_columns}
+    needed = dict((*request.keys, *request.columns, *((f.column, kinds[f.column]) for f in request.filters)))
     zone = environment.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    form = _format(table, values, zone)
-    _check_lookup(table, request, form)
-    interval = values["lookup.full-cache.periodic-reload.interval"]
-    location = str(Path(path).absolute())
-    return FileSource(table.name, request, location, form, tuple(partitions), interval, as_of(location))
-
-
-def _check_lookup(table: Table, request: Request, form: FileFormat) -> None:
     for name, kind in request.keys:
         if not keys_can_be(kind):
             message = f'column "{name}" of type {kind.ddl()} cannot be the key of a lookup in files'
             raise UnsupportedError(NOT_A_KEY, message, hint="Compare a column of a plain type, a STRING for instance.")
-    for name, kind in (*request.keys, *request.columns):
-        if not form.reads(kind):
-            message = f'lookups in table "{table.name}" cannot read column "{name}" of type {kind.ddl()} as {form.name}'
-            raise UnsupportedError(NOT_IN_FORMAT, message, hint="Write the table as parquet.")
+    form = _lookup_format(table, tuple(needed), values, zone)
+    interval = values["lookup.full-cache.periodic-reload.interval"]
+    location = str(Path(path).absolute())
+    columns, directories = tuple(needed.items()), tuple(partitions)
+    return FileSource(table.name, request, location, form, columns, directories, zone, interval, as_of(location))
 
 
-def _format(table: Table, values: Mapping[str, Any], zone: str) -> FileFormat:
-    columns: tuple[tuple[str, DataType], ...] = tuple((c.name, c.type) for c in table.physical_columns)
-    name = values["format"]
-    if name == "csv":
-        return FileFormat(
-            name,
-            columns,
-            zone,
-            header=values["csv.header"],
-            delimiter=values["csv.field-delimiter"],
-            quote=None if values["csv.disable-quote-character"] else values["csv.quote-character"],
-            escape=values["csv.escape-character"],
-            null=values["csv.null-literal"],
-            comments=values["csv.allow-comments"],
-            drop=values["csv.ignore-parse-errors"],
-            line_feeds=values["csv.multi-line"],
-        )
-    if name == "json":
-        standard, drop = values["json.timestamp-format.standard"], values["json.ignore-parse-errors"]
-        return FileFormat(name, columns, zone, timestamps=standard, drop=drop)
-    return FileFormat(name, columns, zone, nulls=missing_are_null(table))
+def _lookup_format(
+    table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str
+) -> TextFormat | ColumnarFiles:
+    """How lookups read the files, as streams do. UnsupportedError SS582 for types that they cannot read."""
+    name, in_files = values["format"], columns_in_files(table, columns)
+    if name in TEXTS:
+        form = on_spark.text_files.lookup_format(table, columns, values, zone)
+        if form is not None:
+            return form
+    elif not any(map(_is_odd, in_files)):
+        return ColumnarFiles(name, tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+    odd = next(filter(_is_odd, (*in_files, *table.physical_columns)))
+    message = f'lookups in table "{table.name}" cannot read column "{odd.name}" of type {odd.type.ddl()} as {name}'
+    raise UnsupportedError(NOT_IN_FORMAT, message, hint="Leave the column out of the table, or declare it STRING.")
+
+
+def _is_odd(column: Column) -> bool:
+    return any(member.name in ("VARIANT", "INTERVAL") for member in column.type.parts())
 
 
 _OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "text")

@@ -203,7 +203,7 @@ class HttpWriter:
     batch: int = 0
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Sends the rows of a partition, as ``PartitionWriter.write`` says."""
+        """Sends the rows of the partition with the number ``partition`` as HTTP requests."""
         asyncio.run(self._send_all(self._messages(partition, rows)))
 
     async def _send_all(self, messages: Iterator[Message]) -> None:

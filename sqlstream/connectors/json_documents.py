@@ -9,7 +9,8 @@ from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import WRONG_VALUE, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.lookup.sources.json_values import JsonPath, has_json, parse_path
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath, parse_path
+from sqlstream.udfs.lookup.sources.json_values import has_json
 
 if TYPE_CHECKING:
     pass

@@ -78,8 +78,8 @@ def table_of_keys(table: Table) -> Table:
 
 
 def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
-    """Returns a table with some columns and the key format's options. ``names``: pairs of a column's name and its new
-    name.
+    """Returns a table that consists of some columns of ``table`` and has the key format's options. ``names``: pairs of
+    a column's name and its new name.
     """
     named = {c.name: c for c in table.physical_columns}
     columns = tuple(replace(named[name], name=new) for name, new in names if name in named)

@@ -59,7 +59,7 @@ class RedisWriter:
     batch_rows: int = 500
 
     def write(self, partition: int, rows: Iterable[pa.RecordBatch]) -> None:
-        """Writes the rows of a partition, as ``PartitionWriter.write`` says."""
+        """Writes the rows of the partition with the number ``partition`` to Redis."""
         import redis  # an optional package
 
         pool = redis.ConnectionPool.from_url(self.server.url, **self.server.settings)

@@ -111,6 +111,9 @@ class Rate(Source):
         rows = reader.option("rampUpTime", f"{values['ramp-up-time'] // 1000}s").load()
         return rows.selectExpr(*(f"{quoted(name.lower())} AS {quoted(name)}" for name in columns))
 
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        return 0 if column.lower() == "timestamp" else None
+
 
 # --- socket ---------------------------------------------------------------------------------------------------
 
@@ -139,4 +142,4 @@ class Socket(Source):
         values = self.values(table)
         reader = environment.spark.readStream.format("socket")
         lines = reader.option("host", values["hostname"]).option("port", values["port"]).load()
-        return on_spark.records.decode(lines, "value", table, columns, values)
+        return on_spark.records.decode(lines, "value", table, columns, values, of_lines=True)

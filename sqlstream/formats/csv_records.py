@@ -158,8 +158,8 @@ class Splitter:
         self._in_quotes = re.compile(b"|".join(re.escape(c) for c in (self._quote, self._escape) if c) or b"(?!)")
 
     def split(self, data: bytes, start: int, limit: int, names: Sequence[str]) -> Record:
-        """Splits the record that begins at byte ``start`` of ``data`` and ends before byte ``limit`` at the latest.
-        ``names``: the names of the columns, for messages.
+        """Returns the fields of one record, which begins at byte ``start`` of ``data`` and ends before byte ``limit``
+        at the latest, and the byte offset of its end. ``names``: the names of the columns, for messages.
         """
         fields: list[bytes | None] = []
         position = start

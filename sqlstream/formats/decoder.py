@@ -46,12 +46,21 @@ class Decoded:
     """The result of decoding a block or an array of messages.
 
     ``rows``: the wanted columns of the valid records, in input order. ``faults``: the invalid records, in input order.
-    ``records``: how many records there were, valid and invalid together.
+    ``records``: how many records there were, valid and invalid together. ``origins``: the record of each row where a
+    record may be no row or several; None where each valid record is one row.
     """
 
     rows: pa.RecordBatch
     records: int
     faults: Sequence[Fault] = field(default=())
+    origins: np.ndarray | None = None
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The record of each row, by its index among all records, in ascending order."""
+        if self.origins is not None:
+            return self.origins
+        return np.delete(np.arange(self.records), [fault.record for fault in self.faults])
 
 
 class Decoder(ABC):

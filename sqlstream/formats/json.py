@@ -36,7 +36,8 @@ class JsonDecoder(Decoder):
 
     ``fails_on_missing``: json.fail-on-missing-field. ``ignores_errors``: json.ignore-parse-errors; a value that does
     not fit its column is NULL, but a record that is not a JSON object is still a fault. ``standard``:
-    json.timestamp-format.standard. ``zone``: the session's time zone.
+    json.timestamp-format.standard. ``zone``: the session's time zone. ``unit``: what numbers for TIMESTAMP and
+    TIMESTAMP_NTZ count since 1970, "ms", "us" or "ns"; None: they are faults.
     """
 
     fields: tuple[Field, ...]
@@ -44,6 +45,7 @@ class JsonDecoder(Decoder):
     ignores_errors: bool = False
     standard: str | None = None
     zone: str = "UTC"
+    unit: str | None = None
     exactly: bool = field(default=False, repr=False)
     """Every record is read by itself; for tests."""
 
@@ -63,7 +65,7 @@ class JsonDecoder(Decoder):
 
     @cached_property
     def _rules(self) -> Rules:
-        return Rules(self.fields, self.fails_on_missing, self.ignores_errors, self.standard, self.zone)
+        return Rules(self.fields, self.fails_on_missing, self.ignores_errors, self.standard, self.zone, self.unit)
 
     def block(self, data: pa.Buffer) -> Decoded:
         given = memoryview(data)

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.debezium import LogicalRule
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json_keys import keys
+from sqlstream.formats.json_records import RawJson
 from sqlstream.formats.json_structure import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE, Level, Structure
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
@@ -26,13 +28,16 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class Rules:
-    """What the values of JSON records must be: the declared columns and the options of ``JsonDecoder``."""
+    """What is required of the values of JSON records: the declared columns, and the options that ``JsonDecoder``
+    describes.
+    """
 
     fields: tuple[Field, ...]
     fails_on_missing: bool
     ignores_errors: bool
     standard: str | None
     zone: str
+    unit: str | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -175,7 +180,13 @@ class Rows:
             return self._booleans(kind, kinds, starts, ends)
         if kind.name in _WHOLE:
             return self._whole_numbers(kind, values, kinds, starts, ends)
+        if isinstance(kind, RawJson):
+            quotes = kinds == QUOTE
+            return self.text.slices(starts - quotes, ends + quotes, kinds != MISSING)
         present = (kinds != MISSING) & (kinds != NULL)
+        if self.rules.unit is not None and kind.is_timestamp:
+            counted = LogicalRule(kind, self.rules.unit, self.rules.zone, self.rules.standard)
+            return self._noted(kind, values, *counted.read(self._texts(kinds, starts, ends, present)))
         if kind.name in _NO_NUMBERS:
             counts = IS_NUMBER[kinds]
             if counts.any():
@@ -193,7 +204,9 @@ class Rows:
         return texts
 
     def _from_texts(self, kind: DataType, values: _Values, texts: pa.StringArray) -> pa.Array:
-        array, misfits = text_rule(kind, self.rules.zone, self.rules.standard).read(texts)
+        return self._noted(kind, values, *text_rule(kind, self.rules.zone, self.rules.standard).read(texts))
+
+    def _noted(self, kind: DataType, values: _Values, array: pa.Array, misfits: np.ndarray) -> pa.Array:
         if misfits.any():
             self._misfit(kind, values, np.flatnonzero(misfits))
         return array

@@ -27,7 +27,9 @@ class _Table:
 
 @lru_cache(maxsize=256)
 def keys(names: tuple[str, ...]) -> Keys:
-    """Returns the lookup table for the field names of a table or STRUCT. It is cached."""
+    """Returns a ``Keys`` that finds the fields with these names, those of a table or STRUCT, in JSON objects. It is
+    cached.
+    """
     return Keys(names)
 
 
@@ -40,8 +42,10 @@ class Keys:
     names: tuple[str, ...]
 
     def columns(self, text: Text, level: Level) -> list[int]:
-        """For objects that all have the same keys in the same order: returns for each field name the index of its key,
-        -1 where it is missing.
+        """For objects that all have the same keys in the same order: returns a list with the position of each field's
+        key among the keys of an object, -1 where it is missing.
+
+        ``text``, ``level``: the records, and their parsed objects.
         """
         starts = level.key_starts[:: len(level.objects)]
         lengths = level.key_ends[:: len(level.objects)] - starts
@@ -54,8 +58,8 @@ class Keys:
     def members(self, text: Text, level: Level, containers: np.ndarray) -> np.ndarray:
         """Returns a matrix of member indices, one row per field name and one column per JSON object.
 
-        An entry is -1 where the object lacks the field. If an object has a key twice, the last one counts.
-        ``containers``: the indices of the objects in ``level``.
+        An entry is -1 where the object lacks the field. If an object has a key twice, the last one counts. ``level``:
+        parsed objects of the records in ``text``. ``containers``: the indices in ``level`` of the objects to search.
         """
         table = np.full((len(self.names), len(containers)), -1, np.intp)
         whole = len(containers) == len(level.objects) and bool((np.diff(containers) == 1).all())

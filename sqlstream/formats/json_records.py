@@ -31,6 +31,13 @@ _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 _INFINITE = {"+Infinity": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 
 
+class RawJson(DataType):
+    """STRING with the JSON text of any value, also of strings and null, from which Spark makes a VARIANT."""
+
+
+RAW_JSON = RawJson("STRING")
+
+
 class NoRecord(ValueError):
     """Raised for a text that is not a valid record. The message is the reason."""
 
@@ -54,10 +61,14 @@ def parse(record: bytes) -> Value:
         text = record.decode()
     except UnicodeDecodeError:
         raise NoRecord(NO_UTF8) from None
-    start = _after_space(text, 0)
-    if not text.startswith("{", start):
+    if not text.startswith("{", _after_space(text, 0)):
         raise NoRecord(NO_OBJECT)
-    value, end = _value(text, start)
+    return parse_value(text)
+
+
+def parse_value(text: str) -> Value:
+    """Parses one JSON value of any type. Raises NoRecord if the text is none."""
+    value, end = _value(text, _after_space(text, 0))
     if _after_space(text, end) != len(text):
         raise NoRecord(GOES_ON)
     return value
@@ -75,6 +86,8 @@ def regular(value: Value, fields: list[tuple[str, DataType]]) -> str:
 
 def _regular(value: Value, kind: DataType) -> str:
     content = value.content
+    if isinstance(kind, RawJson):
+        return _spelled(value)
     if isinstance(content, str):
         return quoted(content)
     if isinstance(content, dict) and kind.name == "STRUCT":
@@ -84,6 +97,20 @@ def _regular(value: Value, kind: DataType) -> str:
     if isinstance(content, list) and kind.name == "ARRAY":
         return "[" + ",".join(_regular(element, _type(kind.args[0])) for element in content) + "]"
     return quoted(value.raw) if content is not None or value.infinite else value.raw
+
+
+def _spelled(value: Value) -> str:
+    """A value of any type as JSON."""
+    content = value.content
+    if isinstance(content, dict):
+        return "{" + ",".join(f"{quoted(name)}:{_spelled(member)}" for name, member in content.items()) + "}"
+    if isinstance(content, list):
+        return "[" + ",".join(map(_spelled, content)) + "]"
+    return (
+        quoted(content if isinstance(content, str) else value.raw)
+        if content is not None or value.infinite
+        else value.raw
+    )
 
 
 def _type(kind: object) -> DataType:

@@ -148,12 +148,12 @@ class Level:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """How many members each container has."""
+        """How many members each container (object or array) has, as an array."""
         return np.bincount(self.owners, minlength=len(self.objects))
 
     @cached_property
     def firsts(self) -> np.ndarray:
-        """The index of the first member of each container."""
+        """The index of the first member of each container (object or array), as an array."""
         ends: np.ndarray = np.cumsum(self.counts)
         firsts: np.ndarray = ends - self.counts
         return firsts
@@ -186,17 +186,17 @@ class Structure:
 def structure(text: Text, *, ordinary: bool = False) -> Structure:
     """Parses the structure of all records of a text.
 
-    Records with escapes in keys are marked as odd, unless ``ordinary`` says that the text is canonical JSON
-    (``json_records.regular``).
+    Records with escapes in keys are marked as odd, so that each is parsed on its own. With ``ordinary`` they are not:
+    the text is then canonical JSON (``json_records.regular``).
     """
     return _Scan(text, ordinary).result()
 
 
 class Tokens:
-    """The occurrences of some characters in the records, without escaped quotes: ``p`` has their offsets and ``c`` the
-    characters.
+    """The occurrences of some characters in the records of a text, without escaped quotes: ``p`` has their byte offsets
+    and ``c`` the characters. ``found``: a mask of the bytes that are such characters.
 
-    ``odd`` is true for records with invalid escapes or invalid UTF-8.
+    ``odd`` is true for records with invalid escapes or invalid UTF-8, which are parsed on their own.
     """
 
     def __init__(self, text: Text, found: np.ndarray) -> None:
@@ -217,7 +217,7 @@ class Tokens:
         return np.searchsorted(self.ends, positions)
 
     def mark(self, positions: np.ndarray) -> None:
-        """Marks the records that contain these offsets as odd."""
+        """Marks the records that contain these offsets as odd, so that they are parsed on their own."""
         self.odd[self.records_of(positions)] = True
 
     def _mark_no_utf8(self) -> None:
@@ -432,8 +432,9 @@ def check_scalars(
 ) -> np.ndarray:
     """Validates numbers, true, false and null, and parses integers.
 
-    ``scalars``: the indices of these values in the other arrays. Returns a mask that is true for each valid one.
-    Writes to ``plain`` whether a value is an integer that fits int64, and to ``numbers`` that integer.
+    ``kinds``, ``starts``, ``ends``: the first byte and the offsets of each JSON value in ``text``. ``scalars``: the
+    indices in these arrays of the values to check. Returns a mask that is true for each valid one. Writes to ``plain``
+    whether a value is an integer that fits int64, and to ``numbers`` that integer.
     """
     s, e, kind = starts[scalars], ends[scalars], kinds[scalars]
     good = np.zeros(len(scalars), bool)

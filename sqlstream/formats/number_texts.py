@@ -25,7 +25,7 @@ _MOST = 76
 
 
 class NumberRule(TextRule, ABC):
-    """Parses numeric types, whose texts Arrow's cast converts."""
+    """Base class of the rules for numeric types. They convert texts with Arrow's cast."""
 
     def cast(self, texts: pa.Array) -> pa.Array:
         return texts.cast(self.kind.to_arrow())
@@ -43,8 +43,8 @@ class WholeNumberRule(NumberRule):
         return (f"^-?[0-9]{{1,{_DIGITS[self.kind.name]}}}$",)
 
     def is_plain(self, texts: pa.Array, pattern: str) -> pa.Array:
-        """Returns a mask of the texts that are only digits, at a fifth of the pattern's cost. With many other bytes it
-        falls back to the pattern.
+        """Returns a mask of the texts that consist of digits only and are short enough for the type. Checking the bytes
+        takes a fifth of the time of the regular expression ``pattern``, which is used if many bytes are not digits.
         """
         offsets = offsets_of(texts)
         lengths = np.diff(offsets)

@@ -44,7 +44,9 @@ class TextRule(ABC):
         return values, self.misfits(column, values)
 
     def misfits(self, texts: pa.Array, values: pa.Array) -> np.ndarray:
-        """Returns a mask that is true where the text is not NULL but its value is."""
+        """Returns a mask of the texts that were not valid for the type: it is true where the text is not NULL but its
+        value is.
+        """
         if values.null_count == texts.null_count:
             return np.zeros(len(texts), bool)
         misfits: np.ndarray = pc.and_(pc.is_valid(texts), pc.is_null(values)).to_numpy(zero_copy_only=False)

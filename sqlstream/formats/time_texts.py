@@ -130,8 +130,8 @@ class InstantRule(TimestampRule):
     _plain_places: ClassVar[tuple[str, ...]] = ("", _PLAIN_OFFSET)
 
     def cast(self, texts: pa.Array) -> pa.Array:
-        """Casts all texts, either all with a UTC offset or all without: the first text decides, because a failed cast
-        is slow.
+        """Casts all texts with Arrow's cast, which needs either all with a UTC offset or all without one. The first
+        text decides which of both is tried; raises ArrowInvalid if another text differs.
         """
         first = pc.index(pc.is_valid(texts), True).as_py()
         if first >= 0 and _HAS_OFFSET.search(texts[first].as_py()):

@@ -96,7 +96,7 @@ def has_secret_name(key: str) -> bool:
 
 
 def pieces_of(key: str, value: str) -> list[TextPiece]:
-    """The value of an option in public and secret pieces, split by the rule of its key."""
+    """Splits the value of an option into public and secret pieces, by the rule of its key."""
     return _rule(key)(value)
 
 
@@ -130,7 +130,9 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
 
 
 def text_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a text that is public, except for secrets in its URLs and after ``password=``."""
+    """Splits a text, which is public except for secrets in its URLs and after ``password=``, into public and secret
+    pieces.
+    """
     if re.match(r"[A-Za-z][\w+.:-]*://", text):
         return url_pieces(text)
     if "://" in text:
@@ -305,7 +307,9 @@ def secrets_of_script(text: str) -> Secrets:
 
 
 def option_at(text: str, offset: int) -> str | None:
-    """The key of the option whose value contains a position of a script; None outside of options."""
+    """Returns the key of the option whose value contains the character at ``offset`` of a script; None where no option
+    does.
+    """
     keys = (o[1][1:-1] for o in _OPTION.finditer(text) if o.start(3) <= offset < o.end(3))
     return next(keys, None)
 

@@ -27,24 +27,28 @@ _SCHEMES = frozenset({"", "basic", "bearer", "digest", "negotiate", "token", "ap
 
 
 class TextPiece(NamedTuple):
-    """A piece of a text, and whether it is secret."""
+    """A part of a text. ``secret`` says whether it must be hidden in messages."""
 
     text: str
     secret: bool = False
 
 
 def is_open(text: str) -> bool:
-    """True where a text consists only of placeholders and schemes, such as ``Bearer ${TOKEN}`` or ``{a},{b}``."""
+    """True where a text consists only of placeholders and names of authentication schemes, such as ``Bearer ${TOKEN}``
+    or ``{a},{b}``.
+    """
     return PLACEHOLDER.sub("", text).strip(" ,;:\t\r\n").casefold() in _SCHEMES
 
 
 def guarded(text: str) -> list[TextPiece]:
-    """The pieces of a text that is secret, unless it consists only of placeholders."""
+    """Returns the whole text as one piece. It is public if it consists only of placeholders such as ``${TOKEN}``,
+    otherwise secret.
+    """
     return [TextPiece(text, secret=not is_open(text))]
 
 
 def shown(pieces: Iterable[TextPiece]) -> str:
-    """The text of pieces, with the secret ones replaced by ``MASK``."""
+    """Joins the pieces of a text for display, with ``******`` in place of each secret one."""
     return "".join(MASK if piece.secret else piece.text for piece in pieces)
 
 
@@ -56,13 +60,15 @@ _MOST = 6_400
 
 
 class Aside(NamedTuple):
-    """A text whose placeholders are replaced by one character each, while its pieces are found."""
+    """A text in which each placeholder, such as ``${NAME}``, is replaced by one character of private use, so that it
+    can be parsed like any URL or JSON text. ``placeholders``: those that were replaced, in their order.
+    """
 
     text: str
     placeholders: tuple[str, ...]
 
     def restored(self, text: str) -> str:
-        """The text with its placeholders restored."""
+        """Returns a part of the replaced text with its original placeholders."""
         return "".join(self._restored(character) for character in text)
 
     def _restored(self, character: str) -> str:
@@ -70,14 +76,16 @@ class Aside(NamedTuple):
         return self.placeholders[index] if 0 <= index < len(self.placeholders) else character
 
     def all_restored(self, pieces: Iterable[TextPiece]) -> list[TextPiece]:
-        """The pieces with their placeholders restored; a piece of placeholders only is no secret."""
+        """Returns pieces of the replaced text with their original placeholders. A piece that consists only of
+        placeholders is not secret.
+        """
         texts = [(self.restored(piece.text), piece.secret) for piece in pieces if piece.text]
         return [TextPiece(text, secret and not is_open(text)) for text, secret in texts]
 
 
 def aside(text: str) -> Aside | None:
-    """The text with its placeholders replaced; None where it contains such characters itself, or too many
-    placeholders.
+    """Replaces each placeholder of a text by one character of private use. None where the text itself contains such
+    characters, or has too many placeholders.
     """
     placeholders = tuple(PLACEHOLDER.findall(text))
     if len(placeholders) > _MOST or any(_FIRST <= ord(character) < _FIRST + _MOST for character in text):
@@ -118,7 +126,7 @@ def is_harmless(name: str) -> bool:
 
 
 def url_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a URL; any other text is secret as a whole."""
+    """Splits a URL into public and secret pieces. Any other text is one secret piece."""
     set_aside = aside(text)
     if set_aside is None or any(character in text for character in "\t\r\n"):  # the parser drops them
         return guarded(text)
@@ -250,7 +258,7 @@ _TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*\"(?P<name>\s*:)?|[{}\[\],:\s]+|[^{}\[\]
 
 
 def body_pieces(text: str) -> list[TextPiece]:
-    """The pieces of a JSON body; any other text is secret as a whole."""
+    """Splits the JSON body of a request into public and secret pieces. Any other text is one secret piece."""
     set_aside = aside(text)
     if set_aside is None or not _is_json(set_aside.text):
         return guarded(text)

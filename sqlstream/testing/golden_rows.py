@@ -18,9 +18,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqlstream.formats.values import text_rule
 from sqlstream.testing.golden_format import FAILS
 from sqlstream.testing.values import KINDS, Change, columns_of, from_arrow, read, spell, to_arrow
 from sqlstream.types import DataType
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonNodes, Misfit, has_json
 
 _DIGITS = {"FLOAT": 1e-6, "DOUBLE": 1e-9}
 """What sums in another order may differ by."""
@@ -41,7 +44,9 @@ class Line:
 
 
 def cut(line: str, types: Types) -> Line:
-    """Cuts a line of expected output into table, kind of row and columns."""
+    """Splits a line of expected output into the name of its table, the kind of the row and the texts of its columns.
+    ``types`` has the names of tables that a line may begin with, as keys.
+    """
     table, rest = "", line
     name, colon, behind = line.partition(": ")
     if colon and name.casefold() in types:
@@ -171,7 +176,8 @@ def _close(one: Any, other: Any, tolerance: float) -> bool:
 
 # --- Files of rows: CSV with a header, JSON lines, Parquet -----------------------------------------------------
 # A column ``row_kind`` says which kind each row has, where the table has no such column of its own; without it all
-# are +I. In CSV values are spelled as in golden files, an empty field is NULL.
+# are +I. Values are read by the rules of the formats csv and json, with numbers that count milliseconds for timestamps;
+# what is no value by these is spelled as in golden files. In CSV an empty field is NULL.
 
 
 ROW_KIND_COLUMN = "row_kind"
@@ -181,7 +187,9 @@ Columns = Sequence[tuple[str, DataType]]
 
 
 def read_rows_of_file(path: Path, columns: Columns) -> list[Change]:
-    """The rows of a file with their kinds; ValueError for another format or other columns."""
+    """The rows of a CSV, JSON Lines or Parquet file, each with its kind (+I where the file has none). ValueError for
+    other formats, or if the columns of the file are not ``columns``.
+    """
     try:
         records = _records(path, dict(columns))
     except OSError as error:
@@ -197,10 +205,30 @@ def _records(path: Path, types: Mapping[str, DataType]) -> list[dict[str, Any]]:
             return [{str(name): value or None for name, value in row.items()} for row in rows]
         case ".jsonl":
             lines = path.read_text(encoding="utf-8").splitlines()
-            return [json.loads(line) for line in lines if line.strip()]
+            return [_json_record(line) for line in lines if line.strip()]
         case ".parquet":
             return _parquet_records(path, types)
     raise ValueError(f'file "{path}" is none of {", ".join(FORMATS)}')
+
+
+class _InJson(NamedTuple):
+    """A value of a JSON object: as Python's parser gives it, and where it is."""
+
+    value: Any
+    record: JsonNodes
+    key: str
+
+    def as_column(self, kind: DataType) -> Any:
+        """The value by the rules of the format json."""
+        return self.record.column(JsonPath((self.key,)), self.key, kind, "UTC")[0]
+
+
+def _json_record(line: str) -> Any:
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        return record
+    nodes = JsonDocument(line).root()
+    return {key: value if key == ROW_KIND_COLUMN else _InJson(value, nodes, key) for key, value in record.items()}
 
 
 def _parquet_records(path: Path, types: Mapping[str, DataType]) -> list[dict[str, Any]]:
@@ -235,14 +263,43 @@ def _change(path: Path, number: int, record: Any, columns: Columns) -> Change:
 
 def _value(value: Any, kind: DataType, path: Path) -> Any:
     """The value as a job would return it."""
-    if path.suffix == ".csv" and value is not None:
-        value = read(value, kind)
-    (canonical,) = pa.array([to_arrow(value, kind)], kind.to_arrow()).to_pylist()
+    if isinstance(value, _InJson):
+        value = _from_json(value, kind)
+    elif path.suffix == ".csv" and value is not None:
+        value = _from_csv(value, kind)
+    else:
+        value = to_arrow(value, kind)
+    (canonical,) = pa.array([value], kind.to_arrow()).to_pylist()
     return from_arrow(canonical, kind)
 
 
+_SPELLED_HERE = frozenset({"BINARY", "INTERVAL", "STRING", "VARIANT"})
+
+
+def _from_csv(text: str, kind: DataType) -> Any:
+    if kind.name not in (*_SPELLED_HERE, "ARRAY", "MAP", "STRUCT"):
+        values, misfits = text_rule(kind).read(pa.array([text], pa.string()))
+        if not misfits[0]:
+            return values[0]
+    return to_arrow(read(text, kind), kind)
+
+
+def _from_json(given: _InJson, kind: DataType) -> Any:
+    if has_json(kind) and not any(part.name == "BINARY" for part in kind.parts()):
+        try:
+            return given.as_column(kind)
+        except Misfit as misfit:
+            try:
+                return to_arrow(given.value, kind)
+            except (ArithmeticError, KeyError, TypeError, ValueError):
+                raise misfit from None
+    return to_arrow(given.value, kind)
+
+
 def write_rows_to_file(path: Path, columns: Columns, changes: Iterable[Change], *, kinds: bool) -> None:
-    """Write rows in the format of ``read_rows_of_file``, with kinds if one is not +I."""
+    """Write rows to a CSV, JSON Lines or Parquet file, as ``read_rows_of_file`` reads them. With ``kinds`` there is a
+    column with the kind of each row, unless all are +I.
+    """
     rows = list(changes)
     kinds = kinds and any(change[0] != "+I" for change in rows)
     path.parent.mkdir(parents=True, exist_ok=True)

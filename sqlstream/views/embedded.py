@@ -55,7 +55,7 @@ def embedded(folder: Path) -> Server:
     """Returns the PostgreSQL server with its data in ``folder``; creates and starts it if necessary. This process
     counts as its user until it ends.
 
-    ConnectorError SS698 without the package, ExecutionError SS485 where the server does not start.
+    Raises ConnectorError SS698 without the package, ExecutionError SS485 where the server does not start.
     """
     require_package()
     try:
@@ -82,7 +82,7 @@ def release(folder: Path) -> None:
 
 
 def require_package() -> None:
-    """ConnectorError SS698 where the PostgreSQL server or its client is not installed."""
+    """Raises ConnectorError SS698 where the PostgreSQL server or its client is not installed."""
     for package in ("pgserver", "psycopg"):
         if find_spec(package) is None:
             message = f'materialized views need the Python package "{package}", which is not installed'

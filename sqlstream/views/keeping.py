@@ -120,11 +120,13 @@ class Views:
                 self.create(altered(view, statement), text, workspace)
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
-        """The status of the view of that name. BindError SS694 for anything that is no materialized view."""
+        """The status of the view of that name. Raises BindError SS694 for anything that is no materialized view."""
         return self.status(materialized_named(name, workspace), workspace)
 
     def drop(self, name: nodes.Name, workspace: Workspace) -> None:
-        """Stop the job of a view and remove its rows. Does nothing for other names, which the catalog reports."""
+        """Stops the job of a materialized view and removes its rows. Does nothing if there is no materialized view of
+        that name; the statement DROP then fails in the catalog.
+        """
         try:
             view = materialized_named(name, workspace)
         except SqlStreamError:  # there is none, or its definition cannot be read
@@ -137,7 +139,7 @@ class Views:
             self._remove(view, workspace)
 
     def all(self, workspace: Workspace, namespace: tuple[str, str] | None = None) -> Iterator[MaterializedView]:
-        """The views of a database, by name."""
+        """Yields the materialized views of a database, by default the current one, in the order of their names."""
         catalog = workspace.catalog
         catalog_name, database = namespace or catalog.current
         for name in catalog.names("relation", namespace):
@@ -184,7 +186,8 @@ class Views:
         """Starts the job of a view, from its checkpoint if there is one. ``anew``: first removes what an earlier view
         of that name has left.
 
-        ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has written.
+        Raises ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has
+        written.
         """
         reach([view.table], workspace.settings)
         storage = self._storage(view, workspace)

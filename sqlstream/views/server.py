@@ -27,8 +27,9 @@ _told: set[str] = set()
 
 
 def views_folder(settings: Settings) -> Path:
-    """The folder of the setting, or the default in the user's state folder. ExecutionError SS484 where it cannot be
-    written."""
+    """Returns the folder for the data of materialized views: that of the setting, or the default in the user's state
+    folder. Raises ExecutionError SS484 where it cannot be written.
+    """
     given = settings[DIRECTORY]
     state = state_folder()
     folder = Path(given).expanduser().absolute() if given is not None else None
@@ -42,14 +43,14 @@ def views_folder(settings: Settings) -> Path:
 
 
 def checkpoints_of_views(settings: Settings) -> str:
-    """The directory of the checkpoints of views, each in a folder of its name."""
+    """Returns the directory with the checkpoints of materialized views. Each is in a folder with the view's name."""
     given: str | None = settings[_CHECKPOINTS]
     return given.rstrip("/") if given is not None else str(views_folder(settings) / "jobs")
 
 
 def reach(tables: Iterable[Table], settings: Settings) -> None:
-    """Makes the tables of materialized views reachable: if one of ``tables`` is stored in the embedded server, starts
-    it and sets its address.
+    """Called before jobs or queries use tables of materialized views. If one of ``tables`` is stored in the database of
+    materialized views, sets the environment variable with its address, and starts the embedded server if necessary.
     """
     if any(table.option("url") == _REFERENCE for table in tables):
         tell_address(settings)

@@ -69,7 +69,8 @@ class Serving:
     def run(self, scripts: Iterable[str]) -> None:
         """Execute the statements and start their jobs; ``look`` retries starts that fail.
 
-        SqlStreamErrors for mistakes in other statements, BindError SS489 for a query, whose rows would not be read.
+        Raises SqlStreamErrors for mistakes in statements that start no job, BindError SS489 for a query, because nobody
+        would read its rows.
         """
         for text in scripts:
             for statement in parse_script(text):
@@ -92,7 +93,9 @@ class Serving:
                 self._session.execute(statement, text)
 
     def look(self) -> None:
-        """Restarts the jobs that have ended and are due. To be called from time to time."""
+        """Starts the jobs again that have failed or were lost, and those that could not be started, each after a pause
+        that grows with every failure. To be called from time to time.
+        """
         now = time.monotonic()
         for served in self._served:
             try:
@@ -144,13 +147,15 @@ class Serving:
     # --- what is told -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> list[Mapping[str, Any]]:
-        """The status of all views and other jobs now, each as a dictionary of property values, for the page and its
-        JSON.
+        """Returns a dictionary of property values, such as name and state, for each view and each other job, as the
+        status page shows them.
         """
         return [dict(self._facts(served)) for served in self._served]
 
     def records(self) -> dict[str, JobRecord]:
-        """The records of all jobs that have one, as a dictionary by the names that ``snapshot`` uses."""
+        """Returns a dictionary from the name of each view or job that has a record to this record. The names are those
+        in ``snapshot``.
+        """
         records = ((_shown_name(served), _record_of(served, self._status(served))) for served in self._served)
         return {name: record for name, record in records if record is not None}
 
@@ -230,7 +235,9 @@ class PlanPages:
         return frozenset(self._by_name)
 
     def take(self, records: Mapping[str, JobRecord]) -> None:
-        """Update the pages with the current records of all jobs whose plan can be shown."""
+        """Updates the pages, which are those of the jobs in ``records`` whose plan can be shown. ``records``: the
+        current record of each job, by name.
+        """
         kept = dict[str, PlanFigures]()
         for name, record in records.items():
             before = self._by_name.get(name)
@@ -264,8 +271,8 @@ _GOOD, _BAD = ("RUNNING", "FINISHED"), ("FAILED", "LOST", "DAMAGED")
 
 @dataclass(frozen=True)
 class Shown:
-    """The content of the page of ``sqlstream serve``: the address of the tables without its password, and one
-    dictionary of property values per view.
+    """What the status page of ``sqlstream serve`` shows: the URL of the database with the views, without its password,
+    and one dictionary of property values per view.
 
     ``plans`` are the names of the views that have a page with their plan.
     """
@@ -276,7 +283,9 @@ class Shown:
 
 
 class Page(LocalPage):
-    """Serves the page on a port of this machine until closed. ``shown`` and ``plans`` are called from its threads."""
+    """Serves the status page on a port of this machine until it is closed. ``shown``: returns the page's content.
+    ``plans``: the pages with plans. Both are used by the server's threads.
+    """
 
     def __init__(self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None) -> None:
         super().__init__(port, partial(_answer, shown, plans or PlanPages()), "/, /views.json and /plans/NAME/")

@@ -28,18 +28,22 @@ class ViewState:
 
     @property
     def kept(self) -> bool:
-        """True while a process restarts the job."""
+        """True while the process ``keeper``, which restarts the job, runs on this machine."""
         return self.keeper is not None and self.keeper.is_here and self.keeper.is_alive
 
 
 def digest_of(statement: nodes.CreateMaterializedView) -> str:
-    """A digest of a view's definition. It is equal for definitions with the same table and the same rows."""
+    """Returns a digest of a view's definition. Definitions that differ only in comment, OR REPLACE and IF NOT EXISTS
+    have equal ones.
+    """
     plain = replace(statement, kind="MATERIALIZED VIEW", if_not_exists=False, replace=False, comment=None)
     return hashlib.sha256(to_sql(plain).encode()).hexdigest()
 
 
 def read_state(storage: Storage) -> ViewState | None:
-    """The state of a view from its checkpoint; None if there is none. ExecutionError SS459 for a malformed file."""
+    """The state of a view from its checkpoint; None if there is none. Raises ExecutionError SS459 for a file that is
+    malformed.
+    """
     text = storage.read(FILE)
     if text is None:
         return None

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.json_records import RAW_JSON
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType, parse_type
 from tests.depth import depth
@@ -224,6 +225,23 @@ EXAMPLES: list[tuple[str, str, Any]] = [
 @pytest.mark.parametrize(("kind", "spelled", "expected"), EXAMPLES)
 def test_values_are_read_as_in_flink(kind: str, spelled: str, expected: Any) -> None:
     assert row(f"v {kind}", f'{{"v": {spelled}}}') == expected
+
+
+RAW = ['{"a": [1.10, "x"]}', '"a\\"b"', "null", "1.10", "[]", "true", "'q'", "NaN", '{"a": {"b": "\\u0041"}}']
+
+
+def test_the_json_of_values_is_kept_for_variants() -> None:
+    kinds = {"v": RAW_JSON, "l": DataType("ARRAY", (RAW_JSON,)), "s": DataType("STRUCT", (("m", RAW_JSON),))}
+    reader = JsonDecoder(tuple(Field(name, kind) for name, kind in kinds.items()))
+    records = [f'{{"v": {raw}, "l": [{raw}, 5], "s": {{"m": {raw}}}}}' for raw in RAW] + ['{"l": [], "s": {}}']
+    rows = reader.messages(pa.array([record.encode() for record in records])).rows.to_pylist()
+    exact = replace(reader, exactly=True).messages(pa.array([record.encode() for record in records])).rows.to_pylist()
+    assert rows[-1] == exact[-1] == {"v": None, "l": [], "s": {"m": None}}
+    for found in (rows, exact):
+        wanted = [*RAW[:6], '"q"', '"NaN"', RAW[8]]
+        for row, raw in zip(found[:-1], wanted, strict=True):
+            texts = [row["v"], *row["l"], row["s"]["m"]]
+            assert [json.loads(text) for text in texts] == [json.loads(raw), json.loads(raw), 5, json.loads(raw)]
 
 
 def test_of_a_field_that_is_there_twice_the_last_counts() -> None:

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.decoder import Field
 from sqlstream.types import INT, STRING
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.lookup import operator
@@ -24,13 +26,13 @@ from sqlstream.udfs.lookup.asking import Worker
 from sqlstream.udfs.lookup.operator import LookupRows, LookupStep
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout, Retry
 from sqlstream.udfs.lookup.source import LookupSource, Request
-from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import FileSource
 from sqlstream.udfs.lookup.sources.function import function_source
 from sqlstream.udfs.lookup.sources.postgres import PostgresSource
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
 from sqlstream.udfs.lookup.sources.scalars import parse_template
 from sqlstream.udfs.lookup.sources.sql_text import StoredColumn
+from sqlstream.udfs.text_files import TextFormat
 from tests.udfs.lookup.sources.test_http import source as http_source
 
 REQUEST = Request((("k", INT),), (("v", STRING),))
@@ -162,10 +164,11 @@ def test_rows_that_a_function_fails_for_come_out_beside_the_others():
 def test_rows_come_out_where_a_file_cannot_be_read(tmp_path):
     (tmp_path / "items.csv").write_text("1,a\nx,b\n")
     columns = (("k", INT), ("v", STRING))
-    source = FileSource("items", REQUEST, str(tmp_path / "items.csv"), FileFormat("csv", columns))
+    fields = tuple(Field(name, kind) for name, kind in columns)
+    source = FileSource("items", REQUEST, str(tmp_path / "items.csv"), TextFormat(CsvDecoder(fields)), columns)
     answers = looked_up(source, on_error=OnError.TO)
     assert [row["k"] for row in answers] == list(range(ROWS))
-    assert all('column "k": "x" is no INT' in row["error"] for row in answers)
+    assert all('column "k" of type INT is "x"' in row["error"] for row in answers)
 
 
 def main() -> None:

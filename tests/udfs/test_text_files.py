@@ -18,7 +18,8 @@ from sqlstream.types import STRING, TIMESTAMP, DataType
 from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
-from sqlstream.udfs.text_files import BAD_TYPE, Header, TextFormat, TextRows, _without_ends
+from sqlstream.udfs.messages import BAD_TYPE
+from sqlstream.udfs.text_files import Header, TextFormat, TextRows, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}

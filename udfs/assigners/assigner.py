@@ -58,8 +58,8 @@ LAST_INSTANT = 253_370_764_800_000_000
 
 
 def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
-    """The time of each row in microseconds since 1970: the value of the column ``time``, or the current processing time
-    if ``time`` is None. ExecutionError SS401 for a NULL.
+    """An array with the time of each row in microseconds since 1970: the value of the column ``time``, or the current
+    processing time if ``time`` is None. Raises ExecutionError SS401 for a NULL.
     """
     if time is None:
         return np.full(rows.num_rows, min(context.processing_time, LAST_INSTANT), np.int64)
@@ -67,8 +67,8 @@ def times_of(rows: pa.Table, time: str | None, context: Context) -> Times:
 
 
 def rows_in_time(rows: pa.Table, time: str | None, domain: Domain, context: Context) -> tuple[pa.Table, Times]:
-    """The rows that are not late, and their times in microseconds. Late rows are counted and dropped. In processing
-    time no row is late, and times after the current one become the current one.
+    """Returns a pair: the rows that are not late, and their times in microseconds. Late rows are counted and dropped.
+    In processing time no row is late, and times after the current one become the current one.
     """
     times = times_of(rows, time, context)
     if domain is Domain.PROCESSING:
@@ -92,7 +92,9 @@ def micros(column: pa.ChunkedArray, name: str) -> Times:
 
 
 def per_row(start: Times, end: Times, row_count: int) -> Assigned:
-    """The ``Assigned`` pairs if each row is in exactly one window."""
+    """The result of an assigner that assigns each row to one window. ``start`` and ``end``: the bounds of each row's
+    window, in microseconds.
+    """
     return Assigned(np.arange(row_count, dtype=np.int64), start, end)
 
 
@@ -112,16 +114,18 @@ def to_wall(instants: Times, zone: str | None) -> Times:
 
 
 def start_of(wall: Times, zone: str | None) -> Times:
-    """The first instant, in microseconds since 1970 UTC, at which a wall clock in ``zone`` shows ``wall`` or has
-    skipped it (daylight saving).
+    """For each local time ``wall`` the first instant at which a clock in ``zone`` shows it, or skips it (daylight
+    saving): the first 02:30 if the clock shows 02:30 twice. ``wall`` is in microseconds since 1970 on that clock, the
+    result in microseconds since 1970 UTC.
     """
     # Of the two instants around a skip Arrow's "latest" is the one after it, Flink's choice.
     return wall if zone is None else _instants(wall, zone, "earliest", "latest")
 
 
 def end_of(wall: Times, zone: str | None) -> Times:
-    """The first instant, in microseconds since 1970 UTC, from which on a wall clock in ``zone`` never again shows less
-    than ``wall`` (daylight saving).
+    """For each local time ``wall`` the instant at which a window that ends at ``wall`` closes. From then on a clock in
+    ``zone`` never shows an earlier time: it is the second 02:30 if daylight saving lets the clock show 02:30 twice.
+    ``wall`` is in microseconds since 1970 on that clock, the result in microseconds since 1970 UTC.
     """
     return wall if zone is None else _instants(wall - 1, zone, "latest", "earliest") + 1
 
@@ -337,8 +341,8 @@ _STORED = -1
 
 
 class Windows(NamedTuple):
-    """Arrays with one entry per window: the index of its key, counted from 0, and the window's bounds. If they are
-    windows of rows, they are in order of arrival.
+    """Windows as three arrays with one entry per window: the index of its key, counted from 0, and its start and end in
+    microseconds. Windows of rows are in the order in which the rows arrived.
     """
 
     key: RowIndices
@@ -373,16 +377,16 @@ def merge_sessions(stored: Windows, rows: Windows, watermark: int, allowed: int 
 
 
 def taken_windows(stored: Windows, rows: Windows, watermark: int, allowed: int = 0) -> Flags:
-    """One boolean per window of ``rows``: false if the row is late, also after merging with the sessions that are open
-    when it arrives. Times in microseconds.
+    """One boolean per window of ``rows``: true if the row is accepted, false if it is late. A late row is accepted if
+    its window touches a session that is open when the row arrives. Times in microseconds.
     """
     late = late_windows(rows.end, watermark, allowed)
     return ~late | _rescued(stored, rows, late) if late.any() else ~late
 
 
 def late_windows(end: Times, watermark: int, allowed: int) -> Flags:
-    """One boolean per window end: true if the watermark has reached the window's last moment plus the allowed lateness.
-    All in microseconds.
+    """One boolean per window end: true if a window with this end is closed, that is, the watermark has reached the
+    window's last moment plus the allowed lateness. All in microseconds.
     """
     newest_late = min(max(watermark + MILLISECOND - allowed, _INT64.min), _INT64.max)
     return end <= newest_late
@@ -406,8 +410,8 @@ def merge_windows(stored: Windows, rows: Windows) -> Sessions:
 
 
 def on_line(windows: Windows) -> Intervals:
-    """Maps the windows of all keys to intervals of a single time axis, shifted so that windows of different keys never
-    touch.
+    """Moves the windows of all keys to a single time axis, shifted so that windows of different keys never touch.
+    Returns one interval per window.
     """
     key, start, end = windows
     if len(key) == 0:
@@ -465,8 +469,8 @@ class Intervals(NamedTuple):
 
 
 def earliest_meeting(asked: Intervals, others: Intervals, arrival: RowIndices) -> RowIndices:
-    """For each interval of ``asked`` the least ``arrival`` among the intervals of ``others`` that touch it; NEVER if
-    none does.
+    """For each interval of ``asked``: among the intervals of ``others`` that touch it, the smallest value of
+    ``arrival`` (their positions in the order of arrival); NEVER if none touches it.
     """
     return np.minimum(_starting_within(asked, others, arrival), _holding_start(asked, others, arrival))
 
@@ -479,8 +483,8 @@ def _starting_within(asked: Intervals, others: Intervals, arrival: RowIndices) -
 
 
 def range_minima(values: RowIndices, left: RowIndices, right: RowIndices) -> RowIndices:
-    """The minimum of ``values[left:right]`` for each pair of bounds. Each is computed from two overlapping ranges whose
-    length is a power of two.
+    """An array with the minimum of ``values[left[i]:right[i]]`` for each ``i``; NEVER for empty ranges. Each minimum is
+    computed from two overlapping ranges whose length is a power of two.
     """
     minima = np.full(len(left), NEVER)
     level = _levels(right - left)

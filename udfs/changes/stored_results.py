@@ -24,9 +24,9 @@ from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 class StoredResults:
     """Stores the result of each row, so that a retraction of the row retracts the same result.
 
-    ``columns``: KEY_HASH, ROW_KIND, the columns of the rows and those of the results. Rows that are equal in the
-    columns ``by`` have the same KEY_HASH and retract each other. ``without``: a column that is set in rows without a
-    result, for which nothing is retracted.
+    ``columns``: KEY_HASH, ROW_KIND, the columns of the rows and those of the results. A retraction belongs to the
+    stored row that is equal in the columns ``by``; such rows have the same KEY_HASH. ``without``: a column that is not
+    NULL in rows that have no result, such as the error of a failed lookup; no retraction is emitted for them.
     """
 
     columns: pa.Schema
@@ -39,7 +39,9 @@ class StoredResults:
         return pa.schema([column for column in self.columns if column.name != KEY_HASH]).remove_metadata()
 
     def results(self, rows: pa.Table, context: Context) -> pa.Table:
-        """The changelog of the results, all -D before all +I, that the changes ``rows``, in order of arrival, cause."""
+        """Applies changed rows, in order of arrival, and returns the resulting changelog: first the retractions (-D),
+        then the insertions (+I).
+        """
         changes = self._net(rows)
         state = self._state(context)
         stored = self._known(state, changes, context)

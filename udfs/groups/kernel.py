@@ -70,9 +70,9 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of a key group before the shuffle, if the state consists of accumulators only. Where all
-        aggregates have DISTINCT and rows are never retracted, each combination of their values is sent once. Otherwise
-        returns the rows unchanged.
+        """Pre-aggregates the rows of a key group before the shuffle, if the state consists of accumulators only. If all
+        aggregates have DISTINCT and rows are never retracted, it keeps one row of each combination of their values
+        instead. In other cases it returns the rows unchanged.
         """
         if not self._combines and self._distinct_only:
             ids = dense_ids(rows, self._distinct_columns)
@@ -257,8 +257,10 @@ Calls = list[AggregateCall]
 def strategies_of(
     calls: Sequence[AggregateCall], keys: Sequence[str], rows: pa.Schema, *, updates: bool, living: TimeToLive
 ) -> tuple[AggregateStrategy, ...]:
-    """The strategies that together compute all calls over ``rows`` grouped by ``keys``. ``updates``: rows may be
-    retracted. UnsupportedError SS395 for calls that are not executed."""
+    """Chooses the strategies that together compute all aggregate calls over ``rows`` grouped by ``keys``. ``updates``:
+    rows may be retracted. ``living``: the time to live of a group's state. Raises UnsupportedError SS395 for calls that
+    are not executed.
+    """
     distinct: dict[tuple[tuple[str, ...], str | None], Calls] = {}
     total: Calls = []
     extreme: Calls = []

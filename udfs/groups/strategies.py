@@ -27,8 +27,8 @@ Flags = np.ndarray
 
 
 class StoredGroups(NamedTuple):
-    """The stored state rows of those groups that a micro-batch changes and that exist already, with the index of each
-    among the changed groups (``ChangedRows``).
+    """The stored state of the groups that a micro-batch changes, as far as they exist already: ``rows`` has one row per
+    group, ``groups`` the index of each among the changed groups (``ChangedRows``).
     """
 
     rows: pa.Table
@@ -74,8 +74,8 @@ class AggregateStrategy(ABC):
 
     @abstractmethod
     def updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> pa.Table:
-        """The new values of ``columns`` for all groups of ``changed``, in their order; ``stored`` has the old
-        values.
+        """Computes the new values of ``columns`` for all groups that the micro-batch changes, one row per group, in the
+        order of ``changed``. ``stored`` has the old values.
         """
         ...
 
@@ -85,15 +85,17 @@ class AggregateStrategy(ABC):
         ...
 
     def forget(self, groups: pa.Table, context: Context) -> None:
-        """Drops the additional state of groups that have ended, because all their rows were retracted or their time to
-        live has passed. ``groups`` has KEY_HASH and the keys. State with a time to live of its own may remain."""
+        """Drops what the strategy stores beside the groups' own rows, for groups that have ended: all their rows were
+        retracted or their time to live has passed. ``groups`` has KEY_HASH and the keys. State with a time to live of
+        its own may remain.
+        """
         return
 
 
 @dataclass(frozen=True)
 class Totals(AggregateStrategy):
-    """Computes calls from their accumulators alone. For inputs with retractions ``Aggregates.retracts`` must be true.
-    ``prefix`` makes the names of its columns unique.
+    """Computes aggregate calls from their accumulators alone, such as the sum and the count for AVG. If rows are
+    retracted, ``Aggregates.retracts`` must be true. ``prefix`` makes the names of its columns unique.
     """
 
     aggregates: Aggregates
@@ -114,8 +116,8 @@ class Totals(AggregateStrategy):
         )
 
     def lifted(self, rows: pa.Table, gone: Flags | None, groups: Indices, count: int) -> pa.Table:
-        """The accumulators of rows: one row per group, out of ``count``. ``gone`` flags the rows that are
-        retractions.
+        """Computes the accumulators of rows: a table with one row for each of ``count`` groups. ``groups`` has the
+        group index of each row; ``gone`` is true for rows that are retractions, None if there are none.
         """
         if gone is None:
             return self._named(self.aggregates.lift(rows, groups, count))
@@ -144,7 +146,9 @@ class Totals(AggregateStrategy):
         return _renamed(accumulators, self.columns)
 
     def own(self, columns: pa.Table) -> pa.Table:
-        """The columns of this strategy, without its prefix, from the stored rows of groups."""
+        """Selects this strategy's columns from the stored rows of groups, under the names that ``aggregates`` gives its
+        accumulators.
+        """
         return _renamed(columns, self.aggregates.accumulators)
 
 
@@ -171,8 +175,8 @@ _SPARE = 64
 
 @dataclass(frozen=True)
 class StoredRows(AggregateStrategy):
-    """Computes ``aggregates`` over all current rows of a group, which it stores. ``name`` names this part of the
-    state.
+    """Computes ``aggregates`` that cannot subtract retracted rows, such as MIN: it stores the current rows of each
+    group. ``name`` is the prefix of its state entries and columns.
     """
 
     name: str
@@ -309,8 +313,9 @@ _TIMES = "__times"
 
 @dataclass(frozen=True)
 class DistinctValues(AggregateStrategy):
-    """Computes aggregate calls with DISTINCT over the ``values`` of rows for which ``filter`` is true. ``totals`` are
-    the same calls without DISTINCT. ``updates``: rows may be retracted.
+    """Computes aggregate calls with DISTINCT over the columns ``values``, for rows in which the BOOLEAN column
+    ``filter`` is true (None: all rows). It stores the distinct values of each group. ``totals`` computes the same calls
+    without DISTINCT. ``updates``: rows may be retracted.
     """
 
     name: str

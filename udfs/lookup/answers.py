@@ -141,8 +141,9 @@ FAILED = "SS432"
 
 class LookupOutcome(NamedTuple):
     """The result of a lookup for one key. ``rows``: the rows found, empty for a miss, None without an answer.
-    ``error``: the text for ON ERROR TO. ``deferred``: the row waits in the state of a kernel (ON TIMEOUT DEFER).
-    ``failure``: the error that ends the job. ``counted``: the names of the metrics in which the row counts.
+    ``error``: the error's message, where ON ERROR TO sends the row to a table. ``deferred``: the row waits in the state
+    of a kernel (ON TIMEOUT DEFER). ``failure``: the error that ends the job. ``counted``: the names of the metrics in
+    which the row counts.
     """
 
     rows: Sequence[Row] | None
@@ -247,7 +248,9 @@ class LookupKeys:
         return int(self.sizes[: len(self.keys)].sum())
 
     def of(self, rows: RowSelection) -> tuple[list[LookupOutcome], np.ndarray]:
-        """The distinct outcomes of the given rows, and for each row the index of its outcome among them."""
+        """Returns a pair for the rows with the given indices: their distinct outcomes, and an array with the index of
+        each row's outcome among these.
+        """
         ids = self.ids[rows]
         if 8 * len(ids) < len(self.outcomes):
             numbers, places = np.unique(ids, return_inverse=True)
@@ -276,8 +279,8 @@ def _with_gaps(key_ids: Ids, asked: np.ndarray, late: np.ndarray | None) -> np.n
 
 
 class LookupLayout(NamedTuple):
-    """What a batch needs to know about one lookup: its key columns, the type of its answers, and which other columns it
-    adds (error, deferred).
+    """What a batch of rows needs to know about one lookup: its key columns, the type of its answers, the function that
+    makes keys hashable (``identity``), and whether the lookup adds the columns for errors and for deferred rows.
     """
 
     columns: Sequence[str]
@@ -306,19 +309,25 @@ class LookupBatch:
         self._order: np.ndarray | None = None
 
     def numbers(self, group: int) -> list[int]:
-        """For each lookup the index of the key of ``group``."""
+        """Returns the indices of the keys of a group (rows with the same keys in all lookups): one index per lookup,
+        into its ``LookupKeys.outcomes``.
+        """
         row = self.groups.first[group]
         return [int(step.ids[row]) for step in self.steps]
 
     def undone(self) -> np.ndarray:
-        """The indices of the groups that still wait for an answer."""
+        """The indices of the groups (rows with the same keys in all lookups) that still wait for an answer, as an
+        array.
+        """
         waits = np.zeros(self.groups.count, np.bool_)
         for step in self.steps:
             waits |= step.unknown[step.ids[self.groups.first]]
         return np.flatnonzero(waits)
 
     def rows_of(self, groups: np.ndarray) -> np.ndarray:
-        """The ascending indices of the rows of these groups."""
+        """The indices, in ascending order, of the rows that belong to the groups with the indices ``groups``. A group
+        is the rows with the same keys in all lookups.
+        """
         if 8 * len(groups) > self.groups.count:
             wanted = np.zeros(self.groups.count, np.bool_)
             wanted[groups] = True
@@ -331,7 +340,9 @@ class LookupBatch:
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def leaving(self, rows: RowSelection, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows with the given indices, complete with their answers, in the output ``schema``."""
+        """The output rows for the input rows with the given indices: their columns and the answers, in the output
+        ``schema``.
+        """
         if isinstance(rows, slice):
             columns_of_rows = self.rows.slice(rows.start, rows.stop - rows.start)
         else:

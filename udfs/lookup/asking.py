@@ -114,8 +114,8 @@ class Asker:
                     self._left_alone(request, goes_on=False)
 
     def take(self, keys: Sequence[Key]) -> list[LookupOutcome | None]:
-        """For rows stored in state (ON TIMEOUT DEFER): the outcome of each key if it has arrived, else None. Keys that
-        were not requested yet are now requested in the background.
+        """Returns the outcome of each key for rows that are stored in state (ON TIMEOUT DEFER); None for outcomes that
+        have not arrived. Never waits: it starts requests for keys that were not requested yet.
         """
         outcomes = [self._take(key) for key in keys]
         self._pump(self._background)
@@ -371,8 +371,8 @@ class _OfRun:
 
 
 class Worker:
-    """What lookups share in a worker process: an event loop in a thread, clients by source, and caches and ``Asker``s
-    by run of a query, source and options.
+    """What all lookups of a worker process share: an event loop in a thread, one client per source, and for each run of
+    a query the answer caches and the ``Asker``s.
 
     A query that starts sees the current contents of its sources, because it shares no cached answers with earlier runs.
     """

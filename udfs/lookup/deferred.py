@@ -30,14 +30,14 @@ _PENDING = 0
 
 @dataclass(frozen=True)
 class DeferredLookups(Kernel):
-    """The kernel after a lookup with ON TIMEOUT DEFER: it stores rows without an answer until their answer arrives.
-    ``step.deferred`` is true in such rows of ``input``.
+    """The kernel after a lookup with ON TIMEOUT DEFER. The lookup sets the BOOLEAN column ``step.deferred`` in rows
+    whose answer is missing; the kernel stores these rows until their answer arrives.
 
     ``time``: a BIGINT column with the event time of a row in microseconds, NULL for none; None if no row has one.
     UNORDERED: rows with answers are emitted at once. KEY ORDERED: they wait for earlier rows of their key; the lookup
     key determines the key group. ORDERED: they wait for all earlier rows; there is one key group. With
-    ``stored_results`` rows may be retracted: in every mode they wait for earlier rows of their KEY_HASH, so that no row
-    is retracted before it was emitted.
+    ``stored_results`` rows may be retracted: in every mode a row then waits for earlier rows with the same KEY_HASH, so
+    that no row is retracted before it was emitted.
     """
 
     step: LookupStep

@@ -71,7 +71,9 @@ class Meter:
 
 
 def metrics_row(schema: pa.Schema, meters: Mapping[int, Meter]) -> pa.RecordBatch:
-    """A row of ``schema`` in which only the map METRICS is set: the counts of each lookup, by the lookup's number."""
+    """A batch with one row of ``schema``. Only its map column METRICS is set, to the counts of all lookups; ``meters``
+    has them by the lookup's number in the plan.
+    """
     counts = [
         (metric_key(lookup, name), meter.counts[name])
         for lookup, meter in meters.items()
@@ -104,6 +106,8 @@ def percentile(counts: Mapping[str, int], share: float) -> float | None:
 
 
 def percentiles(counts: Mapping[str, int]) -> dict[str, float]:
-    """``p50``, ``p95`` and ``p99`` in ms; empty without requests."""
+    """A dictionary with the keys ``p50``, ``p95`` and ``p99``: the latencies in milliseconds. Empty without requests.
+    ``counts``: the number of requests by histogram bucket (``latency_bucket``).
+    """
     shares = {f"p{share}": percentile(counts, share / 100) for share in (50, 95, 99)}
     return {name: value for name, value in shares.items() if value is not None}

@@ -119,9 +119,8 @@ class Task:
     """One Spark task of the lookup operator: reads batches, requests their keys on the event loop, and emits rows in
     order.
 
-    The thread of the task does everything except the requests. It reads more rows while few keys wait for answers and
-    few rows wait for others, so that memory is bounded by MOST_ROWS plus one batch, and there is always something to
-    request.
+    The thread of the task does everything except the requests. It reads the next batch unless 100,000 rows (MOST_ROWS)
+    or enough keys already wait, so that memory is bounded and there is always something to request.
     """
 
     def __init__(self, steps: Sequence[LookupStep], order: Order, worker: Worker) -> None:

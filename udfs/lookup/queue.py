@@ -23,7 +23,8 @@ Content = TypeVar("Content")
 @dataclass(eq=False, slots=True)
 class Entry(Generic[Content]):
     """An entry of a ``LookupQueue``. In KEY_ORDERED mode entries with an equal ``key`` leave the queue in order of
-    arrival; None imposes no order.
+    arrival; None imposes no order. ``is_mark``: the entry has no rows, and no later entry overtakes it. ``done``: all
+    answers have arrived.
     """
 
     content: Content
@@ -74,7 +75,9 @@ class LookupQueue(ABC, Generic[Content]):
 
     @abstractmethod
     def holds(self, key: Hashable) -> bool:
-        """True if an entry with this key would have to wait for an earlier one with it."""
+        """True if a new entry with this key must wait for an earlier one with the same key, which has not left the
+        queue (KEY_ORDERED).
+        """
         ...
 
     @abstractmethod
@@ -88,7 +91,9 @@ class LookupQueue(ABC, Generic[Content]):
 
 
 def queue_of(order: Order, capacity: int) -> LookupQueue[Content]:
-    """An empty queue whose entries leave in the given order of rows."""
+    """An empty queue whose entries leave in the order that the option OUTPUT of the lookup prescribes. ``capacity``:
+    the maximum number of entries.
+    """
     if order is Order.ORDERED:
         return OrderedQueue(capacity)
     return SegmentedQueue(capacity, by_key=order is Order.KEY_ORDERED)
@@ -191,8 +196,9 @@ class SegmentedQueue(LookupQueue[Content]):
 
 @dataclass(eq=False, slots=True)
 class WaitingRows:
-    """The content of a queue entry: in ORDERED mode all rows of the batch up to the row index ``until`` that have not
-    left, otherwise the rows of ``groups``. ``missing``: the number of answers that have not arrived.
+    """Rows of a batch that leave the lookup together; the content of a queue entry. In ORDERED mode these are all rows
+    before the row index ``until`` that have not been emitted, otherwise the rows of ``groups`` (indices of groups of
+    rows with the same keys). ``missing``: the number of answers that have not arrived.
     """
 
     batch: LookupBatch

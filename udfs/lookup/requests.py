@@ -76,7 +76,8 @@ class Attempt:
 
 
 class Lane:
-    """A queue of keys to request, and the attempts in flight, which share one limit (CAPACITY).
+    """A queue of keys to request, with the requests in flight, whose number is limited (CAPACITY). Rows from the input
+    and rows stored in state have a queue each.
 
     A batch is sent when it is full, or when its first key has waited for ``within`` seconds. ``window`` is the timer
     for that, ``due`` the number of keys that have waited that long.
@@ -188,8 +189,8 @@ class Attempts:
 
 
 def delay_ms(retry: Retry, done: int, spread: float = 0.5) -> float:
-    """The delay in milliseconds before a retry, of which ``done`` have been made. ``spread`` of [0, 1) varies it at
-    random; with 0.5 it is exactly as configured.
+    """The delay in milliseconds before the next retry, after ``done`` retries. ``spread``, a number of [0, 1), varies
+    exponential delays by up to 10 percent; with 0.5 the delay is exactly as configured.
     """
     if not retry.exponential:
         return retry.delay_ms
@@ -207,8 +208,8 @@ Wait = TypeVar("Wait")
 
 
 class Deadlines(Generic[Wait]):
-    """Timeouts of many waits that are all ``seconds`` long: calls ``expired`` for a wait that was not removed in that
-    time after it was added.
+    """A timeout of ``seconds`` for each of many waiting objects: calls ``expired(wait)`` unless ``remove(wait)`` is
+    called within ``seconds`` after ``add(wait)``.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[Wait], None]) -> None:

@@ -36,7 +36,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Request:
-    """The request to a source, before the first row: key columns, result columns and filters."""
+    """What a lookup asks of a source, fixed before the first row: the key columns, the result columns, and filters that
+    all result rows must pass.
+    """
 
     keys: tuple[tuple[str, DataType], ...]
     columns: tuple[tuple[str, DataType], ...]
@@ -86,7 +88,7 @@ class LookupSource(Protocol):
 
 
 def redacting(source: LookupSource, secrets: Secrets) -> LookupSource:
-    """The source, wrapped so that its errors do not show the secrets, if there are any."""
+    """Wraps a source so that its errors do not show the secrets. Without secrets, returns the source itself."""
     return source if secrets == NO_SECRETS else RedactingSource(source, secrets)
 
 

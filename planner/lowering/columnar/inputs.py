@@ -136,7 +136,9 @@ class Inputs:
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
-    """The input columns that every kernel of the step reads, in addition to its keys and times."""
+    """Starts the input columns of a window kernel. Returns an ``Inputs`` with those columns that every such kernel
+    reads: the bounds of windows assigned upstream, and the clock where the windows follow it.
+    """
     node = step.node
     assert isinstance(node, WindowNode), node
     inputs = Inputs(context, node.input.schema, rows, step.ports[0].watermark)
@@ -158,8 +160,8 @@ def came_at(rows: DataFrame, context: Context) -> str:
     """SQL text of the processing time at which a row arrived, in microseconds. The time to live of state counts from
     it.
 
-    If a test moves the clock and no source has stamped the row, as after another stateful operator, it is the time at
-    which that clock starts, because ticks report the progress.
+    In tests that move the clock it is 0 for rows without a stamped time, such as the output of another stateful
+    operator: there the operator learns the time from ticks.
     """
     return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
 
@@ -170,7 +172,9 @@ def passed_on(rows: DataFrame) -> list[Column]:
 
 
 def row_kind() -> Column:
-    """The hidden column ROW_KIND, for rows that are not all insertions."""
+    """The hidden column ROW_KIND, which says for each row whether it is +I, -U, +U or -D. Only inputs with updates have
+    it.
+    """
     return F.coalesce(column(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND)
 
 
@@ -194,8 +198,9 @@ _REWRITTEN = (FloatType, DoubleType, MapType)
 
 
 def keys_among(rows: DataFrame, names: Sequence[str], fields: Mapping[str, str]) -> tuple[list[Column], dict[str, str]]:
-    """Returns a pair: the key columns that must be computed for a kernel, and the name of the column for each key in
-    ``names``. ``fields`` maps each key's field to an input column, which is used if equal values have identical bytes.
+    """Chooses a kernel's key columns. Returns a pair: the columns that must be computed because equal values of their
+    type may differ in bytes (see ``key``), and a dictionary from each of ``names`` to its column. ``fields`` maps the
+    names to input columns, which serve as keys of all other types.
     """
     computed: list[Column] = []
     keys: dict[str, str] = {}
@@ -232,7 +237,8 @@ of the table end it."""
 @dataclass(frozen=True)
 class Files:
     """Files that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a DataFrame with one
-    row per file split of ``table``; ``reader`` turns splits into rows.
+    row per file of ``table`` and task, since each task gets the whole list and reads its share; ``reader`` turns such
+    rows into the rows of the files.
     """
 
     places: DataFrame
@@ -240,8 +246,9 @@ class Files:
     table: str
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
-        """Reads the file splits and divides their rows by key group: a DataFrame of blobs, one per key group and batch.
-        It also counts the rows under the operator's ``number``, because Spark sees only splits.
+        """Reads the files and divides their rows by key group. Returns a DataFrame of blobs (rows packed as bytes), one
+        per key group and batch. It also counts the rows that were read as a metric of the operator with this
+        ``number``, because Spark sees only the list of files.
         """
         blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
         read = f"content = {Content.READ.value}"

@@ -44,8 +44,9 @@ def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
-    """Adds the control rows of the table to the ``blobs`` of an exchange, and Spark's ``withWatermark``. As blobs,
-    control rows need a key group; they get ``key_group``, whose kernels ignore them.
+    """Adds Spark's ``withWatermark`` to the ``blobs`` of an exchange (rows packed as bytes), and the control rows that
+    advance the watermark of the source table. As blobs, control rows need a key group; they get ``key_group``, whose
+    kernels ignore them.
 
     Control rows are the left side of the union, because Spark looks for new data from left to right: it never sees a
     control row without the rows that were written before.
@@ -80,9 +81,10 @@ class Running:
     ``late_table``: the value of the hidden column LATE_TABLE in its late rows. ``chained``: there is a stateful
     operator downstream. ``keyed``: False if all rows go to one key group. ``goes_on``: rows also arrive in the
     micro-batches after the end of the input. ``watermarks_by_port``: for each input, the watermark that its exchange
-    reports to Spark, None if it reports none. ``hashed``: the columns whose hash the exchanges compute instead of
-    Spark. ``spread``: those of them that, if NULL, allow the row to go to any key group. ``held_back_ms``: by how many
-    milliseconds its watermark is earlier than that of the query.
+    reports to Spark, None if it reports none. ``hashed``: the key columns whose hash the exchanges compute, so that
+    Spark does not. ``spread``: the columns among them in which NULL means that the row matches nothing, and may go to
+    any key group. ``held_back_ms``: by how many milliseconds the operator's watermark is earlier than that of the
+    query.
     """
 
     kernel: Kernel

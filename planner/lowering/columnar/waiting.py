@@ -101,8 +101,8 @@ def _answered(lookup: NumberedLookup) -> tuple[str, ...]:
 
 
 def held_from(node: Node) -> Column:
-    """The event time of a waiting row, in microseconds: the watermark may not pass it while the row waits. It is the
-    least of the row's time attributes and window end; NULL without any.
+    """A BIGINT column with the time, in microseconds, that the watermark may not pass while a row waits in state. It is
+    the least of the row's event times and the end of its window; NULL if the row has neither.
     """
     times = [f"unix_millis(CAST({quoted(f.name)} AS TIMESTAMP))" for f in node.schema if _is_event_time(f.time)]
     window = node.window_info

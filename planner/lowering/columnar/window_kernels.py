@@ -301,7 +301,7 @@ def _lateness(node: AssignWindows | WindowAggregate, firing: Firing, inputs: Inp
 
 def kernel_of(design: Design, function: Aggregates | AllRows, schema: pa.Schema) -> Kernel:
     """Builds the window kernel: a specialized one if there is one for these parts, otherwise the general operator.
-    ``schema`` has the columns of the rows.
+    ``function`` says what a window returns: its aggregates, or all its rows. ``schema`` has the columns of the rows.
     """
     match design.kind:
         case WindowKernelKind.PANES:

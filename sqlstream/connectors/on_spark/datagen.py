@@ -64,15 +64,15 @@ class RowNumberReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads row numbers: each micro-batch has the rows that became due since the previous one, the first those of one
     second.
 
-    A bounded run (AvailableNow) of a table with an end waits for all its rows. Without an end it reads only the first
-    micro-batch, so that drained and paused jobs terminate.
+    If the number of rows is limited, a bounded run (AvailableNow) waits until all rows are due. Otherwise it reads only
+    one micro-batch, so that drained and paused jobs terminate.
 
     Offsets consist of ``row``, the next row number, and ``origin``, the time at which row 0 would have been due. With
     both, the due time of a row does not depend on where micro-batches end, also when one is repeated. Each start of a
     job sets a new origin, so that rows after a pause are due after the pause.
 
-    PySpark 4.1 does not pass the start of a micro-batch, so the reader uses the end of the last one that was
-    requested. Bounded runs cannot wait there, so a table with an end gives all its rows in one micro-batch.
+    PySpark 4.1 does not say at which offset a micro-batch starts. The reader then continues from the end of the
+    previous one, and gives a limited number of rows all at once, without waiting until they are due.
     """
 
     def __init__(self, rate: int, end: int | None, partitions: int, with_due: bool = False) -> None:

@@ -65,7 +65,9 @@ def refusing(rows: DataFrame, table: Table, values: Mapping[str, Any], partition
 
 
 def faults(table: Table, values: Mapping[str, Any], partitions: Sequence[str] = ()) -> dict[str, list[Fault]]:
-    """Returns for each column the reasons why a value cannot be written, as pairs of a condition and a message."""
+    """Returns a dictionary from column name to the reasons why a value of the column cannot be written. A reason is a
+    pair: a condition and a message.
+    """
     of_files = _FORMATS.get(values["format"], _nothing)
     faults_by_column = {
         c.name: _faults(c.type, F.col(quoted(c.name)), values, _in_a_directory if c.name in partitions else of_files)

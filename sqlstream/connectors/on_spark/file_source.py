@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,10 @@ from sqlstream.udfs.exchange import PARTS, part_fields
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
+from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
-from sqlstream.udfs.text_files import BAD_TYPE, TextFormat, TextRows
+from sqlstream.udfs.text_files import TextFormat, TextRows
 
 _LINE = "__line"
 _TASK = "__task"
@@ -79,7 +80,9 @@ _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content 
 def read_files(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """Returns the rows of all files, as ``Source.read`` requires. ``values``: the parsed options of the table."""
+    """Returns the rows of all files of a table as a DataFrame of the named columns, and of the hidden ones that
+    ``Source.read`` allows. ``values``: the parsed options of the table.
+    """
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
@@ -219,8 +222,12 @@ def _read_by_tasks(
 
 
 def _event_time(table: Table, columns: Sequence[Column], text: TextFormat) -> dict[str, FromFile]:
-    """The event time if it is a column of the files, for tasks to check, unless bad rows are tolerated."""
-    name = table.watermark.column if table.watermark is not None and not text.tolerant else None
+    """The event time if it is a column of the files, for tasks to check, unless bad rows are tolerated, or there are
+    retractions, which may lack it.
+    """
+    if table.watermark is None or text.tolerant or tells_kinds(table):
+        return {}
+    name = table.watermark.column
     of_files = (c for c in columns if c.name == name and c.physical and c.name not in partition_columns(table))
     return {c.name: FromFile(c.name, c.type.to_arrow(), event_time=time_name(c.name, table.name)) for c in of_files}
 
@@ -271,11 +278,13 @@ def _json_rows(
     keep = {name: {**metadata, **of_directories}[name] for name in columns if name not in in_files}
     read_from = _read_from(environment, table, columns)
     keep |= {READ_FROM: F.col(_URL)} if environment.finished else {}
-    position = _metadata("file.path") if tolerates_bad_rows(table) else None
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, values, schema, "text")
-    read = decode_changes if has_kinds(table) else partial(decode, of_files=True)
-    rows = read(files, _LINE, table, named, values, {**keep, **parts}, position)
+    if has_kinds(table):
+        rows = decode_changes(files, _LINE, table, named, values, {**keep, **parts}, F.col(_URL), of_files=True)
+    else:
+        position = _metadata("file.path") if tolerates_bad_rows(table) else None
+        rows = decode(files, _LINE, table, named, values, {**keep, **parts}, position, of_files=True)
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
 
@@ -470,7 +479,10 @@ def with_kinds(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
     """
     name = kind_column(table)
     assert name is not None
-    rows = rows.withColumn(ROW_KIND, _kind(F.col(quoted(name)), table, name))
+    kind = _kind(F.col(quoted(name)), table, name)
+    if BAD in rows.columns:  # a record that cannot be read has no kind
+        kind = F.when(F.col(f"{BAD}.error").isNull(), kind).otherwise(F.lit(RowKind.INSERT.value))
+    rows = rows.withColumn(ROW_KIND, kind)
     return rows.withColumn(name, F.lit(None).cast("STRING")) if name in columns else rows.drop(name)
 
 

@@ -41,7 +41,9 @@ _TIMESTAMP_TYPES = "CASE timestampType WHEN 0 THEN 'CreateTime' WHEN 1 THEN 'Log
 
 
 def metadata_columns(table: Table, columns: tuple[str, ...]) -> dict[str, Column]:
-    """Returns expressions, by name, for those of the named columns that are metadata of Kafka messages."""
+    """Returns a dictionary from name to expression, for those of the named columns that are metadata of a Kafka
+    message.
+    """
     chosen = (c for c in columns_of(table, columns) if of_message(table, c) is None)
     metadata = ((c.name, c.metadata_key, c.type.ddl()) for c in chosen)
     return {name: F.expr(_metadata_sql(key, type_)).cast(type_) for name, key, type_ in metadata if key is not None}
@@ -144,8 +146,8 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """Adds to ``keep``, an argument of ``decode``, the message key and its position, which ``with_keys`` decodes
-    afterwards.
+    """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key
+    as text, and ``place``, the position of the message.
     """
     return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
 

@@ -139,8 +139,8 @@ def replace_file(folder: Path, keys: tuple[str, ...], run: str, batch: DataFrame
 
 
 def epochs_of(folder: Path) -> dict[str, int]:
-    """Returns the newest applied micro-batch of each checkpoint that wrote into the folder; an empty dictionary before
-    the first write.
+    """Returns a dictionary from each checkpoint that wrote into the folder to its newest applied micro-batch; empty
+    before the first write.
     """
     if not (folder / ROWS).exists():
         return {}

@@ -211,10 +211,10 @@ class PostgresWriter:
 
 @dataclass(frozen=True)
 class Staging:
-    """Copies partitions into the staging table, in Spark's tasks.
+    """Copies partitions into the staging table, in Spark's tasks. The rows that a task copies are a "part" with a name.
 
-    It returns the name of the rows copied by each task ("part"). Spark may run a task twice; the driver moves only the
-    parts whose names it receives.
+    Spark may run a task twice. The tasks return the names of their parts, and the driver moves only the parts whose
+    names it receives.
     """
 
     writer: PostgresWriter

@@ -28,11 +28,14 @@ from sqlstream.connectors.formats import (
     writing,
     written_pattern,
 )
+from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.messages import decoded
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.lowering.bad_rows import without_rows
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT, READ_FROM
+from sqlstream.udfs.messages import MessageRows
 
 _WHOLE = frozenset({"INT", "BIGINT"})
 _TIMES = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ"})
@@ -47,11 +50,11 @@ _ONLY_TYPED = frozenset({"INTERVAL", "TIME"})
 def read_again(
     columns: Sequence[Column], text: SparkColumn, typed: SparkColumn, corrupt: str, pattern: str | None, nulls: bool
 ) -> SparkColumn:
-    """Returns the struct ``typed``, or, if Spark could not parse the record ``text``, a struct of the same type parsed
-    by Flink's rules.
+    """Returns the struct ``typed``, which Spark parsed from the record ``text``. Where Spark could not parse the
+    record, returns a struct of the same type that is parsed by Flink's rules.
 
-    The field ``corrupt`` of the struct is the record's text if it is not an object or a value does not fit. ``nulls``:
-    a value that does not fit is NULL instead. ``pattern``: the datetime pattern of timestamps.
+    ``corrupt``: the name of the struct's field for the text of a record that is not an object, or has a value that does
+    not fit. ``nulls``: a value that does not fit is NULL instead. ``pattern``: the datetime pattern of timestamps.
     """
     ddl = ", ".join(f"{quoted(c.name)} VARIANT" for c in columns)
     raw = F.from_json(text, f"{ddl}{', ' if ddl else ''}{corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
@@ -252,6 +255,7 @@ def decode(
     position: SparkColumn | None = None,
     *,
     of_files: bool = False,
+    of_lines: bool = False,
 ) -> DataFrame:
     """Decodes the text column ``value`` of the messages into the named columns of the table.
 
@@ -260,8 +264,14 @@ def decode(
 
     All physical columns are parsed, so that a message is bad whichever columns a query reads. Of lines of files
     (``of_files``) only the named ones are, unless the table tolerates bad rows. If it does, the result has the column
-    BAD.
+    BAD. ``of_lines``: the messages are lines, which tasks decode as those of files.
     """
+    if of_lines:
+        zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
+        decoder = decoder_of(table, columns, values, zone, all_columns=True)
+        if decoder is not None:
+            reader = MessageRows(decoder, tolerates_bad_rows(table), lines=True)
+            return decoded(messages, F.col(value), reader, keep, position)
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)
@@ -347,8 +357,8 @@ def goes_on(text: SparkColumn) -> SparkColumn:
 def without_bad(
     rows: DataFrame, bad: SparkColumn, wrong: SparkColumn, record: SparkColumn, position: SparkColumn, none: SparkColumn
 ) -> DataFrame:
-    """Removes the rows for which ``none`` is true, and makes the query fail with SS402 at a row for which ``bad`` is
-    true.
+    """Returns the rows without those that are no records (``none``). The query fails with SS402 at a row for which
+    ``bad`` is true.
 
     The error message contains the reason ``wrong``, the ``position`` and the beginning of the ``record``. Spark's
     optimizer cannot move the check (``without_rows``).
@@ -380,8 +390,10 @@ def bad_column(
 
 
 def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: str, prefix: str) -> SparkColumn:
-    """Returns the reason why a record is bad, as text: the columns that could not be parsed, or else that the record
-    has the wrong form.
+    """Returns an expression for the reason why a record is bad, as text: the columns that could not be parsed, or else
+    that the record has the wrong form.
+
+    ``text``: the name of the column with the record. ``prefix``: how the names of the parsed columns begin.
     """
     csv = values["format"] == "csv"
     parse = F.from_csv if csv else F.from_json
@@ -406,7 +418,9 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
 
 
 def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Encodes each row as a text in the table's format. ``values``: the parsed options of the table."""
+    """Returns an expression that encodes each row as a text in the table's format. ``values``: the parsed options of
+    the table.
+    """
     if values["format"] == "raw":
         return F.col(quoted(rows.columns[0]))
     if values["format"] == "csv":
@@ -415,8 +429,8 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Encodes each row as a JSON object. ``values``: the parsed options of the table, among them those of a JSON
-    format.
+    """Returns an expression that encodes each row as a JSON object. ``values``: the parsed options of the table, among
+    them those of a JSON format.
     """
     return F.to_json(F.struct(*json_columns(rows, values)), writing(values))
 

@@ -1,27 +1,20 @@
-"""Files of text that tasks read themselves instead of Spark, and how."""
+"""Files of text that tasks and lookups read themselves instead of Spark, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment
-from sqlstream.connectors.file_tables import columns_in_files, local_path, tells_kinds
-from sqlstream.connectors.formats import records_columns
+from sqlstream.connectors.file_tables import columns_in_files, local_path
+from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
-from sqlstream.formats.csv_records import Dialect
-from sqlstream.formats.decoder import Decoder, Field
-from sqlstream.formats.json import JsonDecoder
-from sqlstream.formats.lines import LineDecoder
+from sqlstream.formats.decoder import Decoder
 from sqlstream.planner.bad_rows import action_of, checked_columns, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.running import is_connect
-from sqlstream.types import DataType
 from sqlstream.udfs.text_files import Header, TextFormat
-
-_ANY = DataType("VOID")
-"""The type of columns that are only counted."""
 
 
 def is_local(environment: Environment, table: Table) -> bool:
@@ -32,24 +25,35 @@ def is_local(environment: Environment, table: Table) -> bool:
 
 
 def tasks_read(environment: Environment, table: Table) -> bool:
-    """True where tasks decode the table's files of text: local ones of rows without kinds, unless through Spark Connect
-    or where the settings say that Spark reads all files.
+    """True where tasks decode the table's files of text: local ones that hold no messages of changes, unless through
+    Spark Connect or where the settings say that Spark reads all files.
     """
-    through_spark = environment.spark_reads or is_connect(environment.spark) or tells_kinds(table)
+    through_spark = environment.spark_reads or is_connect(environment.spark) or has_kinds(table)
     return not through_spark and is_local(environment, table)
 
 
 def text_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> TextFormat | None:
-    """How tasks decode the files as text; None where Spark must read them: where ``tasks_read`` is false, and for types
-    that no decoder supports.
+    """Returns the decoder and the encoding with which tasks read the files as text; None where Spark must read them:
+    where ``tasks_read`` is false, and for types that no decoder supports.
     """
     if not tasks_read(environment, table):
         return None
-    decoder = _decoder(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    if decoder is None:
-        return None
+    decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
+    return None if decoder is None else _of_decoder(table, columns, values, decoder)
+
+
+def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> TextFormat | None:
+    """How lookups decode the files as text; None for types that no decoder supports.
+
+    ``values``: the parsed options of the table. ``zone``: the session's time zone.
+    """
+    decoder = decoder_of(table, columns, values, zone)
+    return None if decoder is None else _of_decoder(table, columns, values, decoder)
+
+
+def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder) -> TextFormat:
     tolerant = tolerates_bad_rows(table)
     keeps = tolerant and action_of(table)[1] is not None and bool(checked_columns(table))
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
@@ -63,25 +67,3 @@ def text_format(
     dialect = decoder.dialect
     quotes = (c.encode() if c is not None and dialect.multi_line else None for c in (dialect.quote, dialect.escape))
     return TextFormat(decoder, quote=next(quotes), escape=next(quotes), header=header, **lines)
-
-
-def _decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> Decoder | None:
-    """The decoder of the columns. What is wrong in columns that no query reads is looked for where bad rows are
-    tolerated, so that a record is bad for all queries or none."""
-    tolerant = tolerates_bad_rows(table)
-    fields = tuple(Field(c.name, c.type, c.name in columns) for c in records_columns(table))
-    match values["format"]:
-        case "text" if len(fields) == 1:
-            return LineDecoder(fields[0])
-        case "json" if all(JsonDecoder.holds(f.type) for f in fields):
-            return JsonDecoder(
-                tuple(f for f in fields if f.wanted or tolerant or values["json.fail-on-missing-field"]),
-                values["json.fail-on-missing-field"],
-                values["json.ignore-parse-errors"],
-                values["json.timestamp-format.standard"],
-                zone,
-            )
-        case "csv" if all(f.type.name != "VARIANT" for f in fields):
-            read = tuple(f if f.wanted or tolerant else replace(f, type=_ANY) for f in fields)
-            return CsvDecoder(read, Dialect.of(values), zone)
-    return None

@@ -60,20 +60,24 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """A text that identifies the job among all jobs, also among earlier ones in the same directory. Restarts keep
-        it.
+        """Returns a text that identifies this checkpoint, also among earlier ones in the same directory. It does not
+        change when the job restarts.
         """
         return f"{self.storage.read(RUN) or ''} {self.storage.location()}"
 
 
 def checkpoint_exists(path: str, spark: SparkSession) -> bool:
-    """True where a job has started with this checkpoint directory before; SS423 for a path that no job can use."""
+    """True where a job has started with this checkpoint directory before. Raises ExecutionError SS423 for a path that
+    no job can use.
+    """
     require_plain(path)
     return storage_at(path, spark).read(PLAN) is not None
 
 
 def run_of(path: str, spark: SparkSession) -> str:
-    """A random word that identifies the checkpoint, chosen at the first call. SS459 where its file is damaged."""
+    """Returns the checkpoint's identifier, 32 random hexadecimal digits. The first call chooses it and stores it in the
+    checkpoint. Raises ExecutionError SS459 where its file is damaged.
+    """
     require_plain(path)
     storage = storage_at(path, spark)
     word = storage.read(RUN)
@@ -98,10 +102,13 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
-    ExecutionError SS421 if its state is not that of the plan, SS424 and SS425 if its layout is not that of ``engine``
-    and ``key_groups``, SS459 if one of its files cannot be read. ``auto`` and None accept the layout of the checkpoint,
-    or choose that of a new one. ``declared`` returns the declared state of a process function, by name. ``chaining``:
-    in a new checkpoint, operators are chained where possible. ``reads_files``: see ``planner.physical.EngineSettings``.
+    ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
+    checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``reads_files``: True for a
+    scan whose files an exchange may read itself.
+
+    Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
+    required one, SS459 if a file of the checkpoint cannot be read.
     """
     require_plain(path)
     storage = storage_at(path, spark)
@@ -129,8 +136,8 @@ def open_checkpoint(
 
 
 def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | None = None) -> bool | None:
-    """True if a job of the plan can continue from the checkpoint or savepoint at ``path``, False if not; None if there
-    is none.
+    """True if a job of the plan can continue from the checkpoint or savepoint at ``path``, False if not; None if
+    nothing is stored there.
     """
     storage = storage_at(path, spark)
     stored, layout = storage.read(PLAN), stored_layout(storage)
@@ -149,8 +156,11 @@ def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> State
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:
-    """ExecutionError SS421 with the first difference, if the state at ``path`` is not that of the current plan.
-    ``stored`` is the fingerprint stored there, as text; SS459 if it cannot be read. ``what`` is the noun in messages.
+    """Raises ExecutionError SS421 with the first difference, if a job of the current plan cannot use the state at
+    ``path``.
+
+    ``stored``: the text of the fingerprint that is stored there; SS459 if it cannot be read. ``what``: the word for the
+    state in messages, ``checkpoint`` or ``savepoint``.
     """
     parts = from_text(stored)
     if parts is None and not is_json(stored):
@@ -164,7 +174,7 @@ def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, .
 
 
 def require_plain(path: str) -> None:
-    """ExecutionError SS423 if the path has characters of a glob pattern: Spark would expand it, and not find the
+    """Raises ExecutionError SS423 if the path has characters of a glob pattern: Spark would expand it, and not find the
     control rows.
     """
     special = next((character for character in path if character in _OF_PATTERNS), None)

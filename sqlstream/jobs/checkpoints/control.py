@@ -45,11 +45,15 @@ class ControlRows:
     _streams: dict[str, DataFrame] = field(default_factory=dict, compare=False, repr=False)
 
     def stream(self, spark: SparkSession, table: str) -> DataFrame:
-        """A streaming DataFrame of one column ``watermark_ms BIGINT``, the same one for the table each time."""
+        """Returns a streaming DataFrame of the table's control rows, with one column ``watermark_ms BIGINT``. Repeated
+        calls for a table return the same DataFrame.
+        """
         return self._stream(spark, _folder(table), "watermark_ms BIGINT")
 
     def clock(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame of one column ``processing_time_ms BIGINT``, the same one each time."""
+        """Returns a streaming DataFrame of the clock's ticks, with one column ``processing_time_ms BIGINT``. Repeated
+        calls return the same DataFrame.
+        """
         return self._stream(spark, _CLOCK, "processing_time_ms BIGINT")
 
     def _stream(self, spark: SparkSession, folder: str, schema: str) -> DataFrame:
@@ -61,29 +65,33 @@ class ControlRows:
         return self._streams[folder]
 
     def lift(self, table: str, watermark_ms: int, name: str) -> None:
-        """Advance the table's watermark to exactly ``watermark_ms``; ``name`` is unique within table and job."""
+        """Writes a control row that advances the table's watermark to exactly ``watermark_ms`` (milliseconds since
+        1970). ``name``: the name of its file, unique within table and job.
+        """
         self.storage.write(f"{_folder(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
 
     def tick(self, processing_time_ms: int, name: str) -> None:
-        """Write a tick of the clock; ``name`` is unique among the ticks of the job."""
+        """Writes a control row that moves the processing-time clock to ``processing_time_ms`` (milliseconds since
+        1970). ``name``: the name of its file, unique among the ticks of the job.
+        """
         self.storage.write(f"{_CLOCK}/{name}.json", json.dumps({"processing_time_ms": processing_time_ms}))
 
     def has_ended(self, table: str) -> bool:
-        """True where the end of the table's input has been written before."""
+        """True where a control row says that the table's input has ended."""
         return self.storage.read(f"{_folder(table)}/{_END}.json") is not None
 
     def end(self, table: str) -> None:
-        """Write, once, that the table's input has ended."""
+        """Writes the control row that ends the table's input, unless there is one."""
         if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
 
     @property
     def clock_has_ended(self) -> bool:
-        """True where an earlier run has ended the clock of processing time."""
+        """True where a control row of this or an earlier run says that processing time has ended."""
         return self.storage.read(f"{_CLOCK}/{_END}.json") is not None
 
     def end_clock(self) -> None:
-        """Write, once, that processing time has ended."""
+        """Writes the control row that ends processing time, unless there is one."""
         if not self.clock_has_ended:
             self.tick(END_OF_INPUT_MS, _END)
 
@@ -101,12 +109,14 @@ GIVE_UP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Clock:
-    """Advances all that follows processing time in a job: the watermarks of ``tables`` and, with ``ticks``, the timers
-    of operators.
+    """Advances what follows processing time in a job: the watermarks of ``tables`` and, with ``ticks``, the timers of
+    operators.
 
-    ``ends``: a tick ends processing time when bounded input has ended. ``calls``: ticks start micro-batches, also after
-    the end of bounded input, which send the requests of waiting lookups again. ``calls_only``: ticks serve nothing
-    else, so none is needed while no row waits. ``lookups``: the numbers of the lookups whose rows may wait.
+    * ``ends``: when bounded input has ended, a last tick ends processing time.
+    * ``calls``: rows may wait for the answers of lookups. Each tick starts a micro-batch in which their requests are
+      sent again, also after the end of bounded input.
+    * ``calls_only``: ticks have no other use, so none is written while no row waits.
+    * ``interval_ms``: the time between two ticks. ``lookups``: the numbers of the lookups whose rows may wait.
     """
 
     tables: tuple[str, ...] = ()
@@ -168,8 +178,8 @@ class Clock:
         self.show(control, now // 1_000_000, f"tick-{now}")
 
     def show(self, control: ControlRows, now_ms: int, name: str) -> None:
-        """Advances the watermarks and timers that follow the clock to ``now_ms`` (milliseconds since 1970). ``name`` is
-        unique within the job.
+        """Writes control rows that advance the watermarks and timers that follow the clock to ``now_ms`` (milliseconds
+        since 1970). ``name``: the name of their files, unique within the job.
         """
         for table in self.tables:
             control.lift(table, now_ms - 1, name)  # rows of this very millisecond may still come

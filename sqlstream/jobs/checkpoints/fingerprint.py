@@ -57,9 +57,11 @@ class FingerprintPart:
 
 @on_deep_stack
 def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[FingerprintPart, ...]:
-    """The parts of a plan in the order in which Spark numbers its operators and sources.
+    """Returns the parts of a plan that must stay the same for its state to be used again, in the order in which Spark
+    numbers operators and sources.
 
-    Without ``declared`` the state of process functions is assumed to be unchanged.
+    ``declared`` gets the name of a process function and returns its declared state; without it that state is assumed to
+    be unchanged.
     """
     return tuple(_parts(plan.root, 0, _Surroundings(declared)))
 
@@ -146,10 +148,11 @@ def _source(table: Table) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a query cannot use the state of another. ``text`` is the reason as a sentence, ``part`` the operator or
-    source.
+    """Why a query cannot use the state of another. ``part``: the operator or source that differs. ``text``: the reason
+    as a sentence.
 
-    ``exception`` says, for a kind of change that is otherwise harmless, which part of it is not.
+    ``exception``: added to the message's hint that filters may change, such as ``, but no filter between windows …``;
+    empty if the hint is true without it.
     """
 
     part: str
@@ -227,10 +230,11 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class StateLayout:
-    """The layout of a job's state: ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
+    """How a job's state is stored. ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
     engine.
 
-    ``chained``: operators on the same keys run in one call. Checkpoints without this field are older than it.
+    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call; False for
+    checkpoints that were written before this field existed.
     """
 
     engine: str
@@ -239,7 +243,7 @@ class StateLayout:
 
 
 def stored_layout(storage: Storage) -> StateLayout | None:
-    """The layout of a checkpoint; None where no job has started with it. SS459 where it cannot be read."""
+    """The layout of a checkpoint; None where no job has started with it. Raises SS459 where it cannot be read."""
     text = storage.read(LAYOUT_FILE)
     try:
         return None if text is None else StateLayout(**_renamed(json_of(text)))
@@ -258,8 +262,8 @@ def store_layout(storage: Storage, layout: StateLayout) -> None:
 
 
 def require_same(path: str, stored: StateLayout, engine: str, key_groups: int | None) -> None:
-    """ExecutionError SS424 or SS425 if the settings ask for another layout than the stored one. ``auto`` and None ask
-    for none.
+    """Raises ExecutionError SS424 or SS425 if the settings ``engine`` and ``key_groups`` require another layout than
+    the stored one. ``auto`` and None accept any. ``path``: the checkpoint, for messages.
     """
     if engine not in (AUTO, stored.engine):
         message = f'checkpoint "{path}" holds the state of the engine "{stored.engine}", not of "{engine}"'

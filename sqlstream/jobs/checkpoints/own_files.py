@@ -47,9 +47,10 @@ SINKS_FILE = "sinks.json"
 
 
 def require_sinks_intact(environment: Environment, plan: Insert | StatementSet, storage: Storage) -> None:
-    """Check that the sinks of a plan hold the rows of its earlier runs, and record that the job writes to them.
+    """Checks that the sinks of a plan still hold the rows of the job's earlier runs. Records in the checkpoint to which
+    locations the job writes, and since which micro-batch.
 
-    Errors as those of ``RecoverableSink.require_intact``; SS459 where the file cannot be read.
+    Raises the errors of ``RecoverableSink.require_intact``, and ExecutionError SS459 where this record cannot be read.
     """
     after = -1 if environment.after is None else environment.after
     told = _read(storage)
@@ -112,9 +113,10 @@ _CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS
 
 
 def require_own_folder(storage: Storage, path: str) -> None:
-    """ExecutionError SS414 where the folder at ``path`` holds files but is not the folder of a job.
+    """Raises ExecutionError SS414 where the folder at ``path`` holds files but is not the folder of a job. Hidden files
+    are ignored.
 
-    Only on this machine, as files are removed nowhere else. Hidden files are ignored.
+    Folders on other machines are not checked, because sqlstream removes no files there.
     """
     if not isinstance(storage, LocalStorage) or not storage.root.is_dir():
         return
@@ -131,7 +133,7 @@ def require_own_folder(storage: Storage, path: str) -> None:
 
 
 def remove_checkpoint(storage: Storage) -> None:
-    """Remove the checkpoint of a job, and nothing else; only where ``storage.can_remove``."""
+    """Removes the files of a job's checkpoint, and no others. Must be called only if ``storage.can_remove`` is true."""
     for name in _CHECKPOINT:
         storage.remove(name)
     if isinstance(storage, LocalStorage):
@@ -139,7 +141,9 @@ def remove_checkpoint(storage: Storage) -> None:
 
 
 def remove_job_folder(storage: Storage) -> None:
-    """Remove the checkpoint and the record of a job, but no savepoints; only where ``storage.can_remove``."""
+    """Removes the checkpoint and the record of a job, but no savepoints. Must be called only if the storage's attribute
+    ``can_remove`` is true.
+    """
     remove_checkpoint(storage)
     for name in (HISTORY, "requests", "replies", RECORD, VIEW, ".lock"):
         storage.remove(name)
@@ -182,17 +186,21 @@ class Claim:
 
 
 def claim(path: str, spark: SparkSession) -> Claim:
-    """Make the folder of a job if it is missing, and claim it.
+    """Makes the folder of a job if it is missing, and returns the exclusive right to write in it. Folders on other
+    machines are not locked.
 
-    ExecutionError SS414 where it is not the folder of a job, SS416 where it cannot be written, SS423 for a path that
-    Spark takes for a pattern, SS452 where another job runs or starts there. Locks are used on this machine only.
+    Raises ExecutionError SS414 where it is not the folder of a job, SS416 where it cannot be written, SS423 for a path
+    that Spark takes for a glob pattern, SS452 where another job runs or starts there.
     """
     require_plain(path)
     return claim_at(storage_at(path, spark), path)
 
 
 def claim_at(storage: Storage, path: str) -> Claim:
-    """Claim the folder of a job as ``claim`` does, by its storage."""
+    """Makes the folder of a job if it is missing, and returns the exclusive right to write in it, as ``claim`` does.
+
+    ``storage``: that of the folder. ``path``: the folder's name in error messages.
+    """
     if not isinstance(storage, LocalStorage):
         return Claim()
     with write_errors_reported(storage.root):

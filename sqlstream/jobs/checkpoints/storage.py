@@ -102,8 +102,8 @@ class StoredFile:
 class Storage(Protocol):
     """Stores texts under relative paths, such as the files of a checkpoint. Each write is atomic.
 
-    ExecutionErrors: SS459 for a file that is not text, SS465 for a full disk, SS416 where a text cannot be written,
-    SS417 where it cannot be read. A missing file is no error.
+    Raises ExecutionErrors: SS459 for a file that is not text, SS465 for a full disk, SS416 where a text cannot be
+    written, SS417 where it cannot be read. A missing file is no error.
     """
 
     can_remove: bool
@@ -125,18 +125,20 @@ class Storage(Protocol):
         ...
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        """The texts whose paths match, as a dictionary by path. ``*`` stands for any part of one name."""
+        """Returns a dictionary from path to text, for all texts whose paths match. ``*`` stands for any part of one
+        name.
+        """
         ...
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
-        """All files below a folder by their relative paths, without hidden ones, whose names start with a dot or an
-        underscore.
+        """Returns a dictionary from path, relative to ``folder``, to size and time of all files below it. Hidden ones,
+        whose names start with a dot or an underscore, are left out.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a text, or a folder with its contents, if it exists; a link is removed itself. Only where
-        ``can_remove``.
+        """Removes a text, or a folder with its contents, if it exists. Of a symbolic link, only the link is removed.
+        Must be called only if ``can_remove``.
         """
         ...
 
@@ -200,7 +202,9 @@ class LocalStorage:
             (self.root / path).mkdir(parents=True, exist_ok=True)
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        """The texts whose paths match, by path; hidden files and those behind links are left out."""
+        """Returns a dictionary from path to text, for all texts whose paths match. Hidden files and those that only a
+        link leads to are left out.
+        """
         try:
             paths = [path for path in self.root.glob(pattern) if path.is_file() and not _is_hidden(path)]
             paths = [path for path in paths if self._is_inside(path.parent)]
@@ -224,11 +228,13 @@ class LocalStorage:
             raise cannot_read(self.root / path, error) from None
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
-        """All files below a folder that are not hidden, by their path in it."""
+        """Returns a dictionary from path, relative to ``folder``, to size and time of all files below it that are not
+        hidden.
+        """
         return dict(_files(self.root / folder, ""))
 
     def remove(self, path: str) -> None:
-        """Remove a text, or a folder with its contents, if it exists; a link is removed itself."""
+        """Removes a text, or a folder with its contents, if it exists. Of a symbolic link, only the link is removed."""
         target = self.root / path
         with write_errors_reported(target), suppress(FileNotFoundError, NotADirectoryError):
             if target.is_dir() and not target.is_symlink():
@@ -268,7 +274,7 @@ class SparkStorage:
             self.write(f"{path}/created", "")
 
     def texts(self, pattern: str) -> Mapping[str, str]:
-        """The texts whose paths match, by path."""
+        """Returns a dictionary from path to text, for all texts whose paths match."""
         try:
             read = self.spark.read.text(self.location(pattern), wholetext=True)
             rows = read.select(F.col("_metadata.file_path"), "value").collect()
@@ -279,7 +285,7 @@ class SparkStorage:
         return {"/".join(parts): text.rstrip("\n") for parts, text in sorted(files)}
 
     def files(self, folder: str) -> Mapping[str, StoredFile]:
-        """All files below a folder, by their path in it."""
+        """Returns a dictionary from path, relative to ``folder``, to size and time of all files below it."""
         try:
             read = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
             rows = read.load(self.location(folder)).select("path", "length", "modificationTime").collect()
@@ -291,7 +297,7 @@ class SparkStorage:
         }
 
     def remove(self, path: str) -> None:
-        """TypeError: Spark removes no files, so ``can_remove`` is False."""
+        """Always raises TypeError: Spark removes no files, so ``can_remove`` is False."""
         raise TypeError("Spark does not remove files")
 
 

@@ -67,11 +67,12 @@ def _below(value: object) -> Iterator[object]:
 
 
 def require_trusted(storage: Storage, what: str = "checkpoint") -> None:
-    """ExecutionError SS419 where a file of Spark's part of a checkpoint or savepoint has another owner than this user
-    or root.
+    """Raises ExecutionError SS419 where a file of Spark's part of a checkpoint or savepoint has another owner than this
+    user or root.
 
     Other files in the folder, such as requests, are not state and may have any owner. Owners are as the file system
-    reports them. Only on this machine: remote files have no owner, so whoever may write there is trusted.
+    reports them. Remote files are not checked, because they have no owner: whoever may write there is trusted.
+    ``what``: the word for the folder in messages.
     """
     if not isinstance(storage, LocalStorage) or not hasattr(os, "geteuid"):
         return

@@ -36,7 +36,9 @@ class SourceWatermarks:
     control: ControlRows
 
     def keep(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Store the watermarks of the sources after the reported micro-batches."""
+        """Stores the highest watermark that each source has reached. ``reports``: Spark's progress reports of new
+        micro-batches.
+        """
         stored = self._known()
         reached = dict(stored)
         for report in reports:
@@ -72,8 +74,8 @@ def restored_watermarks(plan: PhysicalPlan, control: ControlRows) -> SourceWater
 
 
 def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
-    """The watermarks that Spark's report of a micro-batch contains, in milliseconds by table; the least one if a table
-    is read twice.
+    """Returns a dictionary from table to the watermark that Spark's report of a micro-batch contains for it, in
+    milliseconds since 1970. If a table is read twice, it is the lower of its two watermarks.
     """
     watermarks: dict[str, int] = {}
     for number_and_table, metrics in observed(report, WATERMARK_METRIC):
@@ -95,8 +97,10 @@ OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
 
 @dataclass
 class IdleSources:
-    """Detects which sources of a job are idle. ``timeouts_ms`` has a timeout for each table with a watermark; 0: never
-    idle.
+    """Detects which sources of a job are idle: those without new rows for the timeout of their table.
+
+    ``timeouts_ms``: the timeout of each table with a watermark; 0: the table is never idle. ``now_ms``: a monotonic
+    clock.
     """
 
     control: ControlRows
@@ -110,7 +114,9 @@ class IdleSources:
         self._rows_at_ms = dict.fromkeys(self.timeouts_ms, self.now_ms())
 
     def take_in(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Reads from Spark's reports of new micro-batches which sources had rows, and their watermarks."""
+        """Notes which sources had rows in new micro-batches, and which watermarks they reached. ``reports``: Spark's
+        progress reports of these micro-batches.
+        """
         for report in reports:
             reached = reached_watermarks(report)
             # Control rows reach a watermark, too, but no other than the one that they were given.

@@ -121,7 +121,7 @@ class EpochDeadline:
 
     def is_over(self, under_way: bool, last_epoch: int, now_ms: float | None = None) -> bool:
         """True if the current epoch has exceeded its timeout. ``under_way``: an epoch is running; ``last_epoch``: the
-        number of the last complete one.
+        number of the last complete one. ``now_ms``: the present time, for tests.
         """
         now_ms = _now_ms() if now_ms is None else now_ms
         if last_epoch > self._last:
@@ -134,7 +134,7 @@ class EpochDeadline:
         return timeout_ms is not None and self._since is not None and now_ms - self._since > timeout_ms
 
     def give_up(self) -> None:
-        """Counts the current epoch as failed. ExecutionError SS450 after too many failures in a row."""
+        """Counts the current epoch as failed. Raises ExecutionError SS450 after too many failures in a row."""
         self._since = None
         self._given_up += 1
         if self._given_up <= self._checkpointing.tolerable_failures:
@@ -310,7 +310,7 @@ NO_RESTART = NoRestart()
 
 
 class Values(Protocol):
-    """A mapping of settings by key."""
+    """Settings that can be read like a mapping: by key in brackets."""
 
     def __getitem__(self, key: str) -> Any: ...
 
@@ -335,9 +335,11 @@ def restart_strategy(settings: Values) -> RestartStrategy:
 def after_failure(
     strategy: RestartStrategy, before: Failures, error: SqlStreamError, now_ms: int, chance: float
 ) -> tuple[Failures, int | None]:
-    """Decides what happens to a job that has failed at ``now_ms`` with ``error``. Returns a pair: its failures
-    including this one, without those that no longer count; and the milliseconds until it restarts, None if it stays
-    FAILED. ``chance`` as in ``RestartStrategy.delay_ms``.
+    """Decides what happens to a job that has failed at ``now_ms`` with ``error``. ``chance``: a random number from 0 to
+    1, for strategies that vary the delay.
+
+    Returns a pair: the failures that count from now on, including this one, and the milliseconds until the job
+    restarts, None if it stays FAILED.
     """
     before = strategy.counted(before, now_ms)
     delay_ms = strategy.delay_ms(before, now_ms, chance) if not error.repeats else None

@@ -205,8 +205,8 @@ def job_error(error: BaseException, name: str | None, checkpoint: str, *, tempor
     """Turns the exception that ended a job into the error that users see: a diagnostic that Spark passed on as text, or
     Spark's own message.
 
-    ``name`` None: a query whose rows are read, which cannot be continued. ``temporary``: the checkpoint is removed with
-    the session, so the job cannot be continued either.
+    ``name``: the job's name; None for a query whose rows are read by the caller, which cannot be continued.
+    ``temporary``: the checkpoint is removed with the session, so the job cannot be continued either.
     """
     if isinstance(error, SqlStreamError):
         return error

@@ -54,11 +54,14 @@ class Restarts:
         self.last_failure: SqlStreamError | None = None
 
     def run(self, to_end: Callable[[], None], start_again: Callable[[], None], on_waiting: Callable[[], None]) -> None:
-        """Run to the end; after a failure wait, restart and run again. Raises the error that ends the job.
+        """Runs a job to its end. After a failure it waits, restarts the job and runs it again. Raises the error that
+        ends the job.
 
-        ``on_waiting`` is called before each wait. A start that fails counts as a failure of the job. The first two
-        times that a Python process was slow to start do not count, whatever the strategy: Spark waits only 10 s for
-        some of them, such as those that open state."""
+        ``to_end`` runs the job until it ends or fails. ``start_again`` restarts it; a failure of that counts as a
+        failure of the job. ``on_waiting`` is called before each wait. The first two times that a Python process was
+        slow to start do not count, whatever the strategy: Spark waits only 10 s for some of them, such as those that
+        open state.
+        """
         failed = False
         while True:
             try:
@@ -105,13 +108,13 @@ class Savepoints:
     has_sink: bool
 
     def require_possible(self) -> None:
-        """ExecutionError SS426 where the job has no sink."""
+        """Raises ExecutionError SS426 where the job has no sink."""
         require_sink(self.name, self.has_sink)
 
     def take(self, path: str | bool, *, drained: bool = False) -> str:
         """Copy the last epoch to ``path``, or for True to the default path, and return the savepoint's path.
 
-        Spark's query must be at rest. ExecutionError SS426 where no savepoint can be taken.
+        Spark's query must be at rest. Raises ExecutionError SS426 where no savepoint can be taken.
         """
         self.require_possible()
         target = path if isinstance(path, str) else default_savepoint(self.path, self.name, self.directory)
@@ -129,9 +132,9 @@ class JobState(Enum):
 
 
 class Job:
-    """A running plan. A thread watches Spark's query.
+    """A plan that is running as a job. A thread watches Spark's query.
 
-    For a bounded input the thread restarts the query to flush windows and timers, and as often as rows wait for
+    For a bounded input the thread restarts the query so that windows and timers fire, and as often as rows wait for
     lookups. A crash at any point is safe: the input is read to its end before the end is written to the checkpoint, and
     a restarted job completes what is missing.
     """
@@ -249,18 +252,20 @@ class Job:
     def savepoint(self, path: str | None = None) -> str:
         """Copy the last epoch to ``path``, from which other jobs can start, and return its path. The job continues.
 
-        BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint can be taken.
+        Raises BindError SS231 where the job does not run, ExecutionError SS426 where no savepoint can be taken.
         """
         require_running(self.name, self._state.value)
         with self._query.at_rest():
             return self._savepoints.take(path or True)
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False) -> str | None:
-        """Stop after the last complete micro-batch; returns the path of the savepoint, if one was requested.
+        """Stops the job after the last complete micro-batch and returns the path of the savepoint, if one was
+        requested.
 
-        Without ``drain`` nothing is flushed, and the job can be continued from its checkpoint. ``drain`` ends the
-        input: available rows are read, all windows and timers fire, and the job ends as FINISHED; its savepoint is
-        taken after that, as in Flink. Errors as those of ``savepoint``, after which a job without ``drain`` continues.
+        Without ``drain``, pending windows and timers do not fire, and the job can be continued from its checkpoint.
+        ``drain`` ends the input: available rows are read, all windows and timers fire, and the job ends as FINISHED;
+        its savepoint is taken after that, as in Flink. Raises the errors of ``savepoint``; after one of them a job
+        without ``drain`` continues.
         """
         path = None
         if drain:
@@ -294,7 +299,7 @@ class Job:
     def checkpoint(self) -> int | None:
         """Complete an epoch with all available rows; returns its number, None where there were no rows yet.
 
-        BindError SS231 where the job does not run.
+        Raises BindError SS231 where the job does not run.
         """
         require_running(self.name, self._state.value)
         if self._pace is not None:
@@ -304,16 +309,17 @@ class Job:
         return last_committed(self._query.launch.checkpoint.storage)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         if self._state is JobState.RUNNING:
             self._query.report()
             self._recorder.write_history()
         return checkpoints(self._query.launch.checkpoint.storage)
 
     def results(self) -> Iterator[pa.Table]:
-        """The rows of a query without sink, a table per micro-batch, while the job runs and then to its end.
+        """Yields the rows of a query without sink as Arrow tables, one per micro-batch, until the job has ended. Raises
+        the error of a FAILED job at the end.
 
-        Columns are those of ``results.columns_of``; names may repeat. Raises the error of a FAILED job at the end.
+        Columns are those of ``results.columns_of``; names may repeat.
         """
         assert self._results is not None, "a job with a sink has no results"
         yield from self._results

@@ -68,15 +68,20 @@ _STARTS = 3
 
 @dataclass(frozen=True)
 class Launch:
-    """A lowered plan with its sink, checkpoint and clocks, ready to be started as a query of Spark, also several times.
+    """A lowered plan with its sink, checkpoint and clocks, from which Spark's query is started, if necessary several
+    times.
 
-    ``flushed`` are the tables for which control rows report the end of a bounded input. ``ended``: an earlier run has
-    reported it, so all windows are closed. ``drained``: the input has no end, and this run only completes what the
-    drained run before it may have left undone. ``end_of_input``: whether this run reports the end. ``watermarks``:
-    those of jobs with several sources. ``idle``: the sources that may become idle. ``paced``: each start reads the
-    available rows and ends, because the job pauses between its epochs. ``temporary``: the checkpoint is removed with
-    its session. ``require_sink`` raises an error if rows of an earlier micro-batch are lost. ``secrets``: secrets of
-    the settings, which error messages must mask. ``row_limit``: that of a query with LIMIT.
+    * ``flushed``: the tables whose watermarks go to infinity at the end of bounded input, so that windows fire.
+    * ``ended``: an earlier run has written the end of the input to the checkpoint, so all windows are closed.
+    * ``drained``: the input has no end, but an earlier run was drained. This run only completes what that one may have
+      left undone.
+    * ``end_of_input``: whether windows and timers fire at the end of bounded input, or wait for the next run.
+    * ``watermarks``: stores the watermarks of jobs with several sources. ``idle``: detects idle sources.
+    * ``paced``: each start reads the available rows and ends, because the job pauses between its epochs.
+    * ``temporary``: the checkpoint is removed with its session.
+    * ``require_sink``: called with the number of a complete micro-batch, raises an error if a sink has lost its rows.
+    * ``secrets``: secrets of the settings, which error messages must mask.
+    * ``row_limit``: how many rows a query with LIMIT may still emit; None without LIMIT.
     """
 
     query_name: str
@@ -137,7 +142,9 @@ class Launch:
             raise self.error(error, self.query_name) from error
 
     def error(self, error: BaseException, name: str | None) -> SqlStreamError:
-        """Returns the error that users see for an exception of the job; ``name`` as in ``job_error``."""
+        """Returns the error that users see for an exception of the job. ``name``: the job's name; None for a query
+        whose rows are read by the caller.
+        """
         return job_error(error, name, self.checkpoint.path, temporary=self.temporary)
 
     def end_input(self) -> None:

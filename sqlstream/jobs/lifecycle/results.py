@@ -45,7 +45,7 @@ class ResultQueue:
         self._written = -1
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        """The writer that puts the rows of each micro-batch into the queue."""
+        """Returns Spark's writer, not yet started, that puts the rows of each micro-batch into the queue."""
         return rows.writeStream.foreachBatch(self._side.with_main(self._write) if self._side else self._write)
 
     def _write(self, batch: DataFrame, number: int) -> None:
@@ -55,7 +55,9 @@ class ResultQueue:
             self._written = number
 
     def on_progress(self, last_batch: int) -> None:
-        """Called when the job learns of new micro-batches; ``last_batch`` is the number of the newest."""
+        """Called when Spark has reported new micro-batches, up to number ``last_batch``. Does nothing here, because the
+        rows are already in the queue.
+        """
 
     def put(self, table: pa.Table) -> None:
         """Add a table; blocks while the queue is full, and returns at once after ``close``."""
@@ -86,8 +88,8 @@ _FILE = "__file"
 
 
 class StoredResults(ResultQueue):
-    """Passes the results of a query through files, for Spark Connect, where the server writes micro-batches out of this
-    process's sight.
+    """Passes the results of a query through files. It is for Spark Connect, where the server writes the micro-batches
+    and not this process.
 
     ``location`` is a folder that the server writes and reads; only the files of complete micro-batches are read.
     """
@@ -99,7 +101,7 @@ class StoredResults(ResultQueue):
         self._seen: list[str] = []
 
     def sink(self, rows: DataFrame) -> DataStreamWriter:
-        """The writer that stores the rows of each micro-batch as Parquet files."""
+        """Returns Spark's writer, not yet started, that stores the rows of each micro-batch as Parquet files."""
         rows = with_kind_first(rows)
         plain = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))  # Parquet does not take every name
         return plain.writeStream.format("parquet").option("path", self._location)

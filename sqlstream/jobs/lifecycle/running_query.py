@@ -286,7 +286,9 @@ class RunToEnd:
 
     @property
     def launch(self) -> Launch:
-        """What the job was last started with: plan, sources, clock. A drain starts the job once more, with another."""
+        """The ``Launch`` (plan, sink, checkpoint and clocks) from which Spark's query was last started. Draining a job
+        replaces it and starts the query once more.
+        """
         return self.query.launch
 
     def started_clock(self) -> Thread | None:

@@ -26,19 +26,26 @@ class Sources(Protocol):
     """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan as a streaming DataFrame."""
+        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows, so
+        columns that define it are added where necessary.
+        """
         ...
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The files of a scan, for an exchange that reads them itself."""
+        """Returns a streaming DataFrame of the file splits of a scan, for an exchange that reads the files itself.
+        ``in_order``: the query depends on the order of rows, so a column that orders the files is added where
+        necessary.
+        """
         ...
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How an exchange reads these files as text; None for Parquet."""
+        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
+        Parquet files.
+        """
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -46,7 +53,7 @@ class Sources(Protocol):
         ...
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         ...
 
     def implementation(self, function: Function) -> object:
@@ -56,10 +63,10 @@ class Sources(Protocol):
 
 @dataclass(frozen=True)
 class JobRuntime:
-    """The ``planner.lowering.Runtime`` of a job.
+    """What lowering needs to know about a job: implements ``planner.lowering.Runtime``.
 
-    ``operators`` collects the kernels' processors of the lowered plan. Without ``rows_move_time`` rows do not advance
-    watermarks, only the end of the input does; then no row is late.
+    ``operators``: filled while the plan is lowered, with the kernel processor of each stateful operator.
+    ``rows_move_time``: False if only the end of the input advances watermarks, and rows do not; then no row is late.
     """
 
     spark: SparkSession
@@ -72,19 +79,23 @@ class JobRuntime:
 
     @property
     def steps_clock(self) -> bool:
-        """Whether the caller moves the clock: False, the clock of a job runs by itself."""
+        """False: the clock of a job runs by itself. Only tests move the clock step by step."""
         return False
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan, from the session's sources."""
+        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows."""
         return self.sources.read(scan, in_order=in_order)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The files of a scan, from the session's sources."""
+        """Returns a streaming DataFrame of the file splits of a scan. ``in_order``: the query depends on the order of
+        rows.
+        """
         return self.sources.places(scan, in_order=in_order)
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How an exchange reads these files as text, from the session's sources."""
+        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
+        Parquet files.
+        """
         return self.sources.text_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -100,11 +111,15 @@ class JobRuntime:
         return self.control_rows.clock(self.spark)
 
     def runs(self, numbers: tuple[int, ...], processor: KernelProcessor) -> None:
-        """Record the processor that runs the operators with these numbers."""
+        """Called by lowering for each stateful operator of Spark: records its kernel processor. ``numbers``: the
+        operators of the plan that run in it as a chain.
+        """
         self.operators.append((numbers, processor))
 
     def timed(self, rows: DataFrame, column: str, delay_ms: int, table: str | None) -> DataFrame:
-        """The rows with Spark's watermark on the column."""
+        """Returns the rows with Spark's watermark: the maximum of ``column`` minus ``delay_ms`` milliseconds.
+        ``table``: the table whose watermark it is; None for the clock of processing time.
+        """
         return rows.withWatermark(column, f"{delay_ms} milliseconds")
 
     def stepped(self, blobs: DataFrame, processor: KernelProcessor, number: int) -> DataFrame | None:
@@ -116,7 +131,7 @@ class JobRuntime:
         return self.rows_move_time
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:

@@ -67,8 +67,8 @@ class SessionSources:
     catalog: Catalog
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan as a streaming DataFrame; a DataFrame of finished data where the environment
-        requires it.
+        """Returns the rows of a scan as a streaming DataFrame, or as a batch DataFrame if the environment is for
+        finished data. ``in_order``: the query depends on the order of rows.
         """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
@@ -87,20 +87,24 @@ class SessionSources:
         return whole_table(self.environment.spark, source)
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of the scan themselves, from a list of splits."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         kind = connector(scan.table.connector)
         if self.environment.spark_reads or not isinstance(kind, SplitSource):
             return False
         return kind.has_file_splits(self.environment, scan.table, scan.columns)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The file splits of a scan, for an exchange that reads the files."""
+        """Returns a streaming DataFrame of the file splits of a scan, for an exchange that reads the files itself.
+        ``in_order``: the query depends on the order of rows.
+        """
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How an exchange reads these files as text; None for Parquet."""
+        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
+        Parquet files.
+        """
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.text_format(self.environment, scan.table, scan.columns)
@@ -113,7 +117,7 @@ class SessionSources:
         return redacting(answers, secrets_of(node.source))
 
     def function(self, name: str) -> Function | None:
-        """The function of the catalog with that name."""
+        """Returns the user-defined function called ``name``; None where the session's catalog has none."""
         return self.catalog.function(name)
 
     def implementation(self, function: Function) -> object:
@@ -137,7 +141,9 @@ def _kept_default(path: str) -> Diagnostic:
 
 
 def request_of(node: Lookup) -> Request:
-    """What a lookup asks its source for (columns, filters), without the keys. The source is made for it."""
+    """Returns what all requests of a lookup have in common: the names and types of its keys, the columns to return, and
+    the filters. The values of the keys are not part of it.
+    """
     keys = tuple((key.name, key.type) for key in node.keys)
     return Request(keys, tuple((field.name, field.type) for field in node.read), node.filters)
 
@@ -159,10 +165,12 @@ class SessionJobs:
         name: str | None = None,
         former: Callable[[], Root] | None = None,
     ) -> Job:
-        """Start the plan as a job, which writes to the tables of an Insert or StatementSet, or to the reader of
+        """Starts the plan as a job. An Insert or StatementSet writes into its tables; the rows of a query are read by
         ``Job.results``.
 
-        ``sql``, ``name`` and ``former`` as in ``Runner.start``.
+        ``sql``: the statement, for the job's record. ``name``: the job's name, under which it finds its checkpoint
+        again. ``former``: returns the plan of the same statement with the defaults of earlier builds, to continue their
+        checkpoints.
         """
         with hiding(secrets_of_plan(plan) + workspace.settings.secrets), ONE_AT_A_TIME:
             return self._start(plan, workspace, sql, name, former)
@@ -293,7 +301,9 @@ class SessionJobs:
         return iter(() if directory is None else recorded_jobs(directory, storage_of))
 
     def dataframe(self, plan: Output, workspace: Workspace) -> DataFrame:
-        """The streaming DataFrame of the plan, with the names that users see."""
+        """Returns the streaming DataFrame of a query, with the column names of its result. No job is started. Raises
+        UnsupportedError SS348 if the query has side outputs.
+        """
         require_sources(plan)
         if side_tables(plan):
             message = "LATE DATA TO and ON ERROR TO are not executed for a DataFrame"

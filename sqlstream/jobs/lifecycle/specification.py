@@ -39,7 +39,9 @@ Sink = Callable[["DataFrame"], "DataStreamWriter"]
 
 
 def no_check(batch: int) -> None:
-    """The default of ``require_sink``: checks nothing."""
+    """Does nothing. It is the ``require_sink`` of jobs whose sinks need no check. ``batch``: the number of a
+    micro-batch.
+    """
     return
 
 
@@ -82,11 +84,14 @@ class JobLocation:
 class Execution:
     """How a job is executed.
 
-    ``checkpointing`` says when the epochs of unbounded jobs begin, ``clock_interval_ms`` is the time between ticks of
-    processing time, for plans that need them. ``engine``, ``key_groups``, ``chaining``: see ``open_checkpoint``.
-    ``restart`` says what happens when the job fails, ``end_of_input`` what happens to pending windows and timers when
-    bounded input has been read. ``secrets``: secrets of the settings, which error messages must mask.
-    ``rows_move_time``: see ``JobRuntime``. ``idle_timeout_ms``: see ``idle_sources``.
+    * ``checkpointing``: when the epochs of unbounded jobs begin. ``clock_interval_ms``: the time between two ticks of
+      processing time, for plans that need ticks.
+    * ``engine``, ``key_groups``, ``chaining``: the layout of the state, as ``open_checkpoint`` gets it.
+    * ``restart``: what happens when the job fails. ``end_of_input``: what happens to pending windows and timers when
+      bounded input has been read.
+    * ``secrets``: secrets of the settings, which error messages must mask.
+    * ``rows_move_time``: False if only the end of the input advances watermarks, and rows do not.
+    * ``idle_timeout_ms``: after how long without rows a source is idle; 0: never.
     """
 
     checkpointing: Checkpointing = AT_ONCE
@@ -142,7 +147,7 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
     directory is set, the job has a name (``named``), and the checkpoint is retained. It is FINAL for finished data
     ('execution.runtime-mode' = 'batch').
 
-    ConnectorError SS540 where a job is to pause in a checkpoint that is deleted at its end.
+    Raises ConnectorError SS540 where a job is to pause in a checkpoint that is deleted at its end.
     """
     given = settings[END_OF_INPUT]
     retention = settings.text(_RETENTION)
@@ -160,7 +165,11 @@ def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:
 
 
 def place_of(settings: Settings, checkpoint: str, claim: Claim, *, named: bool) -> JobLocation:
-    """Where a job keeps its checkpoint and savepoints. ``named`` as in ``end_of_input_of``."""
+    """Returns where a job stores its checkpoint and its savepoints, according to its settings.
+
+    ``checkpoint``: the folder of the job. ``claim``: the exclusive right to write in it. ``named``: the job has a name,
+    under which the next run finds the checkpoint again.
+    """
     return JobLocation(
         checkpoint=checkpoint,
         temporary=not named or settings[f"{_PREFIX}.dir"] is None,

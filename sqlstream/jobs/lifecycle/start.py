@@ -75,8 +75,8 @@ _ENTRIES = ("key.key_group", "user_map_key.name", "user_map_key.number", "user_m
 def waiting_in(
     checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession
 ) -> tuple[Waiting, ...]:
-    """Counts the rows and timers that wait in the state of the last epoch, by operator. It reads the state of each
-    stateful operator, with a Spark job.
+    """Returns how many rows, timers and windows wait in the state of the last epoch: one entry for each operator and
+    kind. A Spark job reads the state of each stateful operator.
     """
     if last_committed(checkpoint.storage) is None:
         return ()
@@ -92,7 +92,9 @@ def waiting_in(
 
 
 def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
-    """How many rows the topmost operator (that of LIMIT) has in its state in the last epoch (``Kernel.kept_rows``)."""
+    """Returns how many rows the operator of LIMIT, the topmost of the plan, holds in its state after the last epoch; 0
+    before the first epoch.
+    """
     if last_committed(checkpoint.storage) is None:
         return 0
     _, processor = _in_order(operators)[0]
@@ -151,8 +153,8 @@ _numbers = itertools.count(1)
 
 
 def start_job(spark: SparkSession, job: JobSpecification) -> Job:
-    """Starts a job. Errors as those of ``recorder_of``, ``require_whole_checkpoint``, ``open_checkpoint``,
-    ``require_trusted`` and ``Launch.start``.
+    """Starts a job. Raises the errors of the steps of a start: ``recorder_of``, ``require_whole_checkpoint``,
+    ``open_checkpoint``, ``require_trusted`` and ``Launch.start``.
     """
     number = next(_numbers)
     path = job.place.checkpoint or str(temporary_folder("sqlstream-checkpoint-"))

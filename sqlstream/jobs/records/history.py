@@ -92,7 +92,9 @@ class History:
 
 
 def read_epochs(storage: Storage) -> dict[int, Epoch]:
-    """The epochs of a job's history by number; empty if the file is damaged, because no job depends on it."""
+    """Returns a dictionary from number to epoch of a job's history; empty if the file is damaged, because no job
+    depends on it.
+    """
     try:
         epochs = [Epoch(**entry) for entry in json_of(storage.read(HISTORY_FILE) or "[]")]
     except (ValueError, TypeError):
@@ -101,7 +103,9 @@ def read_epochs(storage: Storage) -> dict[int, Epoch]:
 
 
 def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
-    """The epochs of a job that are in its history or in its checkpoint, newest first."""
+    """Returns the epochs of a job that are in its history or in its checkpoint, as lines of SHOW CHECKPOINTS, newest
+    first.
+    """
     files, epochs = storage.files(_SPARK), read_epochs(storage)
     commits = {int(match[1]): file for path, file in files.items() if (match := _COMMIT.fullmatch(path))}
     sizes = _sizes(files)
@@ -110,12 +114,14 @@ def checkpoints(storage: Storage) -> tuple[CheckpointLine, ...]:
 
 
 def last_committed(storage: Storage) -> int | None:
-    """The number of the newest epoch in a checkpoint."""
+    """Returns the number of the newest complete epoch in a checkpoint; None if there is none."""
     return _last(storage, "commits")
 
 
 def last_begun(storage: Storage) -> int | None:
-    """The number of the newest micro-batch that has begun, which may have written some of its rows."""
+    """Returns the number of the newest micro-batch that has begun, and may have written some of its rows; None if there
+    is none.
+    """
     return _last(storage, "offsets")
 
 

@@ -35,7 +35,7 @@ class Process:
 
     @property
     def is_here(self) -> bool:
-        """True for processes of this machine; only of those can be seen whether they still run."""
+        """True for processes of this machine. Of processes elsewhere it is unknown whether they still run."""
         return self.host == socket.gethostname()
 
     @property
@@ -176,13 +176,13 @@ class JobRecord:
 
 
 def require_readable(record: JobRecord) -> None:
-    """ExecutionError SS454 for a damaged record."""
+    """Raises ExecutionError SS454 for a damaged record."""
     if record.is_damaged and record.error is not None:
         raise ExecutionError(*record.error, hint=_REMOVE)
 
 
 def require_running(name: str, status: str) -> None:
-    """BindError SS231 unless a job with this status is running."""
+    """Raises BindError SS231 unless ``status`` is that of a running job. ``name``: the job's name, for the message."""
     if status != "RUNNING":
         hint = "SHOW JOBS lists the jobs with their status."
         raise BindError(NOT_RUNNING, f'job "{name}" is not running but {status}', hint=hint)
@@ -226,7 +226,9 @@ def to_text(record: JobRecord) -> str:
 
 
 def from_text(text: str, path: str) -> JobRecord:
-    """The record in a text; ExecutionError SS454 for an invalid record, or one of another version."""
+    """Returns the record in a text. Raises ExecutionError SS454 for an invalid record, or one of another version.
+    ``path``: the checkpoint, for the message.
+    """
     try:
         document = json_of(text)
         if document.pop("version") != VERSION:
@@ -264,8 +266,9 @@ def write_record(storage: Storage, record: JobRecord) -> None:
 
 
 def records_below(storage: Storage) -> dict[str, JobRecord]:
-    """The records of all jobs with checkpoints in a directory, by folder, in the order of their first start; damaged
-    records come last."""
+    """Returns a dictionary from folder to record, for all jobs with a checkpoint below a directory. They are in the
+    order of their first start; damaged records come last.
+    """
     by_folder = {
         path.removesuffix(f"/{RECORD_FILE}"): _read_or_damaged(storage, path, text)
         for path, text in storage.texts(f"*/{RECORD_FILE}").items()

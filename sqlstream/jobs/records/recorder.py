@@ -39,10 +39,12 @@ _instances: set[str] = set()
 
 
 class Recorder:
-    """Writes the record of one job. ``storage`` is that of the checkpoint.
+    """Writes the record of one job, by which other processes know it, and answers their requests. ``storage`` is that
+    of the checkpoint.
 
-    Only with a ``history`` is a record written, and are requests of other processes answered. ``claim`` is the
-    exclusive right to write in the job's folder, released when the job has ended.
+    ``history``: collects the job's epochs; None: no record is written, and no request is answered. ``retention``: after
+    which ends of the job its checkpoint is kept. ``claim``: the exclusive right to write in the job's folder, which is
+    released when the job has ended.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class Recorder:
         self._taken: set[str] = set()
 
     def require_free(self, path: str) -> None:
-        """ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings delete
-        the checkpoint at the end and the storage cannot.
+        """Raises ExecutionError SS452 where another job runs with this checkpoint, BindError SS233 where the settings
+        delete the checkpoint at the end and the storage cannot.
         """
         if self._retention is not Retention.ALWAYS and not self.storage.can_remove:
             message = f'the checkpoint "{path}" cannot be deleted when its job ends'
@@ -189,10 +191,12 @@ def recorder_of(
     retention: Retention = Retention.ALWAYS,
     claim: Claim | None = None,
 ) -> Recorder:
-    """The recorder of a job that is about to start at the checkpoint ``path``. It writes a record of the job if there
-    is a ``description``. ``claim``: the lock on the path, which is released when the job has ended. Raises
-    ExecutionError SS452 if another job uses the path, BindError SS233 if the checkpoint is to be deleted at the end and
-    the storage cannot delete.
+    """Returns the recorder of a job that is about to start at the checkpoint ``path``. Without a ``description`` it
+    writes no record of the job.
+
+    ``retention``: after which ends of the job the checkpoint is kept. ``claim``: the exclusive right to write in the
+    folder, which is released when the job has ended. Raises ExecutionError SS452 if another job uses the path,
+    BindError SS233 if the checkpoint is to be deleted at the end and the storage cannot delete.
     """
     storage = storage_at(path, spark)
     history = None if description is None else History(storage)

@@ -31,8 +31,11 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Request:
-    """A request that another process sends to a running job, as a file. ``kind`` is ``stop``, ``checkpoint`` or
-    ``savepoint``; ``savepoint`` and ``drain`` are as in ``Job.stop``.
+    """A request that another process sends to a running job, as a file.
+
+    ``instance``: the start of the job that it is for. ``kind``: ``stop``, ``checkpoint`` or ``savepoint``.
+    ``savepoint``: the path of the savepoint, True for the default path, None or False for no savepoint. ``drain``:
+    before it stops, the job ends its input, so that all windows and timers fire.
     """
 
     instance: str
@@ -52,8 +55,8 @@ def send(storage: Storage, request: Request) -> None:
 
 
 def waiting(storage: Storage, instance: str) -> tuple[Request, ...]:
-    """The requests to an instance that are not answered yet. Invalid files and requests to other instances are removed
-    if the storage can.
+    """Returns the requests to one start of a job, identified by ``instance``, that are not answered yet. Removes
+    invalid files and requests to other starts, if the storage can.
     """
     requests = {path: _request(path, text) for path, text in storage.texts("requests/*.json").items()}
     for path, request in requests.items():
@@ -95,8 +98,9 @@ def _without_place(diagnostic: Diagnostic) -> Diagnostic:
 def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float) -> Answer:
     """Send the request to the process of a running job and wait for the answer.
 
-    ExecutionError SS451 where the process ends before it answers, SS453 after the timeout; else the error of the
-    request."""
+    Raises ExecutionError SS451 where the process ends before it answers, SS453 after ``timeout_s`` seconds, and the
+    error with which that process answers.
+    """
     send(storage, request)
     end, check = time.monotonic() + timeout_s, time.monotonic() + _CHECK_SECONDS
     while time.monotonic() < end:
@@ -195,8 +199,8 @@ class RecordedJob:
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
         """Stop the job and return the path of the savepoint, if one was requested.
 
-        An ended job is not changed unless a savepoint is requested. SS454 where its record is damaged, because it may
-        be running.
+        An ended job is not changed unless a savepoint is requested. Raises SS454 where its record is damaged, because
+        it may be running.
         """
         require_readable(self.record)
         if not self.record.is_running and not savepoint and not drain:
@@ -214,7 +218,7 @@ class RecordedJob:
         return str(self._ask("savepoint", timeout_s, savepoint=path))
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         return checkpoints(self.storage)
 
     @property
@@ -246,7 +250,7 @@ def recorded_jobs(directory: str, storage_of: Callable[[str], Storage] | None = 
 
 
 def storage_here(path: str) -> Storage:
-    """The storage of a directory. BindError SS232 where it is not one of this machine."""
+    """The storage of a directory. Raises BindError SS232 where it is not one of this machine."""
     storage = local_storage_at(path)
     if storage is None:
         raise BindError(

@@ -137,10 +137,10 @@ def submissions() -> tuple[Submission, ...]:
 
 
 def remove_submission(submission: Submission) -> None:
-    """Remove the folders of all submissions with its checkpoint, and the checkpoint if it is in the user's own
-    directory.
+    """Removes the folders of all submissions that have the same checkpoint as this one. Removes the checkpoint, too, if
+    it is in the user's own directory.
 
-    OSError where they cannot be removed.
+    Raises OSError where they cannot be removed.
     """
     checkpoints = checkpoints_of_submitted()
     if Path(submission.checkpoint).parent == checkpoints and Path(submission.checkpoint).exists():
@@ -218,11 +218,13 @@ class SubmittedJob:
         return (*ended, ("log", str(self.submission.log)), ("script", str(self.submission.script)))
 
     def record_now(self) -> JobRecord:
-        """The current record; made from the submission before the job has written one."""
+        """Returns the current record of the job. Until the job has written one, it is made from the submission."""
         return submitted_job(self.submission).record
 
     def stop(self, *, savepoint: str | bool = False, drain: bool = False, timeout_s: float = WAIT_S) -> str | None:
-        """Stop the job as ``Job.stop`` does; a process without a record gets a signal."""
+        """Stops the job and returns the path of the savepoint, if one was requested. A process that has not written its
+        record yet is interrupted by a signal instead.
+        """
         if self.storage is not None or savepoint or drain:
             return self._recorded().stop(savepoint=savepoint, drain=drain, timeout_s=timeout_s)
         if not self.submission.is_over and self.submission.process.is_here:
@@ -239,7 +241,7 @@ class SubmittedJob:
         return self._recorded().savepoint(path, timeout_s)
 
     def checkpoints(self) -> tuple[CheckpointLine, ...]:
-        """The epochs of the job, newest first."""
+        """The epochs of the job as lines of SHOW CHECKPOINTS, newest first."""
         return () if self.storage is None else self._recorded().checkpoints()
 
     def _recorded(self) -> RecordedJob:
@@ -255,8 +257,8 @@ def submitted_jobs() -> tuple[SubmittedJob, ...]:
 
 
 def submitted_job(submission: Submission) -> SubmittedJob:
-    """The job of a submission. A record that is older than the submission belongs to an earlier start and is
-    ignored.
+    """Returns the job that a submission started, with its latest record. A record that is older than the submission is
+    ignored, because it belongs to an earlier start.
     """
     storage = local_storage_at(submission.checkpoint)
     record = None

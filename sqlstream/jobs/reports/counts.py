@@ -81,7 +81,9 @@ def rows_read(report: Mapping[str, Any]) -> int:
 
 
 def rows_read_by_table(report: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of ``rows_read``, by table."""
+    """Returns a dictionary from table to the number of its rows that were read in a micro-batch, counted as
+    ``rows_read`` does.
+    """
     counts: dict[str, int] = {}
     for kind, rows in ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS)):
         for names, metrics in observed(report, kind):
@@ -105,20 +107,26 @@ class CountedSources:
     numbers: count[int] = field(default_factory=count)
 
     def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The rows of a scan, with a metric that counts them."""
+        """Returns the rows of a scan as a DataFrame with an observed metric that counts them. ``in_order``: the query
+        depends on the order of rows.
+        """
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
         return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
-        """Whether tasks read the files of a scan themselves; see ``planner.physical.EngineSettings``."""
+        """True where tasks may read the files of a scan themselves, without Spark's reader."""
         return self.sources.reads_files(scan)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """The files of a scan. Their rows are counted by the exchange that reads the files, not here."""
+        """Returns a streaming DataFrame of the file splits of a scan. The exchange that reads the files counts their
+        rows. ``in_order``: the query depends on the order of rows.
+        """
         return self.sources.places(scan, in_order=in_order)
 
     def text_format(self, scan: Scan) -> TextFormat | None:
-        """How an exchange reads these files as text; None for Parquet."""
+        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
+        Parquet files.
+        """
         return self.sources.text_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -126,7 +134,7 @@ class CountedSources:
         return self.sources.lookup(node)
 
     def function(self, name: str) -> Function | None:
-        """The function with this name; None where there is none."""
+        """Returns the user-defined function called ``name``; None where there is none."""
         return self.sources.function(name)
 
     def implementation(self, function: Function) -> object:
@@ -211,8 +219,8 @@ class LookupTotals:
 
 
 def lookups_of(report: Mapping[str, Any]) -> dict[int, LookupTotals]:
-    """The counts of each lookup in a micro-batch, by the lookup's number. Lookups of a plan are numbered from its
-    root.
+    """Returns a dictionary from the number of a lookup to its totals in one micro-batch. Lookups of a plan are numbered
+    from its root.
     """
     return {int(number): _totals(metrics_of_lookup) for number, metrics_of_lookup in observed(report, _LOOKUP)}
 

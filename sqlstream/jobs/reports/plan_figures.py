@@ -43,10 +43,11 @@ Answers = Callable[[str], Answer | None]
 
 
 class LocalPage:
-    """A web server on a port of this machine that serves pages until it is closed. Port 0 takes any free one; ``paths``
-    has all pages.
+    """A web server on a port of this machine that serves pages until it is closed. Raises ExecutionError SS483 where
+    the port is in use.
 
-    ExecutionError SS483 where the port is in use.
+    ``port``: 0 takes any free one. ``answers``: returns the response to a path, None if there is no such page; it is
+    called from several threads. ``paths``: the existing paths as text, for the message of error 404.
     """
 
     def __init__(self, port: int, answers: Answers, paths: str) -> None:
@@ -119,9 +120,10 @@ _WRITTEN = "rows that the sink was given"
 
 
 class PlanFigures:
-    """The plan of one job with the figures of the latest record passed to ``take``; for use from any thread.
+    """The plan of one job and its current numbers: row counts, rates, state size and so on. They are those of the
+    record that was last passed to ``take``. It can be used from any thread.
 
-    ExecutionError SS488 for a record without a plan, or with one of another version.
+    Raises ExecutionError SS488 for a record without a plan, or with one of another version.
     """
 
     def __init__(self, record: JobRecord) -> None:
@@ -131,7 +133,9 @@ class PlanFigures:
         self.take(record)
 
     def take(self, record: JobRecord) -> None:
-        """Show the figures of a newer record. Rates are reset where the job was restarted."""
+        """Replaces the counts by those of a newer record of the job. Rates are computed anew after a restart of the
+        job.
+        """
         life = record.life
         if life.instance != self._record.life.instance:
             self._ends.clear()
@@ -151,14 +155,16 @@ class PlanFigures:
         return len(self._ends) > 1
 
     def figures(self, source: str | None = None) -> Figures:
-        """The counts and rates of the job and its operators; ``source`` is the address where the page requests newer
-        ones.
+        """Returns the current counts and rates of the job and its operators. ``source``: the address at which the page
+        requests newer ones; None: the page is not updated.
         """
         rates = _Rates(self._record, tuple(self._ends))
         return Figures((*_of_job(self._record, rates), *_of_nodes(self._plan, rates)), source)
 
     def page(self, source: str | None = None) -> str:
-        """The page as HTML; with a ``source`` it requests newer figures there."""
+        """Returns the page with the plan and its counts as HTML. ``source``: the address at which the page requests
+        newer counts; None: the page is not updated.
+        """
         record = self._record
         return html_page(self._plan, record.description.sql, f"Job {record.name}", self.figures(source))
 
@@ -287,6 +293,8 @@ def page_of(figures: PlanFigures) -> Answer:
 
 
 def figures_of(figures: PlanFigures) -> Answer:
-    """The web server's response with the newer figures that the page requests, as JSON."""
+    """Returns the web server's response with the current counts and rates as JSON, by which an open page updates
+    itself.
+    """
     text = json.dumps(figures.figures().as_json(), ensure_ascii=False, indent=1)
     return Answer(f"{text}\n", "application/json")

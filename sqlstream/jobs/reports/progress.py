@@ -52,9 +52,9 @@ _WORDS = {
 class Waiting:
     """Rows, timers or windows that wait in an operator of a paused job.
 
-    ``operator`` is numbered from the top, ``what`` is a value of ``Pending``. The first fires when the watermark
-    (``by_clock``: processing time) reaches ``first_ms``, the last at ``last_ms``, in milliseconds since 1970; None
-    where time does not fire them.
+    ``operator``: its number, from the top of the plan. ``what``: a value of ``Pending``. ``first_ms``, ``last_ms``: the
+    watermarks, with ``by_clock`` the processing times, at which the first and the last of them fire, in milliseconds
+    since 1970; None where they do not wait for a time.
     """
 
     operator: int
@@ -76,7 +76,9 @@ class Waiting:
 
 
 def waiting_text(counts: Sequence[Waiting]) -> str:
-    """The rows, timers and windows that wait, as text for users; by operator if several have some."""
+    """Returns the rows, timers and windows that wait, as text for users. If several operators have some, the text lists
+    them by operator.
+    """
     several = len({waiting.operator for waiting in counts}) > 1
     return "; ".join(f"operator {waiting.operator}: {waiting}" if several else str(waiting) for waiting in counts)
 
@@ -101,23 +103,27 @@ _COUNTS = (LATE_ROWS, PENDING, ROWS_TAKEN, ROWS_GIVEN)
 
 @dataclass(frozen=True)
 class Progress:
-    """Totals since the job was started, without control rows.
+    """Totals of a job since it was started, without control rows. Operators are numbered from the top of the plan.
 
-    ``watermark_ms`` is that of the last batch, in milliseconds since 1970: None before the first row of each source and
-    for queries that need none. ``late_rows`` are those that windows dropped; on the native engine Spark adds rows of
-    equal key and window in a batch before it counts them. ``late_by_operator`` has those of each operator of the
-    columnar engine, numbered from the top, ``taken_by_operator`` the rows that each operator received from its
-    exchange, which may combine rows, ``given_by_operator`` the results of each. ``read_by_table`` are the rows read of
-    each table, by all its scans. ``lookups`` are the totals of each lookup, numbered as operators are. ``pending`` are
-    the rows that wait after the last batch for deferred lookups or barriers; None before the first batch of a query
-    with such. ``pending_by_operator`` has those of each operator. ``restarts``: how often the job has failed and
-    started again. ``bad_rows``: those of each table and function that tolerates them. ``missing_files``: for each table
-    the files that were listed, but deleted before they were read. ``rows_by_table``: ``rows_out`` by table of a
-    statement set; empty for other jobs. ``waiting``: what waits in the checkpoint for the next run, once the job has
-    paused at the end of its input. ``batch_ms``, ``state_rows`` and ``state_bytes`` are those of the last batch; a row
-    of state is an entry, which may hold many rows of the query, and bytes are in memory and in files.
-    ``state_by_operator`` has both for each operator of the columnar engine that has an exchange: those that are chained
-    to it above share its state.
+    * ``watermark_ms``: that of the last micro-batch, in milliseconds since 1970; None before the first row of each
+      source, and for queries that need no watermark.
+    * ``late_rows``: rows that windows dropped. On the native engine, Spark combines rows of equal key and window in a
+      micro-batch before it counts them. ``late_by_operator``: late rows of each operator of the columnar engine.
+    * ``read_by_table``: rows that all scans of a table have read. ``rows_by_table``: rows that a statement set has
+      written into each table; empty for other jobs.
+    * ``taken_by_operator``: rows that each operator received from its exchange, which may combine rows.
+      ``given_by_operator``: the results of each operator.
+    * ``lookups``: the totals of each lookup, by the operator's number.
+    * ``pending``: rows that wait for deferred lookups or barriers after the last micro-batch; None before the first
+      one, and for queries without these. ``pending_by_operator``: the same for each operator.
+    * ``bad_rows``: bad rows of each table and function that tolerates them. ``missing_files``: how many files of each
+      table were listed, but deleted before they were read.
+    * ``restarts``: how often the job has failed and started again.
+    * ``waiting``: what waits in the checkpoint for the next run, once the job has paused at the end of its input.
+    * ``batch_ms``, ``state_rows``, ``state_bytes``: duration and state of the last micro-batch. A row of state is an
+      entry, which may hold many rows of the query; bytes are in memory and in files.
+    * ``state_by_operator``: entries and bytes of state of each operator of the columnar engine that has an exchange.
+      Operators that are chained to it share its state.
     """
 
     rows_in: int = 0
@@ -178,7 +184,9 @@ def _from_json(value: Any) -> Any:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """Adds a metric to the output rows of a query that counts them, without rows of side outputs."""
+    """Returns the output rows of a query with an observed metric that counts them. Rows of side outputs are not
+    counted.
+    """
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
 
@@ -231,7 +239,8 @@ def _bytes_of(operator: Mapping[str, Any]) -> int:
 
 
 def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-    """Entries and bytes of the state of each operator of the columnar engine that has an exchange, by its number.
+    """Returns a dictionary from the number of an operator to a pair: the entries and the bytes of its state. Only
+    operators of the columnar engine that have an exchange are in it.
 
     A chain has the number of its topmost operator. Empty where Spark's report does not match these operators.
     """
@@ -256,17 +265,21 @@ def late_rows(report: Mapping[str, Any]) -> int:
 
 
 def late_by_operator(report: Mapping[str, Any]) -> dict[int, int]:
-    """The late rows of each operator of the columnar engine by its number."""
+    """Returns a dictionary from the number of an operator of the columnar engine to its late rows in a micro-batch."""
     return _counted(report, LATE_ROWS)
 
 
 def bad_rows(report: Mapping[str, Any]) -> dict[str, int]:
-    """The bad rows of a micro-batch by table or function, where the job tolerates them."""
+    """Returns a dictionary from table or function to its number of bad rows in a micro-batch, for those that tolerate
+    them.
+    """
     return _by_source(report, BAD_METRIC, BAD_ROWS)
 
 
 def missing_files(report: Mapping[str, Any]) -> dict[str, int]:
-    """The listed files that a micro-batch found deleted, by table, where the job tolerates them."""
+    """Returns a dictionary from table to the number of its files that were listed, but deleted before a micro-batch
+    read them. Only where this is tolerated.
+    """
     return {table: files for table, files in _by_source(report, MISSING_METRIC, FILES).items() if files}
 
 
@@ -279,7 +292,9 @@ def cut_in(report: Mapping[str, Any]) -> ExecutionError | None:
 
 
 class FilesRead:
-    """The files that a job has read last, at most 1,000, to notice that one has changed since: a file is read once."""
+    """Remembers the last 1,000 files that a job has read, with their sizes, to detect files that change afterwards. A
+    file is read only once, so such changes are lost.
+    """
 
     _MOST = 1_000
 
@@ -288,8 +303,11 @@ class FilesRead:
         self._noticed = False
 
     def notice(self, reports: Iterable[Mapping[str, Any]]) -> str | None:
-        """Take in the files of new micro-batches. What the log of the job says of the first file that has grown or was
-        replaced by one of another size after it was read; None where none has, and after the first time.
+        """Compares the remembered files with their present sizes, and remembers the files of new micro-batches
+        (``reports``).
+
+        Returns a message for the job's log about the first file whose size has changed. None if there is none, and
+        always None after the first message.
         """
         if self._noticed:
             return None
@@ -316,8 +334,8 @@ def _by_source(report: Mapping[str, Any], kind: str, counted: str) -> dict[str, 
 
 
 def pending_rows(report: Mapping[str, Any]) -> dict[int, int]:
-    """The rows of each operator of the columnar engine that wait after a micro-batch for lookups or barriers, by its
-    number.
+    """Returns a dictionary from the number of an operator of the columnar engine to the number of its rows that wait
+    after a micro-batch for lookups or barriers.
     """
     return _counted(report, PENDING)
 

@@ -64,7 +64,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a savepoint; None where there is none. ExecutionError SS428 where it cannot be read."""
+    """The manifest of a savepoint; None where there is none. Raises ExecutionError SS428 where it cannot be read."""
     text = LocalStorage(folder).read(FILE)
     if text is None:
         return None
@@ -98,7 +98,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def require_whole(folder: Path, manifest: Manifest) -> None:
-    """ExecutionError SS428 that names the first file that is missing, or differs from what was written."""
+    """Raises ExecutionError SS428 that names the first file that is missing, or differs from what was written."""
     for path, file in manifest.files.items():
         copied = folder / path
         if not copied.is_file():
@@ -120,7 +120,7 @@ def checksum(path: Path) -> str:
 
 
 def copied(source: Path, target: Path) -> CopiedFile:
-    """Copy a file, making folders where they are missing."""
+    """Copies a file and returns the copy's size and checksum. Missing folders are created."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, size = sha256(), 0
     with source.open("rb") as from_, target.open("wb") as to:
@@ -146,9 +146,11 @@ _SETTING = "'execution.checkpointing.savepoint-dir'"
 
 
 def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool = False) -> str:
-    """Copy the last epoch of a checkpoint, whose query must be at rest, to ``target``; returns its absolute path.
+    """Copies the last epoch of a checkpoint into the new folder ``target`` and returns the folder's absolute path. No
+    micro-batch may be running.
 
-    ExecutionError SS426 where it cannot be copied, or not to that place.
+    ``job``: the job's name. ``drained``: the input was ended before. Raises ExecutionError SS426 where the checkpoint
+    is not on this machine, has no complete epoch, or cannot be copied to ``target``.
     """
     if not isinstance(storage, LocalStorage):
         raise _not_taken(
@@ -194,14 +196,18 @@ def default_savepoint(checkpoint: str, job: str, parent: str | None = None) -> s
 
 
 def epoch_of(root: Path, epoch: int) -> Iterator[str]:
-    """The files of a checkpoint directory that make up an epoch, by their paths below it."""
+    """Yields the paths, relative to the checkpoint directory ``root``, of all files that a job needs to continue after
+    ``epoch``.
+    """
     yield from (name for name in OWN_FILES if (root / name).is_file())
     yield from (str(path.relative_to(root)) for path in root.glob(f"control*/**/{END_FILE}"))
     yield from (f"spark/{name}" for name in files_of_epoch(root / "spark", epoch))
 
 
 def partitions_of(spark: Path, epoch: int) -> int:
-    """The number of shuffle partitions, which Spark stores with the offsets of an epoch."""
+    """Returns the number of shuffle partitions, which Spark stores with the offsets of an epoch. ``spark``: the folder
+    of Spark's checkpoint.
+    """
     lines = (spark / "offsets" / str(epoch)).read_text(encoding="utf-8").splitlines()
     return int(json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"])
 
@@ -222,7 +228,9 @@ def _target(target: str, job: str) -> Path:
 
 
 def require_sink(job: str, has_sink: bool) -> None:
-    """ExecutionError SS426 for queries without a sink: no other job could continue where the caller stopped reading."""
+    """Raises ExecutionError SS426 for queries without a sink: no other job could continue where the caller stopped
+    reading.
+    """
     if not has_sink:
         raise _not_taken(job, "It is a query, whose rows go to its caller.", "Write INSERT INTO a table.")
 

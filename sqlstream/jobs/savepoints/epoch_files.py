@@ -53,7 +53,9 @@ def files_of_epoch(spark: Path, epoch: int) -> tuple[str, ...]:
 
 
 def newest(folder: Path) -> int:
-    """The highest number among the file names of a log; -1 where there is none."""
+    """Returns the highest number among the file names in ``folder``, the log of Spark's offsets or commits; -1 if there
+    is none.
+    """
     return max(_numbers(folder), default=-1)
 
 
@@ -217,9 +219,9 @@ _REPEAT = f"Remove it and its checksums: the micro-batch runs again. Or {START_A
 
 
 def require_whole_checkpoint(storage: Storage) -> None:
-    """ExecutionError SS459 that names the first file of a checkpoint that is missing or truncated.
+    """Raises ExecutionError SS459 that names the first file of a checkpoint that is missing or truncated.
 
-    Only on this machine: other file systems have checksums and copies of their own.
+    Checkpoints on other machines are not checked: their file systems have checksums and copies of their own.
     """
     if isinstance(storage, LocalStorage) and newest(storage.root / "spark" / "offsets") >= 0:
         if not (storage.root / PLAN).is_file():
@@ -230,7 +232,7 @@ def require_whole_checkpoint(storage: Storage) -> None:
 
 
 def require_begun_files(storage: Storage) -> None:
-    """ExecutionError SS459 that names a missing file, if the record in a checkpoint says that its job has begun.
+    """Raises ExecutionError SS459 that names a missing file, if the checkpoint's record says that its job has begun.
 
     Without one of these files the job would start from the beginning, or number its micro-batches like another job's.
     """

@@ -45,8 +45,9 @@ _HINT = "Do not use it: no savepoint that sqlstream has written is like that. St
 
 
 def require_confined(folder: Path, names: Iterable[str]) -> None:
-    """Checks the ``names`` of the files to copy from a savepoint. ExecutionError SS418 for a file that is outside of
-    the folder, by name or by link, for one that is not part of any savepoint, and for an archive with such names.
+    """Checks the ``names`` of the files to copy from a savepoint. Raises ExecutionError SS418 for a file that is
+    outside of the folder, by name or by link, for one that is not part of any savepoint, and for an archive with such
+    names.
     """
     root = folder.resolve()
     for name in names:
@@ -105,7 +106,9 @@ _REPARTITION_HINT = "RESET 'parallelism.default' to keep the partitions of the s
 
 
 def repartition(spark: SparkSession, storage: LocalStorage, partitions: int) -> None:
-    """Redistribute the state of a checkpoint to ``partitions`` partitions. ExecutionError SS457 where Spark cannot."""
+    """Redistribute the state of a checkpoint to ``partitions`` partitions. Raises ExecutionError SS457 where Spark
+    cannot.
+    """
     message = f"the state of the savepoint cannot be spread over {partitions} partitions"
     if is_connect(spark):
         raise ExecutionError(
@@ -154,15 +157,18 @@ def restore(
     *,
     trusted: bool = True,
 ) -> int:
-    """Make ``source`` the new checkpoint ``target`` of a job; returns the epoch that it holds.
+    """Copies an epoch of the savepoint or checkpoint ``source`` to ``target``, as the checkpoint of a new job, and
+    returns the epoch's number. After an error nothing is left at ``target``.
 
-    ``parts_of`` returns the parts of the job's plan for a layout of its state (None: that of a checkpoint older than
-    layouts). ``partitions``: the new number of state partitions, None for the present one. ``trusted``: files of any
-    owner are accepted. ExecutionError SS427 where the job has a checkpoint, SS428 and SS455 where the source is not a
-    savepoint or checkpoint, SS418 where its names lead out of it, SS419 where it has another owner, SS429 where its
-    input has ended, SS421, SS424, SS425 where its state is not the plan's, SS456 where files are not on this machine,
-    SS457 where the state cannot be redistributed, SS458 for the checkpoint of a running job, SS416 and SS465 where it
-    cannot be copied. After an error nothing is left at ``target``.
+    ``parts_of`` gets a layout of state (None: that of a checkpoint older than layouts) and returns the fingerprint of
+    the job's plan with it. ``engine``, ``key_groups``: the layout that the settings require. ``partitions``: the new
+    number of state partitions, None for the present one. ``trusted``: files of any owner are accepted.
+
+    Raises ExecutionError SS427 where ``target`` has a checkpoint already; SS428 and SS455 where the source is no
+    savepoint or checkpoint, SS418 where its file names lead out of it, SS419 where its files have another owner, SS429
+    where its input has ended, SS421, SS424 and SS425 where its state is not the plan's, SS458 where it is the
+    checkpoint of a running job; SS456 where files are not on this machine, SS457 where the state cannot be
+    redistributed, SS416 and SS465 where files cannot be written.
     """
     storage = storage_at(target, spark)
     if not isinstance(storage, LocalStorage):
@@ -191,8 +197,9 @@ def restore(
 
 
 def origin_at(source: str) -> RestoreOrigin:
-    """The savepoint or checkpoint to start from, whose files were checked. ExecutionError SS428, SS455,
-    SS456, SS459.
+    """Returns the savepoint or checkpoint at ``source``, from which a job is to start, after checking its files. Raises
+    ExecutionError SS428 and SS459 for missing or damaged files, SS418 for file names that lead out of the folder, SS455
+    where there is no savepoint or checkpoint, SS456 where it is not on this machine, SS458 where its job is running.
     """
     storage = local_storage_at(source)
     if storage is None:

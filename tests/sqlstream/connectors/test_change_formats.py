@@ -118,7 +118,7 @@ BAD_MESSAGES = {
     '{"after": {"id": 1}}': 'the message has no "op" (schema-include says whether it is within a payload)',
     '{"op": "c"}': 'the message has no "after"',
     '{"op": "c", "after": {"id": "one"}}': 'column "id" of type INT is "one"',
-    '{"op": "c", "after": {"id": 1, "d": "much"}}': "a value does not fit the type of its column",
+    '{"op": "c", "after": {"id": 1, "d": "much"}}': 'column "d" of type DECIMAL(5, 2) is "much"',
     '{"op": "u", "before": {"id": "one"}, "after": {"id": 1}}': 'column "id" of type INT is "one"',
     WITHOUT_BEFORE: 'the message has no "before"',
 }

@@ -10,11 +10,15 @@ import pytest
 
 from sqlstream.connectors import Environment, lookup_connector, validate
 from sqlstream.errors import UnsupportedError
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.csv_records import Dialect
+from sqlstream.formats.decoder import Field
+from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, Request
-from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import FileSource
+from sqlstream.udfs.text_files import Header, TextFormat
 
 FILES = lookup_connector("filesystem")
 
@@ -46,16 +50,20 @@ def test_options_of_the_format_reach_the_source(make_table):
         "partition_by": "v",
     }
     actual = source_of(files(make_table, **options))
-    columns = (("k", parse_type("STRING")), ("v", parse_type("INT")))
     assert (actual.path, actual.partitions, actual.reload_ms) == ("/data", ("v",), 10_000)
-    assert actual.format == FileFormat(
-        "csv", columns, "Europe/Amsterdam", True, ";", "'", "\\", "NA", True, None, drop=True
-    )
-    assert source_of(files(make_table, csv__disable_quote_character=True)).format.quote is None
+    field, zone = Field("k", parse_type("STRING")), "Europe/Amsterdam"
+    dialect = Dialect(";", "'", "\\", "NA", comments=True)
+    header = Header("t", ((0, "k"),), dialect)
+    assert actual.format == TextFormat(CsvDecoder((field,), dialect, zone), header=header, tolerant=True)
+    assert (actual.columns, actual.zone) == ((("k", field.type), ("v", parse_type("INT"))), zone)
+    of_lines = source_of(files(make_table, csv__disable_quote_character=True, csv__multi_line=True, encoding="UTF-16"))
+    assert isinstance(of_lines.format, TextFormat)
+    assert (of_lines.format.quote, of_lines.format.encoding) == (None, "utf-16")
     json: dict[str, Any] = {"format": "json", "json__ignore_parse_errors": True}
     json["json__timestamp_format__standard"] = "SQL"
-    assert source_of(files(make_table, **json)).format == FileFormat(
-        "json", columns, "Europe/Amsterdam", timestamps="SQL", drop=True
+    fields = (field, Field("v", parse_type("INT")))
+    assert source_of(files(make_table, **json)).format == TextFormat(
+        JsonDecoder(fields, ignores_errors=True, standard="SQL", zone=zone), tolerant=True
     )
 
 
@@ -75,10 +83,10 @@ def test_workers_get_an_absolute_path(make_table):
             'column "k" of type ARRAY<INT> cannot be the key of a lookup in files',
         ),
         (
-            "k INT; m MAP<STRING, INT>",
+            "k INT; m ARRAY<VARIANT>",
             {"format": "json"},
             "SS582",
-            'lookups in table "t" cannot read column "m" of type MAP<STRING, INT> as json',
+            'lookups in table "t" cannot read column "m" of type ARRAY<VARIANT> as json',
         ),
     ],
 )

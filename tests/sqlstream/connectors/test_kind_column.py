@@ -83,3 +83,18 @@ def test_a_kind_that_is_not_declared_fails_the_job(spark: Any, tmp_path: Path) -
             Exception, match=r'SS402: column "op" of table "t" tells the kind "-U" of a row, which is none'
         ):
             left(session, "SELECT SUM(v) FROM t")
+
+
+@pytest.mark.spark
+def test_a_record_that_cannot_be_read_has_no_kind_and_is_skipped(spark: Any, tmp_path: Path) -> None:
+    """Values are read as in files without kinds: "yes" is no TRUE, 1.9 of JSON is 1."""
+    for format in ("csv", "json"):  # noqa: A001
+        _write(tmp_path / format, format, [("+I", 1, 10), ("+I", 2, 20), ("+U", 1, 11)])
+        path = tmp_path / format / "1.txt"
+        odd = "+I,3,x\n+I,,5\n" if format == "csv" else '{"op": "+I", "a": 3, "v": "x"}\n{"op": "+I", "v": 5.9}\noops\n'
+        path.write_text(path.read_text() + odd)
+        with Session(spark) as session:
+            session.sql(f"""CREATE TABLE t (op STRING, a INT, v INT, PRIMARY KEY (a) NOT ENFORCED) WITH (
+                'connector' = 'filesystem', 'format' = '{format}', 'path' = '{tmp_path}/{format}',
+                'source.kind-column' = 'op', 'changelog-mode' = 'I,UA,D', 'on-error' = 'skip')""")
+            assert sorted(left(session, "SELECT SUM(v) AS s FROM t")) == [(31,)]

@@ -215,7 +215,8 @@ def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path)
         read = source_connector("socket").read
         writer = read(environment, table, ("b",)).writeStream.format("noop")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
+        said = "SS402: a row cannot be read: the record is no CSV row of 2 columns: it has 1: bad"
+        with pytest.raises(Exception, match=said):
             query.awaitTermination(20)
 
 

@@ -35,6 +35,31 @@ def test_columns_are_found_by_name_and_kinds_are_left_out(tmp_path):
     assert read_rows_of_file(path, columns) == [("+I", "x", 2), ("+I", "y", None)]
 
 
+def test_values_are_read_as_the_formats_read_them(tmp_path):
+    """And as golden files spell them, where the formats read none."""
+    kinds = {"b": "BOOLEAN", "n": "INT", "t": "TIMESTAMP", "s": "STRING", "d": "DECIMAL(5, 2)", "x": "BINARY"}
+    columns = [(name, parse_type(kind)) for name, kind in kinds.items()]
+    path = tmp_path / "rows.csv"
+    path.write_text("b,n,t,s,d,x\nyes,+7,2024-01-31T12:00:00+01:00,a,1.235,0xff\ntrue,7,00:00:01,a,1,ff\n")
+    first = ("+I", False, 7, datetime(2024, 1, 31, 11), "a", Decimal("1.24"), b"\xff")
+    second = ("+I", True, 7, datetime(1970, 1, 1, 0, 0, 1), "a", Decimal("1.00"), b"\xff")
+    assert read_rows_of_file(path, columns) == [first, second]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"b": "yes", "n": "7", "t": "2024-01-31T12:00:00+01:00", "s": "a", "d": 1.235, "X": "ff"}\n'
+        '{"b": "True", "n": 7.9, "t": 1000, "s": 1.10, "d": "1", "x": "ff"}\n'
+        '{"t": "00:00:01", "s": {"k": [1.10, 2]}}\n'
+    )
+    assert read_rows_of_file(path, columns) == [
+        first,
+        (*second[:4], "1.10", *second[5:]),
+        ("+I", None, None, second[3], '{"k": [1.10, 2]}', None, None),
+    ]
+    path.write_text('{"n": "x"}\n')
+    with pytest.raises(ValueError, match=r'row 1 of file ".*": column "n" of type INT is "x"'):
+        read_rows_of_file(path, columns)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

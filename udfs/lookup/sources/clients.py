@@ -145,7 +145,9 @@ _SHOWN_BODY = 200
 
 
 def keys_text(request: Request, keys: Sequence[Key]) -> str:
-    """The keys of a request for messages, such as ``key (carrier = AA)``; of several keys the first one."""
+    """The keys of a request for messages, such as ``key (carrier = AA)``; the first three and the number of the others
+    if there are more.
+    """
     names = [name for name, _ in request.keys]
     texts = [", ".join(f"{n} = {v}" for n, v in zip(names, key, strict=True)) for key in keys[:_SHOWN_KEYS]]
     listed = ", ".join(f"({text})" for text in texts)
@@ -154,7 +156,9 @@ def keys_text(request: Request, keys: Sequence[Key]) -> str:
 
 
 def require_texts(table: str, request: Request, keys: Sequence[Key]) -> None:
-    """ConnectorError SS585 where a key contains an unpaired surrogate, which no external system accepts as text."""
+    """Checks that the keys can be sent as text. Raises ConnectorError SS585 if one contains an unpaired surrogate,
+    which no external system accepts.
+    """
     for key in keys:
         for (name, _), value in zip(request.keys, key, strict=True):
             if isinstance(value, str) and not is_text(value):
@@ -168,13 +172,20 @@ def beginning(text: str) -> str:
 
 
 def wrong_answer(table: str, column: str, keys: str, cause: str) -> ConnectorError:
-    """The error for a ``column`` value in an answer that does not fit the column's type. ``cause`` says why."""
-    message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
+    """Returns the error for a value of ``column`` in an answer that does not fit the column's type. ``keys``: the keys
+    as text, for the message; ``cause`` says why, and may name the column, or what in it.
+    """
+    if cause.startswith('column "'):
+        message = f'table "{table}" cannot be read for {keys}: {cause}'
+    else:
+        message = f'column "{column}" of table "{table}" cannot be read for {keys}: {cause}'
     return ConnectorError(WRONG_ANSWER, message, hint="Correct the value where it is kept, or the type of the column.")
 
 
 def no_equality(table: str, column: str, what: str) -> ConnectorError:
-    """The error for a lookup without equality on the columns from which the request is made."""
+    """Returns the error for a lookup join whose condition lacks an equality on ``column``, from which the request is
+    built. ``what``: what is built from it, such as "key" for Redis.
+    """
     message = f'lookup of table "{table}" has no equality on column "{column}", which its {what} is made of'
     return ConnectorError(NO_EQUALITY, message, hint=f'Add "{column}" = … to ON.')
 

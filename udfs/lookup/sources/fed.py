@@ -35,8 +35,9 @@ class Behaviour:
     """How a lookup table of the test environment answers.
 
     For each key, the first ``fails`` requests fail (None: all of them), then the first ``misses`` return no rows.
-    Answers take a random time within ``delay_ms`` milliseconds, plus the value of ``delay_column`` in the rows found.
-    ``waits``: a key without rows gets its answer only when the test has written some.
+    Answers take a random time within ``delay_ms`` (minimum and maximum in milliseconds), plus the value of
+    ``delay_column`` in the rows found. ``waits``: a request for a key without rows is answered only when the test has
+    added rows for it.
     """
 
     delay_ms: tuple[int, int] = (0, 0)

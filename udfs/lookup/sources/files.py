@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,14 +26,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 from sqlstream.udfs.expressions.evaluation import value
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Expression, IsNull, Not, OneOf
 from sqlstream.udfs.expressions.tree import Comparison as CompareBy
 from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
-from sqlstream.udfs.lookup.sources.file_formats import FileFormat, with_constants, without
+from sqlstream.udfs.text_files import TextFormat
 from sqlstream.udfs.texts import reason_of
+
+if TYPE_CHECKING:
+    from sqlstream.udfs.columnar_files import ColumnarFiles
 
 UNREADABLE = "SS583"
 
@@ -45,8 +50,8 @@ Signature = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True)
 class FileSource:
-    """A lookup table in files. ``path``: a file, a directory or a pattern. ``partitions``: columns whose values are in
-    directory names, as in ``day=2024-01-31``.
+    """A lookup table in files. ``path``: a file, a directory or a pattern. ``columns``: those that keys, answers and
+    filters need; of these ``partitions`` are in directory names, as in ``day=2024-01-31``, with times in ``zone``.
 
     ``as_of`` identifies the state of the files when the query started: sources of changed files are not equal, so each
     loads its own data.
@@ -55,10 +60,17 @@ class FileSource:
     name: str
     request: Request
     path: str
-    format: FileFormat
+    format: TextFormat | ColumnarFiles
+    columns: tuple[tuple[str, DataType], ...]
     partitions: tuple[str, ...] = ()
+    zone: str = "UTC"
     reload_ms: int | None = None
     as_of: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow's."""
+        return pa.schema([(name, kind.to_arrow()) for name, kind in self.columns])
 
     async def open(self) -> FileClient:
         client = FileClient(self)
@@ -158,41 +170,52 @@ def _index_of(source: FileSource, signature: Signature) -> Index:
 
 def _loaded(source: FileSource, signature: Signature) -> pa.Table:
     """The columns that keys, answers and filters need, of all files."""
-    request = source.request
-    needed = [name for name, _ in (*request.keys, *request.columns)] + [f.column for f in request.filters]
-    wanted = list(dict.fromkeys(needed))
-    kinds = dict(source.format.columns)
-    tables = [_of_file(source, path, wanted) for path, _ in signature]
-    empty = pa.schema([(name, kinds[name].to_arrow()) for name in wanted]).empty_table()
-    return _filtered(pa.concat_tables([empty, *tables]), request.filters, kinds)
+    batches = [batch for path, _ in signature for batch in _of_file(source, path)]
+    return _filtered(pa.Table.from_batches(batches, source.schema), source.request.filters, dict(source.columns))
 
 
-def _of_file(source: FileSource, path: str, wanted: list[str]) -> pa.Table:
-    form = without(source.format, source.partitions)
-    kinds = dict(source.format.columns)
+def _of_file(source: FileSource, path: str) -> Iterator[pa.RecordBatch]:
     try:
-        rows = form.read(path, [name for name in wanted if name not in source.partitions])
-        constants = _of_directories(path, source.partitions)
-        values = {name: constants[name] for name in wanted if name in source.partitions}
-        return with_constants(rows, values, kinds, form.zone).select(wanted)
+        constants = _of_directories(path, source)
+        for batch in source.format.batches(path):
+            columns = (
+                constants[field.name].take(pa.array(np.zeros(batch.num_rows, np.int64)))
+                if field.name in constants
+                else batch.column(field.name)
+                for field in source.schema
+            )
+            yield pa.RecordBatch.from_arrays([*columns], schema=source.schema)
     except (ValueError, OSError, pa.ArrowException) as error:
         raise ConnectorError(UNREADABLE, f'file "{path}" of table "{source.name}" cannot be read: {error}') from error
 
 
-def _of_directories(path: str, partitions: Sequence[str]) -> dict[str, str | None]:
+def _of_directories(path: str, source: FileSource) -> dict[str, pa.Array]:
+    """The columns whose values are in directory names, each as an array of one value."""
     parts = (folder.partition("=") for folder in Path(path).parts[:-1] if "=" in folder)
-    values = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
-    missing = [name for name in partitions if name not in values]
+    texts = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
+    missing = [name for name in source.partitions if name not in texts]
     if missing:
         raise ValueError(f'it lies in no directory "{missing[0]}=…"')
+    return {
+        name: _constant(name, texts[name], kind, source.zone)
+        for name, kind in source.columns
+        if name in source.partitions
+    }
+
+
+def _constant(name: str, text: str | None, kind: DataType, zone: str) -> pa.Array:
+    values, misfits = text_rule(kind, zone).read(pa.array([text], pa.string()))
+    odd = kind.name == "BOOLEAN" and (text or "true").lower() not in ("true", "false")  # as for Spark, in streams
+    if misfits[0] or odd:
+        raise ValueError(f'column "{name}" of type {kind} is "{text}" in the name of its directory')
     return values
 
 
 def signature_of(path: str) -> Signature:
-    """The files at a path with their times of change, which differs when the files change; hidden files (``_SUCCESS``,
-    ``.crc``) are ignored.
+    """Returns a pair of path and version (``version_of``) for each file at a path, in the order in which their rows are
+    read. The result differs when a file changes. Hidden files (``_SUCCESS``, ``.crc``) are ignored.
 
-    ConnectorError SS583 where nothing exists at the path, or the file system refuses access.
+    Raises ConnectorError SS583 if nothing exists at the path, or the file system refuses access.
     """
     try:
         return _signature_of(path)

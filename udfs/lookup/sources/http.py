@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from zoneinfo import ZoneInfo
 
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -19,7 +18,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.clients import UNREADABLE, beginning, keys_text, require_texts, wrong_answer
 from sqlstream.udfs.lookup.sources.http_plain import PlainConnections, Unusual, are_plain, can_read, is_plain, origin_of
-from sqlstream.udfs.lookup.sources.json_values import JsonPath, from_json, json_object, parse_json, to_json
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, JsonNodes, Misfit, is_object, json_object, to_json
 from sqlstream.udfs.lookup.sources.scalars import Template, to_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ KEYS = "keys"
 
 MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_NOTHING = object()
+_SENT = object()
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class HttpClient:
         require_texts(self._source.name, self._source.request, keys)
         if self._source.batch is not None and len(keys) > 1:
             document = await self._answer(self._source.batch, keys)
-            return [[] for _ in keys] if document is _NOTHING else self._source.reader.of_keys(keys, document)
+            return [[] for _ in keys] if document is None else self._source.reader.of_keys(keys, document)
         if len(keys) == 1:
             return [await self._rows(keys[0])]
         answers = await asyncio.gather(*(self._rows(key) for key in keys), return_exceptions=True)
@@ -143,10 +143,10 @@ class HttpClient:
 
     async def _rows(self, key: Key) -> list[Row]:
         document = await self._answer(self._source.call, [key])
-        return [] if document is _NOTHING else self._source.reader.of_key(key, document)
+        return [] if document is None else self._source.reader.of_key(key, document)
 
-    async def _answer(self, call: HttpCall, keys: Sequence[Key]) -> object:
-        """The JSON document; _NOTHING if the status means that there is none."""
+    async def _answer(self, call: HttpCall, keys: Sequence[Key]) -> JsonDocument | None:
+        """The JSON document; None if the status means that there is none."""
         what = _Keys(self._source.request, keys)
         url, body = filled(call, self._source.request.keys, keys, many=call is self._source.batch)
         try:
@@ -156,11 +156,11 @@ class HttpClient:
         except Exception as error:
             raise unreachable(error, self._source.name, self._source.server, what) from error
         if status in self._source.miss:
-            return _NOTHING
+            return None
         if not 200 <= status < 300:
             raise wrong_status(status, text, self._source.name, self._source.server, what)
         try:
-            return parse_json(text)
+            return JsonDocument(text)
         except ValueError:
             address, shown = self._source.server.address, self._source.server.shown(text) or "nothing"
             message = f'answer of {address} to table "{self._source.name}" for {what} is no JSON: {shown}'
@@ -233,7 +233,9 @@ def _origin(url: URL) -> tuple[str, str | None, int | None]:
 
 
 async def text_of(answer: ClientResponse, table: str, server: HttpServer, what: object) -> str:
-    """The body of a response as text. SS576 where it is too large or not text."""
+    """Reads the body of a response as text. Raises ConnectorError SS576 if it is too large or not text. ``what``: the
+    key or keys of the request, for the message.
+    """
     body = bytearray()
     has_length = answer.content_length is not None and "Content-Encoding" not in answer.headers
     if has_length and (answer.content_length or 0) <= server.max_bytes:
@@ -309,7 +311,9 @@ def unreachable(error: Exception, table: str, server: HttpServer, what: object) 
 
 
 def wrong_status(status: int, text: str, table: str, server: HttpServer, what: object) -> ConnectorError:
-    """The error for a response with an unexpected status."""
+    """Returns the error for a response with an unexpected status. ``text``: the body of the response; ``what``: the key
+    or keys of the request, for the message.
+    """
     shown = server.shown(text) or json.dumps("")
     message = f'{server.address} answered table "{table}" with status {status} for {what}: {shown}'
     return ConnectorError(WRONG_STATUS, message, hint=_what_to_do(status))
@@ -350,31 +354,32 @@ class AnswerReader:
     def _kinds(self) -> dict[str, DataType]:
         return dict((*self.request.keys, *self.request.columns))
 
-    @cached_property
-    def _zone(self) -> ZoneInfo:
-        return ZoneInfo(self.zone)
+    def of_key(self, key: Key, document: JsonDocument) -> list[Row]:
+        """Returns the rows of the key in a JSON response. Rows whose key columns have other values are skipped.
+        If the request contains a key column, rows may lack it.
 
-    def of_key(self, key: Key, document: object) -> list[Row]:
-        """The rows of the key. Key columns that the response lacks have the requested values.
-
-        Rows with other values in these columns belong to other keys. SS573, SS576 for values that cannot be read.
+        Raises ConnectorError SS573 for a value that does not fit its column, SS576 for a row that is not an object or
+        lacks a key column.
         """
-        return [self._row(key, row) for row in self._objects(document) if self._is_of(key, row)]
+        rows = document.rows(self.rows)
+        for (name, _), asked in zip(self.request.keys, key, strict=True):
+            values = self._required([key], rows, name, sent=name in self.sent)
+            rows = rows.select([n for n, value in enumerate(values) if value in (_SENT, asked)])
+        return self._rows([key] * len(rows), rows)
 
-    def of_keys(self, keys: Sequence[Key], document: object) -> list[list[Row]]:
-        """The rows of each key, by the key columns in the response; rows of other keys are ignored."""
+    def of_keys(self, keys: Sequence[Key], document: JsonDocument) -> list[list[Row]]:
+        """Returns one list of rows for each of ``keys``, from the JSON response to a batch request. The key columns in
+        the response say to which key a row belongs; rows of other keys are skipped.
+        """
         rows_by_key: dict[Key, list[Row]] = {key: [] for key in keys}
-        for row in self._objects(document):
-            own = tuple(self._required(keys, row, name) for name, _ in self.request.keys)
-            if own in rows_by_key:
-                rows_by_key[own].append(self._row(own, row))
+        rows = document.rows(self.rows)
+        columns = (self._required(keys, rows, name) for name, _ in self.request.keys)
+        own = [*zip(*columns, strict=True)]
+        known = [n for n, key in enumerate(own) if key in rows_by_key]
+        asked = [own[n] for n in known]
+        for key, row in zip(asked, self._rows(asked, rows.select(known)), strict=True):
+            rows_by_key[key].append(row)
         return [rows_by_key[key] for key in keys]
-
-    def _objects(self, document: object) -> list[object]:
-        objects = self.rows.found(document)
-        if not self.rows.many and len(objects) == 1 and isinstance(objects[0], list):
-            objects = objects[0]
-        return [row for row in objects if row is not None]
 
     @cached_property
     def _places(self) -> list[tuple[str, int | None]]:
@@ -382,32 +387,34 @@ class AnswerReader:
         in_key = {name: index for index, (name, _) in enumerate(self.request.keys)}
         return [(name, in_key.get(name)) for name, _ in self.request.columns]
 
-    def _row(self, key: Key, row: object) -> Row:
-        return tuple(self._value([key], row, n) if index is None else key[index] for n, index in self._places)
+    def _rows(self, keys: Sequence[Key], rows: JsonNodes) -> list[Row]:
+        """The rows, each of its key."""
+        columns = [
+            self._values(keys, rows, name) if index is None else [key[index] for key in keys]
+            for name, index in self._places
+        ]
+        return [*zip(*columns, strict=True)] if columns else [()] * len(rows)
 
-    def _is_of(self, key: Key, row: object) -> bool:
-        for (name, _), asked in zip(self.request.keys, key, strict=True):
-            if name in self.sent and self._paths[name].value(row) is None:
-                continue  # the request to the server has it
-            if self._required([key], row, name) != asked:
-                return False
-        return True
+    def _required(self, keys: Sequence[Key], rows: JsonNodes, name: str, *, sent: bool = False) -> list[object]:
+        """The values of a key column; _SENT where a row lacks one that the request to the server has."""
+        values = self._values(keys, rows, name, optional=sent)
+        if None not in values:
+            return values
+        if sent:
+            return [_SENT if value is None else value for value in values]
+        what = keys_text(self.request, keys)
+        message = f'answer for {what} of table "{self.table}" does not tell the key column "{name}"'
+        hint = f"Rows are found by it: let the server answer it, or say where it stands: 'columns.{name}.path'."
+        raise ConnectorError(UNREADABLE, message, hint=hint)
 
-    def _required(self, keys: Sequence[Key], row: object, name: str) -> object:
-        required = self._value(keys, row, name)
-        if required is None:
-            what = keys_text(self.request, keys)
-            message = f'answer for {what} of table "{self.table}" does not tell the key column "{name}"'
-            hint = f"Rows are found by it: let the server answer it, or say where it stands: 'columns.{name}.path'."
-            raise ConnectorError(UNREADABLE, message, hint=hint)
-        return required
-
-    def _value(self, keys: Sequence[Key], row: object, name: str) -> object:
+    def _values(self, keys: Sequence[Key], rows: JsonNodes, name: str, *, optional: bool = False) -> list[Any]:
         path = self._paths[name]
-        if path.steps and not isinstance(row, dict | list):
-            message = f'answer for {keys_text(self.request, keys)} of table "{self.table}" holds no object for a row'
+        if path.steps and not optional and not all(map(is_object, rows.nodes)):
+            what = keys_text(self.request, [*dict.fromkeys(keys)])
+            message = f'answer for {what} of table "{self.table}" holds no object for a row'
             raise ConnectorError(UNREADABLE, message, hint="Say with the option path where the rows stand.")
         try:
-            return from_json(path.value(row), self._kinds[name], self._zone)
-        except ValueError as error:
-            raise wrong_answer(self.table, name, keys_text(self.request, keys), str(error)) from None
+            return rows.column(path, name, self._kinds[name], self.zone)
+        except Misfit as misfit:
+            asked = keys if len(keys) != len(rows) else [keys[misfit.node]]
+            raise wrong_answer(self.table, name, keys_text(self.request, asked), str(misfit)) from None

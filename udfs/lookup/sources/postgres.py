@@ -51,14 +51,16 @@ def encode(value: object, type_: DataType, stored: str) -> object:
 
 
 def in_utc(value: datetime, type_: DataType) -> datetime:
-    """For TIMESTAMP the value with the zone UTC, for TIMESTAMP_NTZ without a zone."""
+    """The value as PostgreSQL expects it: for TIMESTAMP in the zone UTC, for TIMESTAMP_NTZ without a zone."""
     if type_.name == "TIMESTAMP_NTZ":
         return value.replace(tzinfo=None)
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def finite(value: object, _: DataType) -> object:
-    """The value of a ``numeric``; PostgreSQL's NaN and infinities, which DECIMAL lacks, are refused."""
+    """Returns the value of a column of PostgreSQL's type ``numeric``. Raises PostgresError for NaN and infinity, which
+    DECIMAL lacks.
+    """
     if isinstance(value, Decimal) and not value.is_finite():
         raise PostgresError(f"a numeric is {value}, which no DECIMAL can be: declare the column as STRING")
     return value
@@ -238,7 +240,9 @@ def connection_lost(error: psycopg.Error) -> bool:
 
 
 def one_line(error: psycopg.Error, statement_timeout_ms: int | None = None) -> str:
-    """PostgreSQL's message in one line, with the option concerned if there is one."""
+    """PostgreSQL's error message in one line. If the statement was cancelled because it took too long, the message
+    names the option statement-timeout.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = (error.diag.message_primary or "; ".join(lines) or type(error).__name__).rstrip(".")
     if error.sqlstate == "57014" and statement_timeout_ms is not None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Key, Request, Row
 from sqlstream.udfs.lookup.sources.clients import SharedRoundTrips, keys_text, require_texts, wrong_answer
-from sqlstream.udfs.lookup.sources.json_values import JsonPath, from_field, from_json, parse_json
+from sqlstream.udfs.lookup.sources.json_paths import JsonPath
+from sqlstream.udfs.lookup.sources.json_values import JsonDocument, from_field
 from sqlstream.udfs.lookup.sources.scalars import Template, shown, to_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class RedisServer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Arguments of redis-py's pools in addition to the URL, for both kinds of pools."""
+        """Keyword arguments for redis-py's connection pool, in addition to the URL: user name, password, timeouts in
+        seconds and the maximum number of connections.
+        """
         given = {"username": self.username, "password": self.password}
         seconds = self.timeout_ms / 1000
         limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "max_connections": self.max_connections}
@@ -75,8 +77,8 @@ class RedisSource:
 
 
 class RedisClient:
-    """The client of a ``RedisSource``. Columns that are part of the Redis key have the requested values in the
-    answers.
+    """The client of a ``RedisSource``. Result columns that are part of the Redis key get the values that were looked
+    up; all others are read from the stored value.
     """
 
     def __init__(self, source: RedisSource, redis: Redis) -> None:
@@ -87,7 +89,6 @@ class RedisClient:
         self._together: SharedRoundTrips[list[Any]] = SharedRoundTrips(
             self._answers, trips, MOST_KEYS, of_all=lambda _: True
         )
-        self._zone = ZoneInfo(source.zone)
         self._kinds, self._paths = dict(source.request.keys), dict(source.paths)
         in_key = source.key.names
         # Key columns that are not part of the Redis key are compared with the stored values.
@@ -142,25 +143,32 @@ class RedisClient:
 
     def _values(self, key: Key, answer: Any) -> dict[str, object]:
         """The columns that are stored."""
+        values: dict[str, object] = {}
+        zone = self._source.zone
         if self._source.data_type == "json":
-            document = self._document(key, answer)
-            parts: list[object] = [self._paths[name].value(document) for name in self._stored]
-        else:
-            parts = answer if isinstance(answer, list) else [answer] * len(self._stored)
-        return {n: self._read(key, n, text, kind) for text, (n, kind) in zip(parts, self._stored.items(), strict=True)}
+            root = self._document(key, answer).root()
+            for name, kind in self._stored.items():
+                with self._naming(key, name):
+                    (values[name],) = root.column(self._paths[name], name, kind, zone)
+            return values
+        parts = answer if isinstance(answer, list) else [answer] * len(self._stored)
+        for part, (name, kind) in zip(parts, self._stored.items(), strict=True):
+            with self._naming(key, name):
+                values[name] = from_bytes(part, name, kind, zone)
+        return values
 
-    def _read(self, key: Key, column: str, value: object, kind: DataType) -> object:
+    @contextmanager
+    def _naming(self, key: Key, column: str) -> Iterator[None]:
+        """A context in which a ValueError is that of a column."""
         try:
-            if isinstance(value, bytes):
-                return from_bytes(value, kind, self._zone)
-            return from_json(value, kind, self._zone)
+            yield
         except ValueError as error:
             keys = keys_text(self._source.request, [key])
             raise wrong_answer(self._source.name, column, keys, str(error)) from None
 
-    def _document(self, key: Key, answer: bytes) -> object:
+    def _document(self, key: Key, answer: bytes) -> JsonDocument:
         try:
-            return parse_json(answer.decode())
+            return JsonDocument(answer.decode())
         except ValueError as error:
             keys = keys_text(self._source.request, [key])
             message = f'table "{self._source.name}" cannot read {shown(answer.decode(errors="replace"))} for {keys}'
@@ -168,19 +176,21 @@ class RedisClient:
 
 
 def key_texts(keys: Sequence[tuple[str, DataType]], key: Sequence[object]) -> dict[str, str]:
-    """The values of a key as texts, to be inserted into the name of a Redis key."""
+    """A dictionary from the name of each key column to its value as text, for the name of a Redis key."""
     return {name: to_text(value, kind) for (name, kind), value in zip(keys, key, strict=True)}
 
 
-def from_bytes(value: bytes, kind: DataType, zone: tzinfo) -> object:
-    """The value of a string or a field of Redis; BINARY is unchanged. ValueError where it does not fit."""
-    if kind.name == "BINARY":
+def from_bytes(value: bytes | None, name: str, kind: DataType, zone: str) -> object:
+    """The value of a string or a field of Redis, None where there is none; BINARY is unchanged. ValueError where it
+    does not fit.
+    """
+    if value is None or kind.name == "BINARY":
         return value
     try:
         text = value.decode()
     except UnicodeDecodeError:
         raise ValueError("it is no UTF-8") from None
-    return from_field(text, kind, zone)
+    return from_field(text, name, kind, zone)
 
 
 # --- failures -------------------------------------------------------------------------------------------------

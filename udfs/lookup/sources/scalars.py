@@ -39,25 +39,6 @@ def from_text(text: str, kind: DataType, zone: tzinfo) -> object:
         raise ValueError(f"{shown(text)} is no {kind}") from None
 
 
-def from_number(number: int | float | Decimal, kind: DataType) -> object:
-    """Converts a number to a value of type ``kind``: exactly, except that decimals are rounded as Spark casts them;
-    timestamps are read as milliseconds since 1970. ValueError where it does not fit.
-    """
-    try:
-        if kind.name in _BITS:
-            return _integer(number, kind)
-        if kind.name in ("FLOAT", "DOUBLE"):
-            return _floating(float(number), kind)
-        if kind.name == "DECIMAL":
-            return _decimal(Decimal(number), kind)
-        if kind.is_timestamp and isinstance(number, int | Decimal) and -(10**18) < number < 10**18:
-            instant = _EPOCH + timedelta(microseconds=int(number * 1000))
-            return instant if kind.name == "TIMESTAMP" else instant.replace(tzinfo=None)
-    except (ValueError, OverflowError, InvalidOperation):
-        pass
-    raise ValueError(f"{shown(str(number))} is no {kind}")
-
-
 def to_text(value: object, kind: DataType) -> str:
     """The text of a scalar value that ``from_text`` reads again; TIMESTAMP with Z, in UTC."""
     if type(value) is int or type(value) is str:
@@ -97,15 +78,10 @@ def _boolean(text: str, kind: DataType, zone: tzinfo) -> bool:
 def _whole(text: str, kind: DataType, zone: tzinfo) -> int:
     if not _WHOLE.fullmatch(text):
         raise ValueError(text)
-    return _integer(int(text), kind)
-
-
-def _integer(number: int | float | Decimal, kind: DataType) -> int:
-    bound = 1 << (_BITS[kind.name] - 1)
-    # The bounds come first: int() of a decimal with a huge exponent would fill the memory.
-    if not -bound <= number < bound or number != int(number):
-        raise ValueError(number)
-    return int(number)
+    number, bound = int(text), 1 << (_BITS[kind.name] - 1)
+    if not -bound <= number < bound:
+        raise ValueError(text)
+    return number
 
 
 def _float(text: str, kind: DataType, zone: tzinfo) -> float:
@@ -160,7 +136,8 @@ def _time(text: str, kind: DataType, zone: tzinfo) -> time:
 
 def _timestamp(text: str, kind: DataType, zone: tzinfo) -> object:
     if _WHOLE.fullmatch(text):
-        return from_number(int(text), kind)
+        instant = _EPOCH + timedelta(milliseconds=int(text))
+        return instant if kind.name == "TIMESTAMP" else instant.replace(tzinfo=None)
     if not _DATE.match(text):
         raise ValueError(text)
     parsed = datetime.fromisoformat(text)
@@ -233,8 +210,8 @@ class Template:
         return "".join(piece if isinstance(piece, str) else texts[piece.name] for piece in self.parts)
 
     def filled_json(self, texts: Mapping[str, str]) -> str:
-        """The JSON text with the placeholders replaced by JSON values; within quotes a value has no quotes of
-        its own.
+        """The JSON text with each placeholder replaced by a JSON value from ``texts``, by column. For a placeholder
+        inside a JSON string, as in ``"id-{a}"``, the value's own quotes are removed.
         """
         return "".join(piece if isinstance(piece, str) else _json(piece, texts[piece.name]) for piece in self.parts)
 

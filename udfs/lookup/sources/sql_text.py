@@ -36,14 +36,15 @@ Templates = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """The dialect of a database for lookups.
+    """The SQL dialect of a database for lookups: SQL templates and conversions of values.
 
     ``arrays``: keys are sent as one array per key column, so that one statement serves any number of them; else as a
-    list of VALUES. ``sent``: the SQL types of parameters by declared type, "" for a bare one; other types cannot be
-    keys. ``read`` converts the column ``{c}`` to its declared type. ``equal`` compares it with a key ``{k}``, by
-    default with ``=``, so that an index serves; ``{v}`` is the column as read. ``binary`` follows a text that must be
-    ordered by its bytes. ``encode`` makes a parameter of a declared type's value, ValueError for one that no row can
-    equal; ``decode`` converts a value that was read to Arrow's form.
+    list of VALUES. ``sent``: for each declared type the SQL type to which a parameter is cast, "" for no cast; columns
+    of other types cannot be keys. ``read``: templates that convert the column ``{c}`` to its declared type. ``equal``:
+    templates that compare the column ``{c}`` with a key ``{k}``; the default is ``=``, which can use an index; ``{v}``
+    is the column as ``read`` converts it. ``binary``: the SQL after a text that must be ordered by its bytes.
+    ``encode`` converts a value to a parameter, and raises ValueError for a value that no row can equal; ``decode``
+    converts a value that was read to the form that Arrow takes.
     """
 
     placeholder: str
@@ -56,7 +57,9 @@ class Dialect:
     decode: Mapping[str, Callable[[object, DataType], object]] = field(default_factory=dict)
 
     def parameter(self, type_: DataType) -> str:
-        """The SQL of a parameter of a declared type."""
+        """The SQL of a statement's parameter for a value of a declared type: a placeholder, such as ``CAST(%s AS
+        bigint)``.
+        """
         kind = self.sent[type_.name].format(*type_.args)
         return f"CAST({self.placeholder} AS {kind})" if kind else self.placeholder
 
@@ -68,8 +71,8 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Question:
-    """The SQL statement of a lookup. ``table``: the parts of the table's name. ``stored``: the columns that the request
-    names, by name.
+    """The SQL statement that answers a request. ``table``: the parts of the table's name. ``stored``: for each column
+    that the request names its counterpart in the database.
     """
 
     dialect: Dialect
@@ -87,7 +90,7 @@ class Question:
         return f"WITH {self._keys(keys)} {self._select}"
 
     def parameters(self, keys: Sequence[Key]) -> list[object]:
-        """The values of the statement's placeholders, in order. ``keys`` are already encoded."""
+        """The values of the statement's placeholders for these keys, in order. ``keys`` are results of ``encoded``."""
         if not self.request.keys:
             return list(self._filter_values)
         if self.dialect.arrays and len(keys) == 1:
@@ -97,7 +100,7 @@ class Question:
         return [*(value for number, key in enumerate(keys, 1) for value in (number, *key)), *self._filter_values]
 
     def encoded(self, key: Key) -> Key | None:
-        """The values of a key as parameters of the statement; None for a key that no row can equal."""
+        """Converts the values of a key to parameters of the statement. Returns None for a key that no row can equal."""
         try:
             pairs = zip(key, self.request.keys, strict=True)
             return tuple(self.dialect.encode(v, type_, self.stored[name].type) for v, (name, type_) in pairs)
@@ -105,8 +108,8 @@ class Question:
             return None
 
     def rows(self, answer: Iterable[Sequence[object]], keys: int) -> list[list[Row]]:
-        """The rows of each of ``keys`` keys. ``answer`` has the result rows, of which the first column is the index of
-        the key.
+        """Groups the result rows by key: returns one list of rows for each of ``keys`` keys. The first column of a row
+        in ``answer`` is the index of its key.
         """
         answers: list[list[Row]] = [[] for _ in range(keys)]
         decoders = self._decoders

@@ -22,10 +22,16 @@ from pyarrow import orc, parquet
 
 from sqlstream.connectors.file_databases import file_as_of
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.csv_records import Dialect
+from sqlstream.formats.decoder import Field
+from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import parse_type
+from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, Request
-from sqlstream.udfs.lookup.sources.file_formats import FileFormat
 from sqlstream.udfs.lookup.sources.files import FileSource, Index, as_of
+from sqlstream.udfs.text_files import Header, TextFormat
 
 
 def columns_of(text: str):
@@ -39,7 +45,25 @@ def source_of(path: Path, columns: str, form: str = "csv", keys: str = "k", read
     kinds = dict(declared)
     wanted = read.split() or [name for name, _ in declared if name not in keys.split()]
     request = Request(tuple((k, kinds[k]) for k in keys.split()), tuple((c, kinds[c]) for c in wanted), filters)
-    return FileSource("t", request, str(path), FileFormat(form, declared, **settings), **own)
+    needed = dict.fromkeys((*keys.split(), *wanted, *(f.column for f in filters)))
+    fields = tuple(Field(n, k, n in needed) for n, k in declared if n not in own.get("partitions", ()))
+    reader = format_of(form, fields, **settings)
+    zone = settings.get("zone", "UTC")
+    return FileSource("t", request, str(path), reader, tuple((n, kinds[n]) for n in needed), zone=zone, **own)
+
+
+def format_of(form, fields, zone="UTC", header=False, drop=False, nulls=False, timestamps=None, **dialect):
+    """How files are read; ``dialect``: that of CSV."""
+    if form in ("parquet", "orc"):
+        return ColumnarFiles(form, tuple((f.name, f.type) for f in fields if f.wanted), nulls)
+    if form == "json":
+        return TextFormat(JsonDecoder(fields, standard=timestamps, zone=zone), tolerant=drop)
+    if form != "csv":
+        return TextFormat(LineDecoder(fields[0]))
+    syntax = Dialect(**dialect)
+    named = Header("t", tuple((i, f.name) for i, f in enumerate(fields) if f.wanted), syntax) if header else None
+    quote = syntax.quote.encode() if syntax.multi_line and syntax.quote is not None else None
+    return TextFormat(CsvDecoder(fields, syntax, zone), header=named, tolerant=drop, quote=quote)
 
 
 @asynccontextmanager
@@ -85,7 +109,7 @@ def test_quotes_and_escapes_can_be_turned_off_and_on(tmp_path):
 
 def test_a_header_must_name_the_columns(tmp_path):
     file = written(tmp_path / "t.csv", "k,w", "a,1")
-    with pytest.raises(ConnectorError, match="its header names the columns k, w, the table has k, v"):
+    with pytest.raises(ConnectorError, match=r'SS525: column 2 in the header of file ".*" is "w", not "v" '):
         ask(source_of(file, "k STRING; v INT", header=True), "a")
 
 
@@ -122,10 +146,15 @@ def test_json_reads_nested_values_and_only_what_is_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("form", "lines", "settings", "message"),
     [
-        ("csv", ["a,1", "b", "c,2"], {}, "Expected 2 columns, got 1"),
-        ("csv", ["a,1", "b,x", "c,2"], {}, 'column "v": "x" is no INT'),
-        ("json", ['{"k": "a", "v": 1}', "oops", '{"k": "c", "v": 2}'], {}, "JSON parse error"),
-        ("json", ['{"k": "a", "v": 1}', '{"k": "b", "v": "x"}', '{"k": "c", "v": 2}'], {}, "JSON parse error"),
+        ("csv", ["a,1", "b", "c,2"], {}, "line 2: the record is no CSV row of 2 columns: it has 1: b"),
+        ("csv", ["a,1", "b,x", "c,2"], {}, 'line 2: column "v" of type INT is "x": b,x'),
+        ("json", ['{"k": "a", "v": 1}', "oops", '{"k": "c", "v": 2}'], {}, "line 2: the record is no JSON object"),
+        (
+            "json",
+            ['{"k": "a", "v": 1}', '{"k": "b", "v": "x"}', '{"k": "c", "v": 2}'],
+            {},
+            'line 2: column "v" of type INT is "x"',
+        ),
     ],
 )
 def test_unreadable_rows_fail_the_file_or_are_dropped(tmp_path, form, lines, settings, message):
@@ -139,7 +168,7 @@ def test_unreadable_rows_fail_the_file_or_are_dropped(tmp_path, form, lines, set
 
 def test_a_standard_of_timestamps_is_kept(tmp_path):
     file = written(tmp_path / "t.json", '{"k": "a", "v": "2024-01-31T12:30:00"}')
-    with pytest.raises(ConnectorError, match='"2024-01-31T12:30:00" is no timestamp as SQL spells it'):
+    with pytest.raises(ConnectorError, match='column "v" of type TIMESTAMP is "2024-01-31T12:30:00"'):
         ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="SQL"), "a")
     assert ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="ISO-8601"), "a") != [[]]
 
@@ -273,7 +302,7 @@ def test_reloads_come_by_themselves_and_a_failing_one_keeps_the_rows(tmp_path, c
         asyncio.run(asyncio.wait_for(scenario(), 60))
     message = caplog.messages[0]
     assert 'table "t" keeps the rows it has, reloading failed' in message
-    assert 'column "v": "x" is no INT' in message
+    assert 'column "v" of type INT is "x"' in message
 
 
 def test_a_path_that_does_not_exist_is_an_error(tmp_path):
@@ -324,16 +353,16 @@ def test_a_file_that_is_no_text_is_told_with_its_line(form, text, tmp_path):
     file = tmp_path / f"t.{form}"
     file.write_bytes(text)
     columns = "k STRING" if form == "raw" else "k STRING; v STRING"
-    with pytest.raises(ConnectorError, match=r"SS583: file .* cannot be read: line 2 is not UTF-8 text"):
+    with pytest.raises(ConnectorError, match=r"SS583: file .* cannot be read: line 2: .*UTF-8"):
         ask(source_of(file, columns, form), "a")
 
 
 def test_lines_are_those_of_the_stream(tmp_path):
     text = source_of(written(tmp_path / "t", "a\u2028b"), "k STRING", "text")
     assert ask(text, ("a\u2028b",)) == [[()]]
-    folded = source_of(written(tmp_path / "c", '1,"x', 'y"'), "k INT; s STRING", line_feeds=True)
+    folded = source_of(written(tmp_path / "c", '1,"x', 'y"'), "k INT; s STRING", multi_line=True)
     assert ask(folded, (1,)) == [[("x\ny",)]]
     two = written(tmp_path / "j", '{"k": 1}{"k": 2}', '{"k": 3}')
-    with pytest.raises(ConnectorError, match="something follows the object"):
+    with pytest.raises(ConnectorError, match="line 1: something follows the JSON object"):
         ask(source_of(two, "k INT; s STRING", "json"), (1,))
     assert ask(source_of(two, "k INT; s STRING", "json", drop=True), (2,), (3,)) == [[], [(None,)]]

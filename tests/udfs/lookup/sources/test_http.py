@@ -315,7 +315,7 @@ def test_an_answer_that_is_no_json_is_shown(text):
 def test_values_of_another_type_are_named():
     actual = failing(answering('{"seats": "many"}'))
     assert actual.startswith(
-        'SS573: column "seats" of table "planes" cannot be read for key (tailnum = N1): "many" is no INT'
+        'SS573: table "planes" cannot be read for key (tailnum = N1): column "seats" of type INT is "many"'
     )
     assert "holds no object for a row" in failing(answering("[1]"))
 

@@ -17,7 +17,7 @@ import pytest
 from sqlstream.errors import ConnectorError
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.lookup.source import LookupClient, Request
-from sqlstream.udfs.lookup.sources.json_values import parse_path
+from sqlstream.udfs.lookup.sources.json_paths import parse_path
 from sqlstream.udfs.lookup.sources.redis import RedisServer as Address
 from sqlstream.udfs.lookup.sources.redis import RedisSource
 from sqlstream.udfs.lookup.sources.scalars import parse_template

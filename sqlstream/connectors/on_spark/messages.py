@@ -1,0 +1,95 @@
+"""Messages of sources, such as lines of a socket, as rows: tasks decode them, as they do files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sqlstream.connectors.formats import quoted
+from sqlstream.formats.json_records import RAW_JSON
+from sqlstream.types import DataType, from_arrow
+from sqlstream.udfs.garbage import spare_imports
+from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
+
+
+def decoded(
+    messages: DataFrame,
+    value: SparkColumn,
+    reader: MessageRows,
+    keep: Mapping[str, SparkColumn] | None = None,
+    position: SparkColumn | None = None,
+) -> DataFrame:
+    """Returns the rows of messages: the columns of ``reader``, and ``keep``.
+
+    ``value``: what a message holds, a STRING or BINARY. ``keep``: further columns of each row by name, as expressions
+    over the messages. ``position``: where a message is in the source, for errors.
+    """
+    kept = {f"__kept{i}": name for i, name in enumerate(keep or {})}
+    place = (F.lit(None) if position is None else position).cast("STRING").alias(PLACE)
+    given = (column.alias(own) for own, column in zip(kept, (keep or {}).values(), strict=True))
+    texts = messages.select(value.cast("BINARY").alias(VALUE), place, *given)
+    own = [f"{quoted(field.name)} {from_arrow(field.type).ddl()}" for field in reader.schema]
+    others = [_field(texts.schema, name) for name in (PLACE, *kept)]
+    rows = texts.mapInArrow(_function(reader), ", ".join([*own, *others]))
+    columns = (F.col(quoted(field.name)) for field in reader.schema)
+    return rows.select(*columns, *(F.col(own).alias(name) for own, name in kept.items()))
+
+
+def _field(schema: StructType, name: str) -> str:
+    return f"{quoted(name)} {schema[name].dataType.simpleString()}"
+
+
+def _function(reader: MessageRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        yield from reader.rows(batches)
+
+    return rows
+
+
+# --- VARIANT: tasks give its JSON, of which Spark makes it --------------------------------------------------------
+
+
+def with_raw_json(kind: DataType) -> DataType:
+    """The type with the JSON text of each VARIANT."""
+    if kind.name == "VARIANT":
+        return RAW_JSON
+    members = tuple(
+        (member[0], with_raw_json(member[1])) if isinstance(member, tuple) else _of_argument(member)
+        for member in kind.args
+    )
+    return kind if members == kind.args else replace(kind, args=members)
+
+
+def _of_argument(argument: object) -> object:
+    return with_raw_json(argument) if isinstance(argument, DataType) else argument
+
+
+def as_variants(name: str, kind: DataType) -> SparkColumn:
+    """The column of that name, of the type ``with_raw_json(kind)``, in the type ``kind``."""
+    return _variants(F.col(quoted(name)), kind)
+
+
+def _variants(value: SparkColumn, kind: DataType) -> SparkColumn:
+    if all(part.name != "VARIANT" for part in kind.parts()):
+        return value
+    match kind.name:
+        case "ARRAY":
+            return F.transform(value, lambda v: _variants(v, _type(kind.args[0])))
+        case "MAP":
+            return F.transform_values(value, lambda _, v: _variants(v, _type(kind.args[1])))
+        case "STRUCT":
+            members = (_variants(value[name], inner).alias(name) for name, inner in kind.fields())
+            return F.when(value.isNotNull(), F.struct(*members))
+    return F.parse_json(value)
+
+
+def _type(kind: object) -> DataType:
+    assert isinstance(kind, DataType)
+    return kind

@@ -180,7 +180,6 @@ def capture_shell(album: Album, folder: Path) -> None:
         shell.type("SELECT usr_id FROM clicks;\r")
         shell.wait("HINT: Did you mean")
         album.take(shell, "error")
-        shell.type("\\mode table\r")
         shell.type("clear\r")
         shell.type(f"{_COUNTS}\r")
         shell.wait("rows in.*\\(", 5)

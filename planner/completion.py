@@ -212,6 +212,11 @@ class Vocabulary(Protocol):
         ...
 
 
+_FEW = 100
+"""Of more tables and views their columns are not suggested before FROM names some: all definitions would be read."""
+_WITH_FROM = frozenset({"EXTRACT", "TRIM", "SUBSTRING", "OVERLAY"})
+"""Functions with FROM among their arguments."""
+
 _TYPES = (
     "BIGINT", "BINARY", "BOOLEAN", "DATE", "DECIMAL(38, 18)", "DOUBLE", "FLOAT", "INT", "SMALLINT", "STRING",
     "TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "TINYINT", "VARIANT", "ARRAY<", "MAP<", "ROW<",
@@ -329,6 +334,7 @@ def _at_word(
     if "an expression" in expected or last in ("BY", ",", "("):
         yield from scope.columns()
         yield from _functions(vocabulary.catalog)
+        yield from scope.columns_of_all()
         yield from ((word, SuggestionKind.KEYWORD, "") for word in _IN_EXPRESSIONS)
     if "a type" in expected:
         yield from ((name, SuggestionKind.TYPE, "") for name in _TYPES)
@@ -361,13 +367,14 @@ def _functions(catalog: Catalog) -> Iterator[Candidate]:
 @dataclass(frozen=True)
 class Scope:
     """The sources of the query around the cursor. ``sources``: tables and views by alias. ``ctes``: names of WITH.
-    ``derived``: other queries in FROM.
+    ``derived``: other queries in FROM. ``lacks_from``: the query is a SELECT of which no FROM has been typed yet.
     """
 
     sources: Mapping[str, str]
     ctes: tuple[str, ...]
     catalog: Catalog
     derived: Derived
+    lacks_from: bool = False
 
     @classmethod
     def around(cls, text: str, words: Sequence[Piece], at: int, catalog: Catalog) -> Scope:
@@ -380,7 +387,7 @@ class Scope:
         derived = derived_around(text, words, at)
         sources = {alias: name for name, alias in _sources(_query_around(texts, at))}
         named = dict.fromkeys(derived.items, "") | {name: name for name in derived.tables} | sources
-        return cls(named, ctes, catalog, derived)
+        return cls(named, ctes, catalog, derived, _lacks_from(texts, at))
 
     def relations(self) -> Iterator[Candidate]:
         """The tables and views that a query may name."""
@@ -394,17 +401,30 @@ class Scope:
         """The columns of a table, view or query of WITH."""
         for name in self.sources:
             if name.casefold() == alias.casefold():
-                yield from self._columns_of(name)
+                yield from self._columns_of(name, self.sources[name])
+        if self.lacks_from:  # the name of a table that FROM will have
+            yield from self._columns_of(alias, alias)
 
-    def _columns_of(self, alias: str) -> Iterator[Candidate]:
+    def columns_of_all(self) -> Iterator[Candidate]:
+        """The columns of all queries of WITH, tables and views, where no FROM says yet which of them are meant; with
+        the type of each and its relation.
+        """
+        if not self.lacks_from:
+            return
+        names = self.catalog.relation_names()
+        for name in [*self.ctes, *(names if len(names) <= _FEW else ())]:
+            for text, kind, type_ in self._columns_of(name, name):
+                yield text, kind, f"{type_}, {name}"
+
+    def _columns_of(self, alias: str, source: str) -> Iterator[Candidate]:
         """Queries of WITH hide tables of their names."""
-        columns = self.derived.columns(alias, self.sources[alias], self.catalog)
+        columns = self.derived.columns(alias, source, self.catalog)
         named = ((quote_name(name), SuggestionKind.COLUMN, str(kind)) for name, kind in columns)
-        return named if columns else _columns(self.sources[alias], self.catalog)
+        return named if columns else _columns(source, self.catalog)
 
     def columns(self) -> Iterator[Candidate]:
         """The names of the columns that an expression in the query may use."""
-        by_alias = {alias: [*self._columns_of(alias)] for alias in self.sources}
+        by_alias = {alias: [*self._columns_of(alias, source)] for alias, source in self.sources.items()}
         for columns in by_alias.values():
             yield from columns
         yield from (
@@ -430,6 +450,29 @@ def _query_around(texts: Sequence[str], at: int) -> list[str]:
         elif not hidden:
             query.append(text)
     return query
+
+
+def _lacks_from(texts: Sequence[str], at: int) -> bool:
+    """Whether the innermost query around word ``at`` has SELECT before that word and no FROM, apart from that of
+    ``EXTRACT(… FROM …)`` and ``IS DISTINCT FROM``.
+    """
+    begin = query_begin(texts, at)
+    opened: list[str] = []  # for each open parenthesis the word before it; SELECT for that of another query
+    selects = False
+    for i in range(begin, len(texts)):
+        word, before = texts[i].upper(), texts[i - 1].upper() if i else ""
+        if word == "(":
+            is_query = texts[i + 1 : i + 2] and texts[i + 1].upper() in QUERY_STARTS
+            opened.append("SELECT" if is_query else before)
+        elif word == ")" and not opened:
+            break
+        elif word == ")":
+            opened.pop()
+        elif word == "SELECT" and not opened:
+            selects = selects or i < at
+        elif word == "FROM" and before != "DISTINCT" and not {"SELECT", *_WITH_FROM} & {*opened}:
+            return False
+    return selects
 
 
 def _sources(query: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from sqlstream.planner.properties import (
     Keys,
     Kinds,
     Remark,
+    ShownNames,
     StateDescription,
     WaitsFor,
     WindowInfo,
@@ -491,9 +492,13 @@ class Node:
         """The node in one line, without its inputs: ``Filter(v > 3)``."""
         raise TypeError(f"no description for {type(self).__name__}")
 
-    def remarks(self) -> Iterator[Remark]:
-        """Remarks about the node for EXPLAIN ADVICE, as sentences."""
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
+        """Remarks about the node for EXPLAIN ADVICE, as sentences. ``shown``: what the user calls its fields."""
         return iter(())
+
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        """What the user calls the fields of the node's inputs, given what its own fields are called."""
+        return shown
 
     @property
     def before_exchange_text(self) -> str | None:

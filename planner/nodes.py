@@ -13,9 +13,10 @@ from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of, folded, is_boolean, is_repeatable, sql, substituted
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, is_qualified_by_tables, traced
+from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, WindowInfo
+from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, ShownNames, WindowInfo
 from sqlstream.types import TIMESTAMP
 
 
@@ -178,6 +179,10 @@ class AssignTime(Unary):
         return self.domain is TimeDomain.PROCESSING and self.column not in read
 
 
+_HIDE_ORDER = frozenset({"sort_array", "array_sort", "size", "array_size", "cardinality"})
+"""Functions whose results are the same for lists of the same values in another order."""
+
+
 @dataclass(frozen=True)
 class Project(Unary):
     """Computes the ``items`` for each row."""
@@ -191,6 +196,14 @@ class Project(Unary):
     def append_only_variant(self) -> Node | None:
         below = self.input.append_only_variant()
         return None if below is None else self.with_inputs((below,))
+
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        below: dict[str, str | None] = {}
+        for item in self.items:
+            for column in item.expression.find_all(exp.Column):
+                name = None if _is_order_hidden(column) else shown.get(item.name, item.name)
+                below[column.name] = below.get(column.name) or name
+        return below
 
     @property
     @cached_per_node
@@ -486,6 +499,9 @@ class Output(Unary):
         """True, because the callers of a query apply changes to whole rows, not to keys."""
         return True
 
+    def shown_below(self, shown: ShownNames) -> ShownNames:
+        return dict(zip((f.name for f in self.schema), self.names, strict=False))
+
     def describe(self) -> str:
         return f"Output({', '.join(self.names)})"
 
@@ -590,6 +606,14 @@ class StatementSet(Node):
 
     def pruned(self, required: FieldNames) -> Node:
         return self.with_inputs(tuple(insert.pruned(insert.field_names) for insert in self.inserts))
+
+
+def _is_order_hidden(node: exp.Expr) -> bool:
+    """True inside a call to which the order of a list does not matter."""
+    around = node.parent
+    while around is not None and spark_name(around) not in _HIDE_ORDER:
+        around = around.parent
+    return around is not None
 
 
 def _exactly(branch: Node, names: list[str]) -> Node:

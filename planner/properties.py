@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -117,3 +117,8 @@ class Topic(IntEnum):
 
 
 Remark = tuple[Topic, str]
+
+ShownNames = Mapping[str, str | None]
+"""For fields of a node the column of the result that shows the field, None for those whose order nobody sees; others
+are called by their own names.
+"""

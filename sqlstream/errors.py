@@ -179,7 +179,7 @@ def _rebuild(kind: type[SqlStreamError], diagnostics: tuple[Diagnostic, ...]) ->
 
 
 class SqlStreamWarning(UserWarning):
-    """The category of Python warnings that report diagnostics with ``warning``."""
+    """The category of the Python warnings that sqlstream issues about SQL that is allowed but probably a mistake."""
 
 
 class ParseError(SqlStreamError):

@@ -237,10 +237,10 @@ def _indefinite(kind: OptionKind) -> str:
 
 
 def parsed(options: Iterable[Option], values: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the values of all options by key, converted to Python values, with defaults. None: neither value nor
-    default.
+    """Returns a dictionary from the key of each option to its Python value: the given value, else the option's default.
+    It is None if there is neither.
 
-    The values must have been checked.
+    ``values`` must have been checked with ``check_value``.
     """
     every = tuple(options)
     given = {key: _of(every, key).kind.parse(value) for key, value in values.items()}

@@ -385,7 +385,9 @@ def _lacks(table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
 
 
 def require_sources(plan: Node) -> None:
-    """Raises ConnectorError where a local source does not exist, or lacks columns that the plan reads."""
+    """Raises ConnectorError if a file or folder that the plan reads does not exist on this machine, or lacks columns
+    that the plan reads.
+    """
     wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
     if not wrong:
         wrong = [d for table, names in read_columns(plan) for d in _lacks(table, names)]

@@ -238,6 +238,10 @@ class Query:
         """Yields pairs of row kind and row. Rows of a query that is not updating are inserts."""
         return ((RowKind(row[0]), row[1:]) if self.is_updating else (RowKind.INSERT, row) for row in self)
 
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Waits for the next row and returns it; None if the query has ended."""
+        return next(self, None)
+
     def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
         """Waits for the next ``count`` rows and returns them; fewer if the query ends."""
         return list(islice(self, count))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.planner.catalog import APPEND_ONLY
@@ -29,8 +30,8 @@ Columns = tuple[tuple[str, DataType], ...]
 
 
 def columns_of(plan: Output) -> Columns:
-    """Returns name and type of each column of a query's result. For an updating query the first column is the row
-    kind.
+    """Returns the columns of a query's result as pairs of name and type. For an updating query the first column is the
+    row kind.
     """
     kind = () if plan.changelog_mode == APPEND_ONLY else ((KIND, STRING),)
     return (*kind, *((name, field.type) for name, field in zip(plan.names, plan.schema, strict=True)))
@@ -73,8 +74,18 @@ class Rows:
         return list(self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """Returns the first row; None if there is no row."""
-        return next(iter(self._fetched), None)
+        """Returns the next row at each call; None after the last one."""
+        return next(self._following, None)
+
+    def fetchmany(self, count: int) -> list[tuple[Any, ...]]:
+        """Returns the next ``count`` rows; fewer at the end. Only this and ``fetchone`` go on where the last one
+        stopped, the other methods return all rows.
+        """
+        return list(islice(self._following, count))
+
+    @cached_property
+    def _following(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._fetched)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self._fetched)

@@ -120,13 +120,15 @@ class Runner:
         return self._session_jobs.dataframe(plan, workspace)
 
     def runtime(self, workspace: Workspace, *, finished: bool = False) -> JobRuntime:
-        """Returns the runtime with which a plan is lowered to DataFrames without starting a job. ``finished``: sources
-        are read as batches, with the rows they have now.
+        """Returns the object from which lowering gets Spark, the sources and the clocks, for turning a plan into
+        DataFrames without starting a job. ``finished``: sources are read as batches, with the rows they have now.
         """
         return self._session_jobs.runtime(workspace, finished=finished)
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
-        """Returns the physical plan, as it is without a checkpoint."""
+        """Returns the physical plan that a new job would run. (A job that continues a checkpoint keeps some decisions
+        of that checkpoint.) ``sources`` says how each table can be read.
+        """
         return self._session_jobs.physical(plan, workspace, sources)
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:

@@ -118,7 +118,8 @@ class Session:
             for statement in statements:
                 for warning in partial_insert_warnings(statement, self.workspace):
                     warnings.warn(replace(warning, source=text).render(), SqlStreamWarning, stacklevel=3)
-                yield self.execute(statement, text, as_table=as_table)
+                result = self.execute(statement, text, as_table=as_table)
+                yield replace(result) if isinstance(result, Rows) else result  # the caller's own, which counts fetches
         except SqlStreamError as error:
             raise error.with_source(text) from error.__cause__
 
@@ -189,7 +190,7 @@ class Session:
         return script_warnings(text)
 
     def columns_of(self, text: str) -> Columns:
-        """Returns name and type of each column of one query, without the row kind of updating queries.
+        """Returns the columns of one query as pairs of name and type, without the row kind of updating queries.
 
         Spark is started if only Spark can determine them.
         """

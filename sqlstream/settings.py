@@ -242,8 +242,8 @@ OPTIONS = (
         one_of("changelog", "table", "tableau", "tail"),
         "How the shell and sqlstream run show a result that is updated. changelog or tableau: each change behind its "
         "kind. table: the rows that are left, which change in place on a terminal and are written when the query ends. "
-        "tail: as changelog, and on the terminal of the shell the last rows of any query, which move in place.",
-        "changelog",
+        "tail: as changelog, and on the terminal of the shell the last rows of any query, which move in place. By "
+        "default a shell that somebody types at shows the table, and everything else the changes.",
     ),
     Option(
         "sqlstream.barriers.max-buffered-rows",

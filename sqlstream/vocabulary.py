@@ -25,7 +25,9 @@ class SessionVocabulary:
         return self.workspace.catalog
 
     def settings(self) -> Mapping[str, Known]:
-        """The possible values of each setting, by key."""
+        """A dictionary from the key of each setting to what completion shows for it: the possible values and a
+        description.
+        """
         return _known(OPTIONS)
 
     def connectors(self) -> Sequence[str]:
@@ -33,7 +35,9 @@ class SessionVocabulary:
         return connectors.names()
 
     def options(self, connector: str) -> Mapping[str, Known]:
-        """Returns the options of a connector by key; empty for an unknown connector."""
+        """Returns a dictionary from the key of each option of a connector to what completion shows for it (the possible
+        values and a description); empty for an unknown connector.
+        """
         kind = connectors.find_connector(connector)
         return {} if kind is None else _known(kind.known_options)
 

@@ -337,7 +337,8 @@ class _Gaps(Scopes):
         on, right = join.args["on"], join.this
         if has_subquery(on):
             return False
-        if join.text("side").upper() != "LEFT" or isinstance(right, exp.Unnest) or _is_true(on):
+        of_values = isinstance(right, exp.Unnest) or isinstance(right.this, exp.Subquery)
+        if join.text("side").upper() != "LEFT" or of_values or _is_true(on):
             return is_repeatable(on) or join.text("side").upper() != "LEFT" or _is_true(on)
         call = right.this.expressions[0] if right.this.name.upper() == "TABLE" else right.this
         user = self._catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
@@ -377,6 +378,12 @@ class _Gaps(Scopes):
         select = join.this.this.unnest()
         if not _takes_rows_of_left(join):
             yield "LATERAL of the rows on its right"
+        if isinstance(select, exp.Values):
+            if any(map(has_subquery, select.expressions)):
+                yield "a subquery of VALUES"
+            if join.args.get("on") is not None and not self._is_in_rows(join):
+                yield "VALUES with a condition"
+            return
         if not isinstance(select, exp.Select) or select.args.get("with_"):
             yield "LATERAL of more than one SELECT"
             return

@@ -34,7 +34,8 @@ GROUP_WINDOWS = _of_kind(BuiltinKind.GROUP_WINDOW)
 PANES = frozenset({"window_pane", "window_pane_index"})
 WINDOW_PROPERTIES = _of_kind(BuiltinKind.WINDOW_PROPERTY) - PANES
 SPARK_WINDOWS = frozenset({"window", "session_window"})
-_GROUPING = frozenset({"grouping", "grouping_id"})
+GROUPING_CALLS = frozenset({"grouping", "grouping_id"})
+"""They say by which keys of GROUP BY a row is grouped."""
 
 _ORDERED = frozenset({"mode", "percentile_cont", "percentile_disc"})
 
@@ -123,9 +124,9 @@ def _check_builtin(node: exp.Expr, name: str, context: Context) -> None:
         context.wrong("SS221", f"{name} needs a GROUP BY with a window", node, hint)
     elif name == "current_watermark":
         context.refuse("watermark function", node)
-    elif name in _GROUPING:
-        hint = "Use it in the select list of a query with GROUPING SETS, CUBE or ROLLUP, outside of aggregates."
-        context.wrong("SS221", f"{name.upper()} needs grouping sets", node, hint)
+    elif name in GROUPING_CALLS:
+        hint = "Use it in the select list, HAVING, QUALIFY or ORDER BY of a query with GROUP BY, outside of aggregates."
+        context.wrong("SS221", f"{name.upper()} needs GROUP BY", node, hint)
     else:
         _check_kind(node, name, context)
 

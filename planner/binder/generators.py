@@ -68,7 +68,16 @@ def correlate(
         # sqlglot moves the name of the ordinality from the list of columns to ``offset``.
         wanted.append(position.name)
     node, shown = generate(call, wanted, scope, outer, context)
-    visible = tuple(Visible(n, f.name, source.alias or None) for n, f in zip(shown, node.outputs, strict=True))
+    return with_rows(scope, node, shown, source.alias or None, on, context)
+
+
+def with_rows(
+    scope: Scope, node: Correlate, shown: Sequence[str], alias: str | None, on: exp.Expr | None, context: Context
+) -> Scope:
+    """The scope with the columns that ``node`` adds, called ``shown``, in those rows for which ``on`` is true.
+    UnsupportedError SS301 as ``correlate``.
+    """
+    visible = tuple(Visible(n, f.name, alias) for n, f in zip(shown, node.outputs, strict=True))
     joined = scope.with_columns(node, visible)
     if on is None:
         return joined

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.context import refuse_rest
+from sqlstream.planner.binder.context import Context, refuse_rest
 from sqlstream.planner.binder.correlation import value_of_no_rows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
 from sqlstream.planner.binder.joins import is_always_true
@@ -21,7 +21,7 @@ from sqlstream.planner.fields import Item, UniqueNames, field_name, field_of, sh
 from sqlstream.planner.nodes import Filter, extended
 from sqlstream.udfs.joins import JoinKind
 
-_LATERAL_FORM = "LATERAL takes one SELECT, INNER, CROSS or LEFT."
+_LATERAL_FORM = "LATERAL takes one SELECT, or VALUES, INNER, CROSS or LEFT."
 _LATERAL_KINDS = frozenset({"", "CROSS", "INNER", "OUTER"})
 
 
@@ -40,18 +40,26 @@ def lateral_join(join: exp.Join, scope: Scope, subqueries: Subqueries) -> Scope:
     compared value, or a join with the nearest row.
     """
     context, lateral = subqueries.context, join.this
-    refuse_rest(join, ("this", "side", "kind", "on"), context)
-    refuse_rest(lateral, ("this", "view", "outer", "alias"), context)
-    side, on, select = join.text("side").upper(), join.args.get("on"), lateral.this.unnest()
-    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS:
-        raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
+    keeps, condition = lateral_kind(join, context)
+    select = lateral.this.unnest()
     if not isinstance(select, exp.Select) or select.args.get("with_"):
         raise unsupported.refusal("correlated subquery", span_of(lateral.this), _LATERAL_FORM)
-    condition = None if is_always_true(on) else on
     if select.args.get("limit") is None and select.args.get("offset") is None:
         select = with_args(select, order=None)
-    joined = _Lateral(join, select, side == "LEFT", subqueries)
+    joined = _Lateral(join, select, keeps, subqueries)
     return joined.of_row(scope, condition) if joined.reads_one_row else joined.of_rows(scope, condition)
+
+
+def lateral_kind(join: exp.Join, context: Context) -> tuple[bool, exp.Expr | None]:
+    """Of a join with LATERAL (…): whether rows without partners are emitted, and its condition, None if that is always
+    true. UnsupportedError SS308 for RIGHT, FULL and other kinds.
+    """
+    refuse_rest(join, ("this", "side", "kind", "on"), context)
+    refuse_rest(join.this, ("this", "view", "outer", "alias"), context)
+    side, on = join.text("side").upper(), join.args.get("on")
+    if side not in ("", "LEFT") or join.text("kind").upper() not in _LATERAL_KINDS:
+        raise unsupported.refusal("correlated subquery", span_of(join), _LATERAL_FORM)
+    return side == "LEFT", None if is_always_true(on) else on
 
 
 @dataclass(frozen=True)

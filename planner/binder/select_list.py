@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.binder.calls import aggregate_name
+from sqlstream.planner.binder.calls import GROUPING_CALLS, aggregate_name
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import ClauseContext, bind, is_whole_number, types_of
 from sqlstream.planner.binder.generators import is_generator
@@ -28,7 +28,7 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.fields import Item, UniqueNames, field_of, shown_name
-from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.nodes import extended
 
 # --- aggregates -----------------------------------------------------------------------------------------------
@@ -64,8 +64,8 @@ def _inside_over(window: exp.Window) -> Iterator[exp.Expr]:
 
 
 def with_all_keys(select: exp.Select, scope: Scope, context: Context) -> exp.Select:
-    """Writes out GROUP BY ALL: its keys are all columns without aggregates and OVER, as in Spark and DuckDB. Without
-    such columns there is one group, which has a result even for no rows.
+    """Writes out GROUP BY ALL: its keys are all columns without aggregates, OVER and GROUPING, as in Spark and DuckDB.
+    Without such columns there is one group, which has a result even for no rows.
     """
     group = select.args.get("group")
     if group is None or group.args.get("all") is not True:
@@ -74,13 +74,17 @@ def with_all_keys(select: exp.Select, scope: Scope, context: Context) -> exp.Sel
     keys = [
         _key(column, position)
         for position, column in enumerate(written.expressions, 1)
-        if not aggregates(column, context.catalog) and column.find(exp.Window) is None
+        if not (aggregates(column, context.catalog) or column.find(exp.Window) or _says_keys(column))
     ]
     has_aggregates = any(aggregates(column, context.catalog) for column in written.expressions)
     written.set("group", exp.Group(expressions=keys) if keys or not has_aggregates else None)
     if written.args.get("group"):
         mark_as(written.args["group"], group)
     return written
+
+
+def _says_keys(column: exp.Expr) -> bool:
+    return any(spark_name(call) in GROUPING_CALLS for call in column.find_all(exp.Func))
 
 
 def _without_stars(expressions: list[exp.Expr], scope: Scope, context: Context) -> list[exp.Expr]:

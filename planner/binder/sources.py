@@ -18,7 +18,14 @@ from sqlstream.planner.binder.barriers import align_barriers
 from sqlstream.planner.binder.changelogs import CHANGELOG_FUNCTIONS, changelog_function, with_previous_rows
 from sqlstream.planner.binder.context import BindQuery, Context, Relation, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.generators import correlate, gives_rows, pivoted, table_call, without_table
+from sqlstream.planner.binder.generators import (
+    correlate,
+    gives_rows,
+    pivoted,
+    table_call,
+    with_rows,
+    without_table,
+)
 from sqlstream.planner.binder.hints import (
     LookupHints,
     lookup_hints,
@@ -33,7 +40,7 @@ from sqlstream.planner.binder.joins import (
     is_always_true,
     stream_join,
 )
-from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join
+from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join, lateral_kind
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,
     is_looked_up,
@@ -58,7 +65,7 @@ from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
-from sqlstream.planner.fields import Field
+from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan, below_projections
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
@@ -99,7 +106,8 @@ def bind_from(
             refuse_rest(step, ("this", "view", "outer", "alias"), context)
             scope = correlate(step, step.this, scope, bool(step.args.get("outer")), context)
         elif is_lateral_query(step):
-            scope = lateral_join(step, scope, subqueries)
+            is_values = isinstance(step.this.this.unnest(), exp.Values)
+            scope = _lateral_values(step, scope, context) if is_values else lateral_join(step, scope, subqueries)
         elif _is_asof(step):
             scope = asof_join(step, scope, _joined_source(step.this, context, bind_query), context)
         elif (call := snapshot_of(step.this, context)) is not None:
@@ -521,22 +529,38 @@ def bind_values(values: exp.Values, context: Context) -> Relation:
     """Plans VALUES. Its rows stay in order, and its columns are ``col1``, … with types that fit all rows. SS651 for
     types without a common one, SS653 for rows of different lengths.
     """
+    node = _rows_of_values(values, one_row(), context)
+    return Relation(Project(node, tuple(output.as_item for output in node.outputs)), _names_of_values(node))
+
+
+def _lateral_values(join: exp.Join, scope: Scope, context: Context) -> Scope:
+    """Binds a join with LATERAL (VALUES …): each row with rows of expressions of it."""
+    keeps, on = lateral_kind(join, context)
+    lateral = join.this
+    node = replace(_rows_of_values(lateral.this.unnest(), scope, context), outer=keeps)
+    shown = names_under(lateral.args.get("alias"), lateral.alias, _names_of_values(node))
+    return with_rows(scope, node, shown, lateral.alias or None, on, context)
+
+
+def _names_of_values(node: Correlate) -> tuple[str, ...]:
+    return tuple(f"col{position}" for position in range(1, len(node.outputs) + 1))
+
+
+def _rows_of_values(values: exp.Values, scope: Scope, context: Context) -> Correlate:
+    """The rows of VALUES for each row of ``scope``, which its expressions may read."""
     refuse_rest(values, ("expressions", "alias"), context)
-    scope = one_row()
     rows = [_bound_row(row, scope, context) for row in values.expressions]
     if len({len(row) for row in rows}) > 1:
         at = next(e for e, row in zip(values.expressions, rows, strict=True) if len(row) != len(rows[0]))
         hint = "Write as many values in each row."
         raise bind_error(WRONG_WIDTH, "rows of VALUES have different numbers of values", at, hint)
     context.stop_if_wrong()
-    columns = list(zip(*rows, strict=True))
-    outputs = tuple(_values_column(i, column, scope, context) for i, column in enumerate(columns, 1))
+    columns, names = list(zip(*rows, strict=True)), UniqueNames(f.name for f in scope.node.schema)
+    outputs = tuple(_values_column(i, column, scope, names, context) for i, column in enumerate(columns, 1))
     types = types_of(scope, context)
     structs = [exp.Anonymous(this="NAMED_STRUCT", expressions=_struct_members(row, outputs, types)) for row in rows]
     call = exp.Inline(this=exp.Array(expressions=structs))
-    node = Correlate(scope.node, call, outputs)
-    shown = Project(node, tuple(field_.as_item for field_ in outputs))
-    return Relation(shown, tuple(field.name for field in outputs))
+    return Correlate(scope.node, call, outputs)
 
 
 def _bound_row(row: exp.Expr, scope: Scope, context: Context) -> list[exp.Expression]:
@@ -544,7 +568,9 @@ def _bound_row(row: exp.Expr, scope: Scope, context: Context) -> list[exp.Expres
     return [bind(value, scope, context, ClauseContext("VALUES")) for value in values]
 
 
-def _values_column(position: int, column: Sequence[exp.Expression], scope: Scope, context: Context) -> Field:
+def _values_column(
+    position: int, column: Sequence[exp.Expression], scope: Scope, names: UniqueNames, context: Context
+) -> Field:
     types = types_of(scope, context)
     kinds = [types.of(value) for value in column]
     name = f"col{position}"
@@ -552,7 +578,7 @@ def _values_column(position: int, column: Sequence[exp.Expression], scope: Scope
         if incompatible(kinds[0], kind):
             message = f'column "{name}" of VALUES is {kinds[0]} and {kind}'
             raise bind_error(WRONG_TYPES, message, value, "Convert one of them, as in CAST(1 AS STRING).")
-    return Field(name, common_type(kinds), any(types.nullable(value) for value in column))
+    return Field(names.unique(name), common_type(kinds), any(types.nullable(value) for value in column))
 
 
 def _struct_members(row: Sequence[exp.Expression], outputs: Sequence[Field], types: Types) -> list[exp.Expression]:

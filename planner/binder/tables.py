@@ -189,12 +189,18 @@ def _delay_ms(definition: WatermarkDef, column: Column) -> int | None:
         node = node.this
     if _is_column(node, column.name):
         return 0
-    if isinstance(node, exp.Anonymous) and node.name.upper() == "SOURCE_WATERMARK":
+    if asks_source(node):
         hint = f"Write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND."
-        raise bind_error("SS214", "SOURCE_WATERMARK() asks the source, and no source here has a watermark", node, hint)
+        raise bind_error("SS214", "SOURCE_WATERMARK() asks the source, which has no watermark of its own", node, hint)
     if not (isinstance(node, exp.Sub) and _is_column(node.left, column.name)) or node.right.find(exp.Column):
         return None
     return delay_ms(node.right)
+
+
+def asks_source(expression: exp.Expr) -> bool:
+    """True for SOURCE_WATERMARK(). Only who knows the connectors can say what it is."""
+    call = expression.unnest()
+    return isinstance(call, exp.Anonymous) and call.name.upper() == "SOURCE_WATERMARK" and not call.expressions
 
 
 def delay_ms(expression: exp.Expr) -> int:

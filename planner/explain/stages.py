@@ -7,7 +7,6 @@ other by ``PLANNER_STAGES``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 from sqlstream.grammar.depth import on_deep_stack
@@ -17,7 +16,7 @@ from sqlstream.planner.explain.text import json_text, mermaid, plan_tree, tree, 
 from sqlstream.planner.explain.to_json import VERSION, encode, to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime
-from sqlstream.planner.properties import Remark, Topic, changelog_text
+from sqlstream.planner.properties import Remark, ShownNames, Topic, changelog_text
 from sqlstream.planner.rules import STAGES, Stage, optimize, trace
 
 # --- ADVICE ----------------------------------------------------------------------------------------------------
@@ -38,11 +37,20 @@ def latency(plan: Node) -> Iterator[str]:
 def _said(plan: Node) -> Iterator[Remark]:
     """The remarks on all nodes, top down; those on latency once, as nodes may share their windows."""
     floors: set[str] = set()
-    for topic, text in chain.from_iterable(node.remarks() for node in plan.walk()):
+    for topic, text in _remarks(plan, {}):
         if topic is not Topic.LATENCY or text not in floors:
             yield topic, text
         if topic is Topic.LATENCY:
             floors.add(text)
+
+
+def _remarks(plan: Node, shown: ShownNames) -> Iterator[Remark]:
+    waiting = [(plan, shown)]
+    while waiting:
+        node, shown = waiting.pop()
+        yield from node.remarks(shown)
+        below = node.shown_below(shown)
+        waiting.extend((input_, below) for input_ in reversed(node.inputs))
 
 
 def _unused_watermarks(plan: Node, optimized: Node) -> Iterator[str]:

@@ -18,6 +18,7 @@ from sqlstream.planner.properties import (
     ArrivalOrder,
     Keys,
     Kinds,
+    ShownNames,
     StateDescription,
     Topic,
     WaitsFor,
@@ -145,7 +146,7 @@ class Lookup(Unary):
     def side_table(self) -> Table | None:
         return self.failed.table if self.failed is not None else None
 
-    def remarks(self) -> Iterator[tuple[Topic, str]]:
+    def remarks(self, shown: ShownNames) -> Iterator[tuple[Topic, str]]:
         if not self.options.asynchronous:
             text = f'"{self.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'
             yield Topic.ONE_AT_A_TIME, text

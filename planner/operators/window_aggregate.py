@@ -62,6 +62,7 @@ from sqlstream.planner.properties import (
     Keys,
     Kinds,
     Remark,
+    ShownNames,
     StateDescription,
     Topic,
     WindowInfo,
@@ -144,14 +145,15 @@ class WindowAggregate(Windowed):
         fires = any(isinstance(trigger, UserTrigger) for trigger in simple_triggers(self.firing.trigger))
         return evicts or fires or isinstance(self.window, UserWindow)
 
-    def remarks(self) -> Iterator[Remark]:
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
         yield from self._firing_remarks(self.firing.trigger)
         yield from self._overlap_remarks()
         for item in self.aggregates:
-            name = lists_in_arrival_order(item.expression)
-            if name:
-                order = "lists values in the order of arrival; SORT_ARRAY makes it certain"
-                yield Topic.ARRIVAL, f'"{item.name}" ({name.upper()}) {order}.'
+            name, column = lists_in_arrival_order(item.expression), shown.get(item.name, item.name)
+            if name and column is not None:
+                certain = "SORT_ARRAY" if item.type.name == "ARRAY" else "ORDER BY inside it"
+                order = f"lists values in the order of arrival; {certain} makes it certain"
+                yield Topic.ARRIVAL, f'"{column}" ({name.upper()}) {order}.'
 
     # --- properties -------------------------------------------------------------------------------------------
 

@@ -25,7 +25,16 @@ from sqlstream.planner.firing import AfterProcessingTime, AfterWatermark, Trigge
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
-from sqlstream.planner.properties import ArrivalOrder, Keys, Kinds, Remark, StateDescription, Topic, WindowInfo
+from sqlstream.planner.properties import (
+    ArrivalOrder,
+    Keys,
+    Kinds,
+    Remark,
+    ShownNames,
+    StateDescription,
+    Topic,
+    WindowInfo,
+)
 from sqlstream.planner.windows import (
     DEFAULT_COLUMNS,
     AlignedWindow,
@@ -111,7 +120,9 @@ class Windowed(Unary):
 
     @property
     def _why_rows_cannot_go(self) -> str | None:
-        """Why the windows accept no retractions: their bounds depend on the rows."""
+        """Why the windows accept no retractions: their bounds depend on the rows. In processing time a retraction
+        counts in the windows in which it arrives, as in Flink.
+        """
         match self.window:
             case CountWindow() | RowMeasured():
                 return "which rows a window holds would change with each row that goes"
@@ -119,8 +130,6 @@ class Windowed(Unary):
                 return "where a session is cut would change with rows that go"
             case UserWindow():
                 return "Python classes see inserted rows"
-        if self.domain is TimeDomain.PROCESSING:
-            return "a row does not go in the window of processing time in which it came"
         return None
 
     @property
@@ -176,7 +185,7 @@ class AssignWindows(Windowed):
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)
         return (*plain, *self.columns.fields(self.window.time_domain(self.domain)))
 
-    def remarks(self) -> Iterator[Remark]:
+    def remarks(self, shown: ShownNames) -> Iterator[Remark]:
         yield from self._firing_remarks(None) if self.keeps_state else ()
         yield from self._overlap_remarks()
 

@@ -85,7 +85,9 @@ class OutputColumn(Answer):
 
 
 class Role(Enum):
-    """How a statement uses a table."""
+    """How a statement uses a table: reads it, looks rows up in it, writes it, writes side outputs to it, reads it as a
+    view, or defines it.
+    """
 
     READ = "read"
     LOOKED_UP = "looked up"

@@ -216,7 +216,9 @@ class Planner:
         return filtered(text, conditions, self._workspace)
 
     def push_filters(self, text: str, conditions: Sequence[str]) -> Pushed:
-        """Adds conditions to a query and reports which of them its sources evaluate."""
+        """Adds conditions to a query. Returns the new query, with the information which conditions its sources evaluate
+        and which are left to operators.
+        """
         return pushed(text, conditions, self._workspace)
 
     def add_limit(self, text: str, rows: int) -> str:

@@ -96,7 +96,9 @@ def in_range(text: str, workspace: Workspace, *, start: Moment | None, end: Mome
 
 @on_deep_stack
 def pushed(text: str, conditions: Sequence[str], workspace: Workspace) -> Pushed:
-    """Adds conditions to a query and reports which of them sources evaluate and which operators do."""
+    """Adds conditions to a query. Returns the new query, with the information which conditions sources evaluate and
+    which operators do.
+    """
     whole = filtered(text, conditions, workspace)
     plan = plan_of(query_of(whole), workspace)
     sources: list[tuple[str, str]] = []
@@ -202,8 +204,8 @@ class FilledText:
 
 
 def filled(text: str, workspace: Workspace) -> FilledText:
-    """Replaces each parameter by a sample value of the type that the context requires, so that the text can be
-    bound.
+    """Returns the text with each parameter (``?``, ``:name``) replaced by a sample value of the type that its context
+    requires. So a text with parameters can be bound and analyzed without their values.
     """
     marks = parameters_of(text) if "?" in text or ":" in text else []
     if not marks:

@@ -99,7 +99,9 @@ class BatchRun:
         return Progress(rows_out=0 if self._table is None else self._table.num_rows)
 
     def share(self) -> Share | None:
-        """Returns how many tasks of the running Spark jobs are finished, of how many; None where that is unknown."""
+        """Returns how many tasks of the running Spark jobs are finished, and how many there are; None where that is
+        unknown.
+        """
         return tasks_done(self._spark, self.id) if self._state is JobState.RUNNING else None
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -167,10 +169,11 @@ _NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 
 def refused(error: Exception, text: SparkText, views: Iterable[View], functions: Iterable[str]) -> SqlStreamError:
-    """Converts the error with which Spark rejected a query when analyzing it.
+    """Converts the error with which Spark rejected a query when analyzing it into an error of sqlstream.
 
-    The result has code SS201, SS203, SS204, SS206 or SS219 if the reason is known, otherwise SS602 with Spark's
-    message. Its span is in the user's text.
+    It has the code SS201, SS203, SS204, SS206 or SS219 if the reason is known, otherwise SS602 with Spark's message.
+    ``text`` maps positions in Spark's query to the user's text, to which the span refers; ``views`` are the views that
+    the query reads, ``functions`` the names that a hint may suggest.
     """
     deep = too_deep_for_spark(str(error))
     if deep is not None:
@@ -179,8 +182,8 @@ def refused(error: Exception, text: SparkText, views: Iterable[View], functions:
 
 
 def failed(error: BaseException, text: SparkText, views: Iterable[View]) -> SqlStreamError:
-    """Converts the error of a query that failed while it ran. Its span is in the user's text if Spark reported a
-    position.
+    """Converts the error of a batch query that failed while it ran into an error of sqlstream. If Spark reported a
+    position, the error has a span in the user's text; ``text`` and ``views`` as in ``refused``.
     """
     failure = job_error(error, None, "")
     if not isinstance(error, Exception) or isinstance(error, SqlStreamError):

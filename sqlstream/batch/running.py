@@ -49,10 +49,10 @@ class Batches:
         self._runs: list[BatchRun] = []
 
     def start(self, batch: Batch, workspace: Workspace, script: str) -> tuple[BatchRun, Columns]:
-        """Starts a batch query. Returns the run, and name and type of each column. Raises SqlStreamError where Spark
-        rejects the query.
+        """Starts a batch query. Returns a pair: the run, and the columns of its rows as pairs of name and type. Raises
+        SqlStreamError where Spark rejects the query.
 
-        ``script``: the text that spans refer to.
+        ``script``: the text that the spans of errors refer to.
         """
         analyzed = self._analyzed(batch, workspace)
         names = [name for name, _ in analyzed.columns]

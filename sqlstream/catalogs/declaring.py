@@ -13,10 +13,12 @@ from sqlstream import connectors
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, parse_query
 from sqlstream.grammar.nodes import Name, TableArgument
+from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import table_function_of
 from sqlstream.options import find
 from sqlstream.planner.binder import bind_table
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, PARTITIONS_OPTION
+from sqlstream.planner.binder.tables import asks_source
 from sqlstream.planner.catalog import Catalog, Column, Table, View, Watermark
 from sqlstream.planner.intervals import as_interval
 from sqlstream.types import DataType
@@ -42,6 +44,7 @@ def declared_table(
     partitioned = statement.partitioned_by
     if partitioned:
         plain = replace(plain, options=(*options, _partition_option(statement)))
+    plain = _with_source_watermark(plain, catalog)
     table = replace(bind_table(plain, catalog), distributed=statement.distribution is not None)
     if partitioned:
         _require_columns(statement, table)
@@ -51,6 +54,37 @@ def declared_table(
     if wrong:
         raise SqlStreamError.of(wrong)
     return with_traits(table)
+
+
+def _with_source_watermark(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
+    """The statement with the watermark of its source in place of SOURCE_WATERMARK(). SS214 where the source has none;
+    a statement with other mistakes is left to those who report them.
+    """
+    definition = statement.watermark
+    if definition is None or not asks_source(definition.expression):
+        return statement
+    table = bind_table(replace(statement, watermark=None), catalog)
+    if connectors.validate(table, {}):
+        return replace(statement, watermark=None)
+    times = [c.name for c in table.columns if c.name.casefold() == definition.column.casefold() and c.type.is_timestamp]
+    if not times:
+        return statement
+    (column,) = times
+    kind = connectors.connector(table.connector)
+    delay_ms = kind.out_of_order_ms(table, column) if isinstance(kind, connectors.Source) else None
+    if delay_ms is None:
+        having = ", ".join(one.name for one in connectors.installed() if _knows_order(one))
+        raise BindError(
+            "SS214",
+            f'SOURCE_WATERMARK() asks the source, and connector "{table.connector}" has no watermark for "{column}"',
+            span_of(definition.expression) or definition.span,
+            hint=f"Write WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND. Connectors that have one: {having}.",
+        )
+    return replace(statement, watermark=replace(definition, expression=_watermark(Watermark(column, delay_ms))))
+
+
+def _knows_order(kind: connectors.Connector) -> bool:
+    return isinstance(kind, connectors.Source) and type(kind).out_of_order_ms is not connectors.Source.out_of_order_ms
 
 
 _VALUES = "value."

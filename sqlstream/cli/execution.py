@@ -13,7 +13,7 @@ import click
 
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.output import StatusLine, plain_text, working, writer_for
-from sqlstream.cli.progress import JobStatus, is_shown_as_table, line_of, page_of_terminal, total, write_table, written
+from sqlstream.cli.progress import JobStatus, is_shown_as_table, line_of, total, write_table, written
 from sqlstream.cli.scripts import Script, open_session, read_scripts
 from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.errors import SqlStreamError
@@ -162,7 +162,7 @@ class Execution:
     def _print_query(self, query: Query) -> None:
         if is_shown_as_table(query, self._session.workspace.settings):
             writer = writer_for(self._output, query.columns[1:], sys.stdout)
-            write_table(query, writer, sys.stdout, page_of_terminal())
+            write_table(query, writer, sys.stdout)
         else:
             self._print_rows_of(query)
         if query.job.waiting is not None and not (self._progress or self._quiet):

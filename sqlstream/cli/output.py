@@ -79,6 +79,11 @@ class PagedWriter:
         """Writes further rows of the result."""
         raise NotImplementedError
 
+    @property
+    def lines_per_row(self) -> int:
+        """How many lines one row takes."""
+        return 1
+
     def skip(self, count: int) -> None:
         """Leaves out ``count`` rows and writes a line that says so."""
         if count:
@@ -145,6 +150,11 @@ class VerticalWriter(PagedWriter):
     def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._width = max(map(cell_len, names), default=0)
+
+    @property
+    def lines_per_row(self) -> int:
+        """How many lines one row takes: that of its number, and one for each column."""
+        return 1 + len(self._names)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Writes further rows, one line per column."""

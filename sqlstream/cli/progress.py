@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
@@ -27,8 +27,6 @@ from sqlstream.settings import RESULT_MODE, Settings
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlstream.jobs.lifecycle.job import Job
     from sqlstream.jobs.reports.counts import LookupTotals
     from sqlstream.jobs.reports.progress import Progress, Share
@@ -179,7 +177,7 @@ class Followed(Protocol):
         ...
 
     def share(self) -> Share | None:
-        """Returns how much of the work is done; None where that is unknown."""
+        """Returns how much of the work is done, such as 16 of 40 tasks; None where that is unknown."""
         ...
 
 
@@ -248,8 +246,9 @@ class JobStatus:
 
 
 def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: float) -> list[str]:
-    """Returns those parts of a job's status that every stream has. ``rates``: rows per second read and written.
-    ``now``: seconds since 1970.
+    """Returns those parts of a job's status line that every stream has, such as ``jobs: 1,000 rows in (50/s)``: rows,
+    watermark, duration of the micro-batch, state. ``rates``: rows per second read and written. ``now``: seconds since
+    1970.
     """
     parts = [
         f"{name}: {progress.rows_in:,} rows in ({rates[0]:,.0f}/s)",
@@ -334,55 +333,74 @@ def follow_on(out: TextIO, following: Following) -> None:
 _SMALLEST_PAGE = 10
 
 
-def page_of_terminal() -> int:
-    """Returns how many rows fit on the terminal, besides header, row count and status lines."""
-    return max(_SMALLEST_PAGE, shutil.get_terminal_size().lines - 8)
-
-
-def is_shown_as_table(query: Query, settings: Settings) -> bool:
-    """True for an updating query if the settings say that its current table is shown, and not its changes."""
-    return query.is_updating and settings[RESULT_MODE] == "table"
-
-
-def write_table(query: Query, writer: Writer, out: TextIO, page: int, tables: Iterator[pa.Table] | None = None) -> None:
-    """Reads an updating query to its end, then writes its final table. Meanwhile a terminal shows the first ``page``
-    rows of the current table.
-
-    If Ctrl-C interrupts it, the current table is written, and the caller must stop the query. ``tables``: the iterator
-    ``query.tables()``, if the caller has already begun to read it.
+def page_of_terminal(lines_per_row: int = 1, least: int = _SMALLEST_PAGE) -> int:
+    """Returns how many rows fit on the terminal, besides header, row count and status lines. ``least``: the number of
+    lines of rows that even a small terminal gets.
     """
-    shown = _Shown(query, page, tables)
+    return max(1, max(least, shutil.get_terminal_size().lines - 8) // lines_per_row)
+
+
+def is_shown_as_table(query: Query, settings: Settings, by_default: bool = False) -> bool:
+    """True for an updating query if its current table is shown, and not its changes: as the settings say, and where
+    they say nothing ``by_default``.
+    """
+    mode = settings[RESULT_MODE]
+    return query.is_updating and (by_default if mode is None else mode == "table")
+
+
+def write_table(query: Query, writer: Writer, out: TextIO) -> None:
+    """Reads an updating query to its end, then writes its final table, all rows of it. Meanwhile a terminal shows the
+    current table.
+
+    If Ctrl-C interrupts it, the current table is written, and the caller must stop the query.
+    """
+    live = LiveTable(query, query.tables())
     try:
-        follow_on(out, shown)
+        follow_on(out, live)
     finally:
-        if shown.table is not None:
-            writer.write(shown_rows_of(shown.table))
+        if live.table is not None:
+            writer.write(shown_rows_of(live.table))
         writer.close()
 
 
-class _Shown:
-    """The newest table of a query, and how it looks on a terminal."""
+class LiveTable:
+    """The newest table of an updating query, and how it looks on a terminal: its first rows, as many as fit, and the
+    number of all.
 
-    def __init__(self, query: Query, page: int, tables: Iterator[pa.Table] | None) -> None:
-        self._tables = query.tables() if tables is None else tables
-        self._page = page
+    ``tables``: the iterator ``query.tables()``. ``writer_into``: creates the writer that formats the rows.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        tables: Iterator[pa.Table],
+        writer_into: Callable[[Sequence[str], TextIO], PagedWriter] = TableWriter,
+    ) -> None:
+        self._tables = tables
+        self._writer_into = writer_into
         self._status = JobStatus(query.job)
         self.table: pa.Table | None = None
 
     def follow(self) -> None:
+        """Reads the tables until the query ends."""
         for table in self._tables:
             self.table = table
 
     def __rich__(self) -> RenderableType:
-        lines = StringIO()
-        if self.table is not None:
-            page = self.table.slice(0, self._page)
-            writer = TableWriter(self.table.column_names, lines)
-            writer.write(shown_rows_of(page))
-            writer.skip(self.table.num_rows - page.num_rows)
-            writer.close()
+        lines, table = StringIO(), self.table
+        if table is not None:
+            writer = self._writer_into(table.column_names, lines)
+            write_page(writer, table, page_of_terminal(writer.lines_per_row, least=1))
         lines.write(self._status.text())
-        return Text(lines.getvalue(), no_wrap=True, overflow="crop")
+        return Text(lines.getvalue(), no_wrap=True, overflow="ellipsis")
+
+
+def write_page(writer: PagedWriter, table: pa.Table, page: int) -> None:
+    """Writes the first ``page`` rows of a whole result, and how many there are."""
+    shown = table.slice(0, page)
+    writer.write(shown_rows_of(shown))
+    writer.skip(table.num_rows - shown.num_rows)
+    writer.close()
 
 
 # --- The last rows of a result ---------------------------------------------------------------------------------
@@ -433,4 +451,4 @@ class _Tail:
 
     def __rich__(self) -> RenderableType:
         columns = shutil.get_terminal_size().columns
-        return Text(self.text() + self._status.text(columns), no_wrap=True, overflow="crop")
+        return Text(self.text() + self._status.text(columns), no_wrap=True, overflow="ellipsis")

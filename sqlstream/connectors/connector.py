@@ -363,6 +363,12 @@ class Source(Connector):
         """How often the source looks for new rows, in milliseconds; None: continuously."""
         return None
 
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        """For SOURCE_WATERMARK(): by how much the times in ``column`` may be before those of earlier rows at most, in
+        milliseconds; None where the source does not know.
+        """
+        return None
+
     def row_count(self, table: Table) -> int | None:
         """How many rows the source produces in total, if its options determine it; else None."""
         return None

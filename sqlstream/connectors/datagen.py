@@ -308,6 +308,11 @@ class DataGen(Source):
             )
         )
 
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        """Returns how far before the time at which its row is due a time may lie, as rows are due in order."""
+        is_generated = any(c.name == column and c.type.name == "TIMESTAMP" for c in table.physical_columns)
+        return int(field_options(table, column).get("max-past") or 0) if is_generated else None
+
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for column in _with_inner(table.physical_columns):
             if column.type.name not in GENERATED | NESTED:

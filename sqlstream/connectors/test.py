@@ -99,6 +99,10 @@ class Fed(Source, Sink, LookupTable):
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         return on_spark.test.writer(environment, table)
 
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        """Returns 0: steps of the test say when the watermark moves."""
+        return 0
+
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
         """Returns the row kinds in the option ``test.takes``, or else in ``changelog-mode``. Without both: +I, +U and
         -D if the table has a PRIMARY KEY, else all kinds.

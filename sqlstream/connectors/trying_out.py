@@ -111,6 +111,9 @@ class Rate(Source):
         rows = reader.option("rampUpTime", f"{values['ramp-up-time'] // 1000}s").load()
         return rows.selectExpr(*(f"{quoted(name.lower())} AS {quoted(name)}" for name in columns))
 
+    def out_of_order_ms(self, table: Table, column: str) -> int | None:
+        return 0 if column.lower() == "timestamp" else None
+
 
 # --- socket ---------------------------------------------------------------------------------------------------
 

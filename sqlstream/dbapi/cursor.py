@@ -103,10 +103,11 @@ _ROWS_AT_ONCE = 1000
 
 
 def statements_for(operation: str, rows: Iterable[Arguments]) -> Iterator[tuple[str, Arguments | None, int]]:
-    """Splits an ``executemany`` into statements. Yields tuples: SQL text, parameters, and for how many of the rows it
-    is.
+    """Splits an ``executemany`` into statements. Yields triples: the SQL text, its parameters, and how many of the
+    parameter rows it executes.
 
-    Rows of ``INSERT … VALUES (?, …)`` are combined into statements with many rows; the parameters are then None.
+    Rows of ``INSERT … VALUES (?, …)`` are combined into statements with many rows, whose parameters are None because
+    their values are in the text.
     """
     values = _row_of_values(operation)
     if values is None:
@@ -460,7 +461,7 @@ class Cursor:
 
 def _acknowledged(rows: Rows) -> str | None:
     """What a definition says beyond OK; None for rows."""
-    said = str((rows.fetchone() or ("",))[0])
+    said = str(next(iter(rows), ("",))[0])
     return said.removeprefix("OK").removeprefix(". ") if said == "OK" or said.startswith("OK. ") else None
 
 

@@ -106,7 +106,9 @@ class Builtin:
 
     @property
     def arity_in_words(self) -> str:
-        """The number of arguments in words: ``1 argument``, ``2 or 3 arguments``. Only where it is known."""
+        """The number of arguments in words: ``1 argument``, ``2 or 3 arguments``. Must not be called if ``arity`` is
+        None.
+        """
         assert self.arity is not None, "the number of arguments is not known"
         if self.arity == "even":
             return "an even number of arguments"
@@ -148,10 +150,10 @@ class Aggregate(Builtin):
     """An aggregate function.
 
     ``columns``: how many columns its kernel reads as arguments; None for any number. ``more_are_constants``: its
-    arguments after these columns are constants. ``idempotent``: repeated values do not change the result, so
-    DISTINCT has no effect. ``arrival``: how its result depends on the order in which rows arrived. ``nulls``: it
-    accepts IGNORE NULLS and RESPECT NULLS, and without them this is the default of its names in Flink.
-    ``orderable``: it accepts ORDER BY among its arguments, or in WITHIN GROUP.
+    arguments after these columns are constants. ``idempotent``: repeated values do not change the result, so DISTINCT
+    has no effect. ``arrival``: how its result depends on the order in which rows arrived. ``nulls``: what Flink's
+    function of this name does with NULLs unless IGNORE NULLS or RESPECT NULLS says it; None if it does not accept
+    these. ``orderable``: it accepts ORDER BY among its arguments, or in WITHIN GROUP.
     """
 
     columns: int | None = 1
@@ -163,7 +165,9 @@ class Aggregate(Builtin):
 
     @property
     def shows_arrival(self) -> bool:
-        """True where the result may depend on the order in which rows arrived, other than in approximations."""
+        """True where the exact result may depend on the order in which rows arrived, as that of FIRST_VALUE does. False
+        for sketches, whose approximation varies a little with the order.
+        """
         return self.arrival not in (Arrival.NOWHERE, Arrival.SKETCHES)
 
     @property

@@ -27,7 +27,9 @@ def common_type(types: Iterable[DataType]) -> DataType:
 
 
 def wider(left: DataType, right: DataType) -> DataType:
-    """The narrowest type to which values of both types are converted without an explicit cast."""
+    """The narrowest type to which values of both types are converted without an explicit cast; UNKNOWN if there is
+    none, or only Spark knows it.
+    """
     if left == right:
         return left
     if left.name == "VOID":
@@ -58,7 +60,7 @@ def as_decimal(kind: DataType) -> DataType | None:
 
 
 def precision_and_scale(decimal: DataType) -> tuple[int, int]:
-    """The precision and the scale of a decimal type."""
+    """A pair: the precision and the scale of a DECIMAL type."""
     precision, scale = decimal.args
     assert isinstance(precision, int) and isinstance(scale, int)
     return precision, scale
@@ -124,7 +126,9 @@ def number(types: Sequence[DataType]) -> DataType:
 
 
 def total(types: Sequence[DataType]) -> DataType:
-    """The type of SUM: BIGINT for integers, decimals with ten more digits."""
+    """The result type of SUM: BIGINT for integers, DOUBLE for floating-point numbers; for DECIMAL one with ten more
+    digits before the point, but at most 38 in all. UNKNOWN for other types.
+    """
     match types:
         case [DataType("TINYINT" | "SMALLINT" | "INT" | "BIGINT")]:
             return BIGINT
@@ -136,7 +140,9 @@ def total(types: Sequence[DataType]) -> DataType:
 
 
 def average(types: Sequence[DataType]) -> DataType:
-    """The type of AVG: DOUBLE; for decimals one with four more digits."""
+    """The result type of AVG: DOUBLE for integers and floating-point numbers; for DECIMAL one with four more digits,
+    all after the point. UNKNOWN for other types.
+    """
     match types:
         case [DataType("DECIMAL", (int() as precision, int() as scale))]:
             return DataType("DECIMAL", (min(38, precision + 4), min(38, scale + 4))) if precision <= 34 else UNKNOWN
@@ -151,7 +157,9 @@ def array_of_first(types: Sequence[DataType]) -> DataType:
 
 
 def element(types: Sequence[DataType]) -> DataType:
-    """The type of the elements of an array, which is the first argument."""
+    """The result type of functions that return an element of an array, such as GET. The array is the first argument;
+    UNKNOWN if that is not one.
+    """
     match types:
         case [DataType("ARRAY", (DataType() as element,)), *_]:
             return element
@@ -159,7 +167,9 @@ def element(types: Sequence[DataType]) -> DataType:
 
 
 def value_by_order(types: Sequence[DataType]) -> DataType:
-    """The type of MAX_BY(a, b), that of a; of MAX_BY(a, b, n), an array of it."""
+    """The result type of MAX_BY and MIN_BY: for MAX_BY(a, b) the type of ``a``, for MAX_BY(a, b, n) an array of that
+    type.
+    """
     return array_of_first(types) if len(types) == 3 else types[0] if types else UNKNOWN
 
 
@@ -174,7 +184,9 @@ def array_with_element(types: Sequence[DataType]) -> DataType:
 
 
 def map_part(index: int) -> ResultRule:
-    """Returns the rule for functions that return an array of a map's keys (``index`` 0) or values (1)."""
+    """Returns a function that computes the result type of MAP_KEYS (``index`` 0) or MAP_VALUES (``index`` 1) from the
+    types of the arguments: an array of the map's keys or values.
+    """
 
     def part(types: Sequence[DataType]) -> DataType:
         match types:
@@ -213,8 +225,8 @@ def map_of_pairs(types: Sequence[DataType]) -> DataType:
 
 
 def with_unit(with_unit: DataType, without: DataType) -> ResultRule:
-    """Returns the rule for functions like DATEDIFF: ``with_unit`` is the result type of a call with a unit
-    (``DATEDIFF(HOUR, a, b)``), ``without`` that of a call without.
+    """Returns a function that computes the result type of functions like DATEDIFF: ``with_unit`` for a call with a unit
+    of time (``DATEDIFF(HOUR, a, b)``), ``without`` for one without (``DATEDIFF(a, b)``).
     """
     return lambda types: with_unit if len(types) == 3 else without
 

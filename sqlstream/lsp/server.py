@@ -136,7 +136,9 @@ def _texts(server: LanguageServer, planner: Planner) -> None:
 
 
 def with_definitions(planner: Planner, text: str) -> Planner:
-    """The planner with the valid definitions of a text that is being edited."""
+    """Returns a planner that also has the definitions (CREATE, USE, SET) in a text that is being edited. Those with
+    errors are left out.
+    """
     for statement in planner.analyze(text):
         if statement.ok and statement.kind.startswith(("CREATE", "USE", "SET")):
             try:

@@ -56,9 +56,10 @@ class Plot:
 
 
 def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
-    """The positions, from 0, of the columns that a chart shows among those of a query.
+    """Returns a pair: the positions, from 0, of the drawn column and of the BY column (None without BY) in ``columns``,
+    those of a query.
 
-    ValueError with a message where a column does not exist or has no numbers.
+    ValueError with a message where a column does not exist, or the drawn one has no numbers.
     """
     names = tuple(name for name, _ in columns)
     column = _position(plot.column, names)
@@ -69,10 +70,11 @@ def positions(plot: Plot, columns: Columns) -> tuple[int, int | None]:
 
 @dataclass
 class Chart:
-    """The chart of a query's rows so far.
+    """A chart of the rows that a query has returned so far.
 
-    Rows that are only inserted make lines, over the first column of times or else over the row numbers. A result
-    that is updated by a key makes a bar for each, any other one a line over the numbers of its changes.
+    A query that only inserts rows is drawn as lines; the x axis is its first timestamp column, or else the row number.
+    An updating query is drawn as bars, one for each value of the BY column or of its key; without either as a line, in
+    which each update of the result adds points.
     """
 
     column: int
@@ -85,7 +87,9 @@ class Chart:
 
     @classmethod
     def of(cls, query: Query, plot: Plot) -> Chart:
-        """The chart of a query's results. ValueError as that of ``positions``."""
+        """Makes the chart, still empty, for the columns of a query that ``plot`` names. ValueError where such a column
+        does not exist or has no numbers.
+        """
         names = query.columns[1:] if query.is_updating else query.columns
         types = query.types[1:] if query.is_updating else query.types
         column, by = positions(plot, tuple(zip(names, types, strict=True)))
@@ -101,7 +105,7 @@ class Chart:
         )
 
     def add(self, table: pa.Table) -> None:
-        """Add the rows of a micro-batch; of an updating result, all its current rows."""
+        """Adds the rows of a micro-batch to the chart; for an updating query ``table`` has all its current rows."""
         if self.bars:
             self._points.clear()
             table = _highest(table, self.column)
@@ -145,17 +149,21 @@ class Chart:
             plotext.xticks(*ticks)
 
     def longest(self) -> list[tuple[float, str]]:
-        """The bars that are drawn, the longest first."""
+        """The bars that are drawn, the longest first: pairs of value and label."""
         bars = ((points[-1][1], name) for name, points in self._points.items())
         return sorted(bars, reverse=True)[:_MOST_BARS]
 
     def fullest(self) -> list[tuple[str, Sequence[Point]]]:
-        """The lines that are drawn, by the value of BY: those with the most points."""
+        """The lines that are drawn, those with the most points first: pairs of a label (the value of the BY column) and
+        the points.
+        """
         lines = sorted(self._points.items(), key=lambda item: len(item[1]), reverse=True)
         return [(name, points) for name, points in lines[:_MOST_SERIES]]
 
     def ticks(self) -> tuple[list[float], list[str]] | None:
-        """The labels with times below the lines; None where the axis has numbers."""
+        """The labels with times of the x axis, as a pair: their positions and their texts. None where the axis shows
+        row numbers.
+        """
         moments = [moment for _, points in self.fullest() for moment, _ in points if isinstance(moment, datetime)]
         return _ticks(min(moments), max(moments)) if moments else None
 
@@ -172,7 +180,7 @@ def _is_drawn(value: object) -> bool:
 
 
 def number_of(moment: int | datetime) -> float:
-    """The position of a time or number on the axis of a chart, as a number."""
+    """The position on the x axis of a chart: seconds since 1970 for a time, the number itself for a row number."""
     return moment.timestamp() if isinstance(moment, datetime) else float(moment)
 
 

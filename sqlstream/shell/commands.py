@@ -87,7 +87,7 @@ SHORT: Mapping[str, Short] = {
     "\\plot": Short("run the last query, and draw a column of it", None, "plot", "COLUMN [BY COLUMN]"),
     "\\set": Short("settings, or give one a value", "SET", "set", "[KEY VALUE]"),
     "\\mode": Short("how results are shown: table, changelog, tail or vertical", None, "mode", "MODE"),
-    "\\pset": Short("pager on or off; format csv, table, …", None, "pset", "NAME [VALUE]"),
+    "\\pset": Short("pager on or off; format csv, table, …; result-mode", None, "pset", "NAME [VALUE]"),
     "\\x": Short("rows as a line for each column, on or off", "expanded"),
     "\\timing": Short("how long statements take, on or off", "timing"),
     "\\o": Short("write results into a file; without one, to the terminal", "output", "output", "[FILE]"),
@@ -116,7 +116,9 @@ def command_at(text: str, start: int = 0) -> Command | None:
 
 
 def meaning(command: Command, span: Span) -> Command | str:
-    """The long command or the statement for which a command stands. ParseError SS108 for an unknown command."""
+    """Resolves a short command such as ``\\d``: returns the long command, or the text of the SQL statement, that it
+    stands for. Other commands are returned unchanged. ParseError SS108 for an unknown or misused short command.
+    """
     if not command.name.startswith("\\"):
         return command
     short = SHORT.get(command.name)
@@ -134,7 +136,9 @@ def meaning(command: Command, span: Span) -> Command | str:
 
 
 def wrong_command(command: Command, wrong: str, span: Span | None = None) -> ParseError:
-    """The error SS108 for a misused command of the shell."""
+    """Makes the error SS108 for a misused command of the shell. Its message is the command followed by ``wrong``, such
+    as "needs an argument".
+    """
     return ParseError(
         UNKNOWN_COMMAND, f'"{command.typed or command.name}" {wrong}', span, hint='"\\?" shows the commands.'
     )
@@ -169,8 +173,8 @@ class ShellEntry:
         return Span(self.start, self.start + len(self.piece.rstrip()))
 
     def located(self, error: SqlStreamError) -> SqlStreamError:
-        """The error with spans that refer to the whole input, so that its lines are counted from the first one of a
-        file.
+        """Returns the error of this entry with spans that count from the beginning of the whole input, so that the line
+        numbers in its message are those of the file.
         """
         return SqlStreamError.of(
             replace(d, span=Span(d.span.start + self.start, d.span.end + self.start), source=self.text)

@@ -15,6 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TextIO, cast
 
+from rich.console import Console
+
 from sqlstream.cli.output import FOR_PROGRAMS, PagedWriter, Row, TableWriter, VerticalWriter, Writer, writer_for
 from sqlstream.shell.interrupts import unbroken
 
@@ -37,8 +39,9 @@ def pager_command() -> list[str] | None:
 
 @contextmanager
 def paged(command: list[str]) -> Iterator[TextIO]:
-    """A context manager that gives a file; the pager shows what is written to it. Ctrl-C is left to the pager, and the
-    block ends when the pager is closed.
+    """A context manager that starts a pager and gives a text file; what is written to the file is shown by the pager.
+    At its end the block waits until the user closes the pager; if that happens earlier, the rest of the block is
+    skipped. Ctrl-C is left to the pager.
     """
     with unbroken():
         process = subprocess.Popen(
@@ -79,7 +82,9 @@ class Display:
         return self.file is None and self.terminal.isatty()
 
     def say(self, text: str) -> None:
-        """Print a message where results are printed, except in formats for programs."""
+        """Prints a message where results are printed. If results are written for programs (JSON, CSV) to a file or
+        pipe, the message goes to standard error.
+        """
         read_by_program = self.style in FOR_PROGRAMS and not self.is_live
         _write(sys.stderr if read_by_program else self.out, text + "\n")
 
@@ -88,7 +93,7 @@ class Display:
         return writer_for("vertical" if self.expanded else self.style, names, self.out)
 
     def as_text(self, names: Sequence[str], rows: Sequence[Row]) -> str:
-        """A whole result as text."""
+        """Formats a whole result in the current format and returns the text. ``names``: the column names."""
         text = StringIO()
         writer = writer_for("vertical" if self.expanded else self.style, names, text)
         writer.write(rows)
@@ -105,6 +110,11 @@ class Display:
         if self.expanded or self.style == "vertical":
             return VerticalWriter
         return TableWriter if self.style == "table" else None
+
+    @property
+    def redraws_tables(self) -> bool:
+        """True where a table can change in place: on a terminal that moves its cursor, in a format for people."""
+        return self.paged_writers is not None and not Console(file=self.terminal).is_dumb_terminal
 
     def paged(self, writer: Writer) -> PagedWriter | None:
         """The writer if it shows long results page by page; None for other writers."""

@@ -116,7 +116,9 @@ class _LateCompleter(Completer):
 def interact_at_once(
     open_session: Callable[[], Session], style: str, parameters: Mapping[str, str] | None = None
 ) -> int:
-    """Run the shell on the terminal of this process. ``open_session`` may raise the errors of options."""
+    """Runs the shell on the terminal with a prompt that appears before the session is open. ``open_session`` is called
+    on a thread meanwhile; errors that it raises are raised here. Returns the exit code.
+    """
 
     keep_stderr()
     out = sys.stdout  # while the prompt stands, that is what writes above it

@@ -69,12 +69,16 @@ class BackgroundJobs:
 
 
 def failure_text(job: Job | BatchRun) -> str:
-    """The failure of a job, its error, and the statement that shows more."""
+    """The message that a job of this process has failed: its name, its error, and the DESCRIBE statement that shows
+    more.
+    """
     return f'job "{job.name}" failed\n{job.exception}\n"DESCRIBE JOB {name_in_statement(job.name)};" shows more'
 
 
 def submitted_failure(job: SubmittedJob) -> str | None:
-    """The failure of a job with its own process; None where it has not failed."""
+    """The message that a job in a process of its own has failed or is lost: its name, its error and its log file. None
+    where it has not failed.
+    """
     record = job.record
     if record.error is None:
         return None
@@ -83,7 +87,7 @@ def submitted_failure(job: SubmittedJob) -> str | None:
 
 
 def name_in_statement(job: str) -> str:
-    """The name of a job as statements spell it."""
+    """The name of a job as it must be written in a statement: in quotes where necessary."""
     return job if _NAME.fullmatch(job) else f"'{job}'"
 
 
@@ -97,8 +101,8 @@ _QUOTES = "'`"
 
 
 def mended(error: SqlStreamError) -> str | None:
-    """The statement of an error with its mistake corrected as the error suggests; None unless there is exactly one
-    suggestion.
+    """Returns the SQL text of the statement that caused the error, with the mistake corrected as the error suggests;
+    None unless the error has exactly one suggestion.
     """
     first = error.diagnostic
     suggested = _SUGGESTED.fullmatch(first.hint or "")

@@ -69,7 +69,9 @@ COLUMNS = ("column", "columns of tables", "made of")
 
 
 def lineage_rows(text: str, workspace: Workspace) -> list[tuple[str, ...]]:
-    """The lineage of one query or INSERT, as rows. ValueError with a message for other statements and batches."""
+    """The lineage of one query or INSERT: a tuple for each result column, with its name, the source columns separated
+    by commas, and its expression. ValueError with a message for other statements, and for queries that run as a batch.
+    """
     (statement,) = parse_script(text)
     if not isinstance(statement, nodes.Query | nodes.Insert):
         raise ValueError("needs a query or an INSERT")
@@ -276,8 +278,11 @@ class Shell:
             self._say(self._display.toggle_expanded())
             self._vertical = True
             return
-        self._set_to(RESULT_MODE, command.argument)
-        if self._vertical:  # by this command, which names one mode; \x holds until the next \x
+        self._set_mode(command.argument)
+
+    def _set_mode(self, mode: str) -> None:
+        self._set_to(RESULT_MODE, mode)
+        if self._vertical:  # by the command mode, which names one mode; \x holds until the next \x
             self._vertical = self._display.expanded = False
 
     def _pset(self, command: Command) -> None:
@@ -288,9 +293,12 @@ class Shell:
                 self._say(self._display.toggle_pager(None if not word else word == "on"))
             case "format", style if style in FORMATS:
                 self._say(self._display.use_style(style))
+            case "result-mode", mode if mode:
+                self._set_mode(mode)
             case _:
                 formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-                raise wrong_command(command, f"takes pager, pager on, pager off, or format {formats}")
+                what = f"pager, pager on, pager off, result-mode table or changelog, or format {formats}"
+                raise wrong_command(command, f"takes {what}")
 
     def _show_rows(self, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         self._display.show_text(self._display.as_text(names, rows))

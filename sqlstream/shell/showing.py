@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from os import isatty
 from pathlib import Path
 from threading import Event, Thread
@@ -18,8 +19,17 @@ from prompt_toolkit.input import Input
 
 from sqlstream.batch.run import BatchRun
 from sqlstream.cli.execution import is_text
-from sqlstream.cli.output import JsonLinesWriter, StatusLine, Writer, plain_text, working
-from sqlstream.cli.progress import JobStatus, is_shown_as_table, page_of_terminal, write_table, write_tail, written
+from sqlstream.cli.output import JsonLinesWriter, PagedWriter, StatusLine, TableWriter, plain_text, working
+from sqlstream.cli.progress import (
+    JobStatus,
+    LiveTable,
+    follow_on,
+    is_shown_as_table,
+    page_of_terminal,
+    write_page,
+    write_tail,
+    written,
+)
 from sqlstream.grammar.nodes import Statement
 from sqlstream.jobs import Job
 from sqlstream.query import Query, shown_rows_of
@@ -58,7 +68,9 @@ class LongResult:
         return self.rows > self.page
 
     def add(self, table: pa.Table) -> pa.Table | None:
-        """Adds rows. Returns those of them that still fit on the terminal; None if it is full."""
+        """Adds further rows of the result. Returns those of them that still fit on the terminal, to be printed; None if
+        none fits.
+        """
         room = max(0, self.page - self.rows)
         kept = table.slice(0, max(0, _MOST_ROWS - self.rows))
         self.tables.append(kept)
@@ -84,9 +96,10 @@ def new_file(job: str, folder: Path) -> Path:
 
 
 def write_on(tables: Iterable[pa.Table], file: Path, *, whole: bool) -> None:
-    """Writes tables to a file, on a thread, until they end. ``whole``: each table replaces the one before.
+    """Goes on reading the tables of a query that was sent to the background: a thread writes them to ``file`` until
+    they end. ``whole``: each table replaces the one before; otherwise rows are appended.
 
-    Errors are reported by the job of the query.
+    Errors are not raised here; the job of the query reports them.
     """
     Thread(target=_write, args=(tables, file, whole), name="sqlstream-sent-back", daemon=True).start()
 
@@ -205,7 +218,8 @@ class Showing:
 
     def _show_query(self, query: Query) -> None:
         """Show rows, or the table that they amount to; Ctrl-C stops the query."""
-        as_table = is_shown_as_table(query, self._session.workspace.settings)
+        live = self._typed_at() and self._display.redraws_tables
+        as_table = is_shown_as_table(query, self._session.workspace.settings, by_default=live)
         tables = query.tables() if as_table else query.batches()
         self._follow(query, tables, as_table, lambda rows: self._show_tables(query, rows, as_table))
 
@@ -238,24 +252,47 @@ class Showing:
 
     def _show_tables(self, query: Query, tables: Iterator[pa.Table], as_table: bool) -> None:
         if as_table:
-            writer = self._display.writer(query.columns[1:])
-            write_table(query, writer, self._display.out, page_of_terminal(), tables)
+            self._show_table(query, tables)
         elif self._session.workspace.settings[RESULT_MODE] == "tail" and (writers := self._display.paged_writers):
             make = partial(writers, query.columns)
-            write_tail(query, make, self._display.out, page_of_terminal(), tables)
+            page = page_of_terminal(make(StringIO()).lines_per_row)
+            write_tail(query, make, self._display.out, page, tables)
         else:
             self._show_rows(query, tables)
+
+    def _show_table(self, query: Query, tables: Iterator[pa.Table]) -> None:
+        """Show the table that the changes amount to, on a terminal in place; when it ends or is interrupted, its last
+        state. A terminal gets a page of a long one that is interrupted, and all of one that has ended in the pager.
+        """
+        names = query.columns[1:]
+        live = LiveTable(query, tables, self._display.paged_writers or TableWriter)
+        has_ended = False
+        try:
+            follow_on(self._display.out, live)
+            has_ended = True
+        finally:
+            writer = self._display.writer(names)
+            paged = self._display.paged(writer)
+            if live.table is None:
+                writer.close()
+            elif paged is None or live.table.num_rows <= (page := page_of_terminal(paged.lines_per_row)):
+                writer.write(shown_rows_of(live.table))
+                writer.close()
+            elif has_ended and self._display.pager_in_use is not None:
+                self._display.show_rows(names, [shown_rows_of(live.table)])
+            else:
+                write_page(paged, live.table, page)
 
     def _show_rows(self, query: Query, tables: Iterator[pa.Table]) -> None:
         """Show all rows; on a terminal a page of each micro-batch."""
         writer = self._display.writer(query.columns)
         paged = self._display.paged(writer)
         if paged is not None and query.job.is_bounded and self._display.pager_in_use is not None:
-            return self._show_in_pager(query, tables, writer)
+            return self._show_in_pager(query, tables, paged)
         try:
             with self._status(query.job) as status:
                 for table in tables:
-                    page = table if paged is None else table.slice(0, page_of_terminal())
+                    page = table if paged is None else table.slice(0, page_of_terminal(paged.lines_per_row))
                     with status.hidden():
                         writer.write(shown_rows_of(page))
                         if paged is not None:
@@ -264,9 +301,9 @@ class Showing:
             writer.close()
         return None
 
-    def _show_in_pager(self, query: Query, tables: Iterator[pa.Table], writer: Writer) -> None:
+    def _show_in_pager(self, query: Query, tables: Iterator[pa.Table], writer: PagedWriter) -> None:
         """Show a bounded result: directly while it fits on the terminal, else through the pager at its end."""
-        long = LongResult(page_of_terminal())
+        long = LongResult(page_of_terminal(writer.lines_per_row))
         try:
             with self._status(query.job) as status:
                 for table in tables:
@@ -333,11 +370,15 @@ class Showing:
     @contextmanager
     def _listening(self) -> Iterator[Pressed | None]:
         """The keys that are pressed in the block; None where nobody types."""
-        if self.keys is None or not isatty(self.keys.fileno()):
+        if self.keys is None or not self._typed_at():
             yield None
             return
         with listening(self.keys) as pressed:
             yield pressed
+
+    def _typed_at(self) -> bool:
+        """Whether somebody types at the shell's prompt."""
+        return self.keys is not None and isatty(self.keys.fileno())
 
     def _status(self, job: Job | BatchRun) -> StatusLine:
         """The status line of a job."""

@@ -304,7 +304,9 @@ def running(jobs: Iterable[Job], statement: Submitted) -> Job | None:
 
 
 def submitted_text(job: SubmittedJob) -> str:
-    """The message about the outcome of a submitted job, with the statement that shows more."""
+    """The message about a submitted job: that it runs, and how to show and stop it; or that it has ended or failed, and
+    where its log is.
+    """
     submission, life = job.submission, job.record.life
     if (failure := submitted_failure(job)) is not None:
         return failure

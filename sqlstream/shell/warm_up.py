@@ -60,7 +60,9 @@ class WarmUp:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A context manager that suspends the warm-up while its block uses Spark. It does not wait."""
+        """A context manager that suspends the warm-up while its block uses Spark. Entering the block does not wait
+        until the warm-up has stopped.
+        """
         self._asked += 1
         self._wanted.set()
         try:

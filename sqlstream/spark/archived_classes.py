@@ -22,8 +22,8 @@ _SLOW_SECONDS = 3.0
 
 
 def archive_file() -> Path | None:
-    """The archive of Java classes (CDS) for this Spark and this Java, which shortens the start of the JVM. None if
-    there is none, and if the user has no cache folder.
+    """The path of the archive of Java classes (CDS) for this Spark and this Java, which shortens the start of the JVM.
+    The file may not exist. None if the user has no cache folder.
     """
     folder = cache_folder()
     if folder is None:

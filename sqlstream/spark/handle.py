@@ -39,7 +39,9 @@ class SparkHandle:
         self._tuning = NONE
 
     def require_possible(self) -> None:
-        """ExecutionError SS413 where another Spark runs in this process already. Starts nothing."""
+        """Raises ExecutionError SS413 if the session asks for a master and this process already runs Spark with another
+        one. Does not start Spark.
+        """
         running = running_session() if self.master is not None else None
         if running is not None:
             require_master(running, self.master)
@@ -145,7 +147,7 @@ def _not_changeable(key: str) -> ConnectorError:
 
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:
-    """Spark's settings for the settings of a session."""
+    """Returns Spark's configuration (``spark.…``) for the settings of a session, by key."""
     wanted = dict(settings.spark)
     if settings["table.local-time-zone"] is not None:
         wanted["spark.sql.session.timeZone"] = settings["table.local-time-zone"]

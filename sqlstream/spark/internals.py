@@ -110,7 +110,9 @@ def connect_endpoint(spark: SparkSession) -> str | None:
 
 
 def java_trace(error: BaseException) -> str | None:
-    """Spark's stack trace in Java, with all causes."""
+    """The Java stack trace, with all causes, of an error that Spark has raised in Python, as text; None for other
+    errors.
+    """
     through_connect = getattr(error, "getStackTrace", None)
     trace: str | None = through_connect() if through_connect is not None else getattr(error, "_stackTrace", None)
     return trace

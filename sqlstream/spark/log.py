@@ -50,7 +50,9 @@ def new_log() -> Path:
 
 
 def where_spark_tells() -> str:
-    """Words for hints that refer to Spark's log; with its path if this process has started Spark."""
+    """Returns the words for Spark's log in a hint: ``Spark's log``, with the path of the file if this process has
+    started Spark.
+    """
     return "Spark's log" if _current is None else f'Spark\'s log "{_current}"'
 
 

@@ -60,9 +60,8 @@ def loaded(name: str) -> Any:
 
 
 def require_master(spark: SparkSession, master: str | None) -> None:
-    """ExecutionError SS413 where the running Spark is not the requested one: a process can have only one.
-
-    ``master`` None accepts any.
+    """Raises ExecutionError SS413 if the running Spark has another master than ``master``, because a process can have
+    only one Spark. None accepts any.
     """
     running = master_of(spark)
     if master is None or _place(master) == running:

@@ -172,7 +172,7 @@ _in_effect = NONE
 
 
 def tuning_in_effect() -> Tuning:
-    """The tuning of the Spark that this process has started; none if it has started none."""
+    """The optimizations with which this process has started Spark; all of them off if it has not started Spark."""
     return _in_effect
 
 
@@ -189,7 +189,7 @@ def _as_at_home(spark: SparkSession) -> SparkSession:
 
 def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
     """Prepares a session that the user has made: sets the settings that jobs rely on where they are unset. Returns the
-    session. SS493 for settings with which jobs would be wrong.
+    session. Raises ExecutionError SS493 for settings with which results would be wrong.
     """
     for key, value in STREAMING.items():
         if spark.conf.get(key, None) is None:
@@ -201,7 +201,9 @@ def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
 
 
 def require_suitable(spark: SparkSession) -> None:
-    """ExecutionError SS493 that lists the settings under which results would be wrong."""
+    """Raises ExecutionError SS493, which lists them, if the session has settings of Spark with which results would be
+    wrong.
+    """
     wrong = [
         Diagnostic(UNSUITABLE_SESSION, f'Spark\'s setting "{key}" is "{actual}"', hint=f'Set it to "{needed}".')
         for key, needed in STREAMING.items()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class SparkStart:
     """Starts the session's Spark on a thread; ``wait`` returns when it runs, or raises the error of the start.
 
-    PySpark started off the main thread leaves Ctrl-C to us; else Ctrl-C would cancel the work of every job. Until
-    ``wait`` has returned, the session must not be used for anything that needs Spark.
+    PySpark installs its handler of Ctrl-C, which would cancel the work of every job, only if it is started on the main
+    thread. Until ``wait`` has returned, the session must not be used for anything that needs Spark.
     """
 
     def __init__(self, session: Session) -> None:

@@ -54,7 +54,7 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return text
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """CompileError: there are no locks."""
+        """Raises CompileError for FOR UPDATE, because there are no locks."""
         raise exc.CompileError("sqlstream has no locks: leave out with_for_update()")
 
     def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
@@ -110,15 +110,15 @@ class SqlStreamCompiler(compiler.SQLCompiler):
         return "CURRENT_TIMESTAMP()"
 
     def returning_clause(self, stmt: Any, returning_cols: Any, **kw: Any) -> str:
-        """CompileError: there is no RETURNING."""
+        """Raises CompileError, because there is no RETURNING."""
         raise exc.CompileError("sqlstream has no RETURNING: give each row its key")
 
     def visit_update(self, update_stmt: Any, *args: Any, **kw: Any) -> str:
-        """CompileError: rows are not updated in place."""
+        """Raises CompileError for UPDATE, because rows are not updated in place."""
         raise exc.CompileError("sqlstream changes no rows: INSERT into a table with a PRIMARY KEY replaces them")
 
     def visit_delete(self, delete_stmt: Any, *args: Any, **kw: Any) -> str:
-        """The statement TRUNCATE for a DELETE of all rows; CompileError for one with a condition."""
+        """Returns TRUNCATE TABLE for a DELETE of all rows; raises CompileError for one with a condition."""
         if delete_stmt._where_criteria:
             raise exc.CompileError("sqlstream deletes no single rows: delete() without where() removes all")
         super().visit_delete(delete_stmt, *args, **kw)  # which notes what is compiled
@@ -158,15 +158,15 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return f"{super().visit_primary_key_constraint(constraint, **kw)} NOT ENFORCED"
 
     def visit_unique_constraint(self, constraint: Any, **kw: Any) -> str:
-        """CompileError: there is no UNIQUE."""
+        """Raises CompileError, because there is no UNIQUE."""
         raise exc.CompileError("sqlstream has no UNIQUE: a PRIMARY KEY replaces rows of its key")
 
     def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
-        """CompileError: there are no foreign keys."""
+        """Raises CompileError, because there are no foreign keys."""
         raise exc.CompileError("sqlstream has no foreign keys")
 
     def visit_check_constraint(self, constraint: Any, **kw: Any) -> str:
-        """CompileError: there is no CHECK."""
+        """Raises CompileError, because there is no CHECK."""
         raise exc.CompileError("sqlstream has no CHECK: filter rows where they are read")
 
     visit_table_or_column_check_constraint = visit_check_constraint
@@ -183,26 +183,26 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return f"{text}\nWITH ({', '.join(pairs)})"
 
     def visit_set_table_comment(self, create: Any, **kw: Any) -> str:
-        """CompileError: only CREATE TABLE sets comments."""
+        """Raises CompileError, because only CREATE TABLE sets comments."""
         raise exc.CompileError("sqlstream tables have their comments from CREATE TABLE: write comment=")
 
     def visit_drop_table_comment(self, drop: Any, **kw: Any) -> str:
-        """CompileError: only CREATE TABLE sets comments."""
+        """Raises CompileError, because only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(drop)
 
     def visit_set_column_comment(self, create: Any, **kw: Any) -> str:
-        """CompileError: only CREATE TABLE sets comments."""
+        """Raises CompileError, because only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(create)
 
     def visit_drop_column_comment(self, drop: Any, **kw: Any) -> str:
-        """CompileError: only CREATE TABLE sets comments."""
+        """Raises CompileError, because only CREATE TABLE sets comments."""
         return self.visit_set_table_comment(drop)
 
     def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
-        """Emits no statement but a warning, because there are no indexes and libraries that create tables also create
-        some.
+        """Returns an empty text, which is not executed, and warns: there are no indexes, but libraries that create
+        tables also create some.
 
-        CompileError for a unique index, which would be a constraint.
+        Raises CompileError for a unique index, which would be a constraint.
         """
         if create.element.unique:
             return self.visit_unique_constraint(create.element)
@@ -210,11 +210,11 @@ class SqlStreamDDLCompiler(compiler.DDLCompiler):
         return ""
 
     def visit_drop_index(self, drop: Any, **kw: Any) -> str:
-        """No statement: there are no indexes."""
+        """Returns an empty text, which is not executed, because there are no indexes."""
         return ""
 
     def visit_create_sequence(self, create: Any, *args: Any, **kw: Any) -> str:
-        """CompileError: there are no sequences."""
+        """Raises CompileError, because there are no sequences."""
         raise exc.CompileError("sqlstream has no sequences")
 
     def visit_create_schema(self, create: Any, **kw: Any) -> str:
@@ -355,7 +355,7 @@ class INTERVAL(type_api.NativeForEmulated, sqltypes._AbstractInterval):
 
     @classmethod
     def adapt_emulated_to_native(cls, impl: Any, **kw: Any) -> INTERVAL:
-        """This type for SQLAlchemy's ``Interval``."""
+        """Returns this type where a table is declared with SQLAlchemy's generic ``Interval``. SQLAlchemy calls it."""
         return cls()
 
 
@@ -365,7 +365,9 @@ class CalendarDate(sqltypes.Date):
     """
 
     def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
-        """A function that makes dates of parameters: a ``datetime`` loses its time of day."""
+        """Returns the function that SQLAlchemy applies to parameters of this type: it turns a ``datetime`` into its
+        date.
+        """
         return lambda value: value.date() if isinstance(value, datetime) else value
 
 

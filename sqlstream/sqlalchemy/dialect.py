@@ -135,7 +135,7 @@ class SqlStreamDialect(Reflection):
     # --- connections ------------------------------------------------------------------------------------------
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of ``dbapi.connect`` for a URL."""
+        """Returns the positional (none) and the keyword arguments with which SQLAlchemy calls ``connect`` for a URL."""
         return [], arguments_of(url)
 
     def connect(self, *args: Any, **arguments: Any) -> Any:

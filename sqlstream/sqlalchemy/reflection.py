@@ -151,7 +151,9 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_pk_constraint(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """The columns of the primary key; none for views."""
+        """The primary key of a table in SQLAlchemy's form, ``{"constrained_columns": […], "name": None}``; without
+        columns for views.
+        """
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, table_name, schema)
             columns = list(relation.primary_key) if isinstance(relation, Table) else []
@@ -159,7 +161,7 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_table_comment(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """The comment of a table or view."""
+        """The comment of a table or view in SQLAlchemy's form, ``{"text": …}``; None where there is no comment."""
         with _session(connection) as session:
             catalog = session.workspace.catalog
             relation = _relation(catalog, table_name, schema)
@@ -172,7 +174,9 @@ class Reflection(default.DefaultDialect):
 
     @_cached
     def get_table_options(self, connection: Any, table_name: str, schema: str | None = None, **kw: Any) -> Any:
-        """The options of WITH, secrets masked."""
+        """The WITH options of a table with secrets masked, as ``{"sqlstream_with": {"connector": …, …}}``; empty for
+        views.
+        """
         with _session(connection) as session:
             relation = _relation(session.workspace.catalog, table_name, schema)
             if isinstance(relation, View):

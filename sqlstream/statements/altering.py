@@ -26,8 +26,8 @@ from sqlstream.workspace import Workspace
 
 
 class AlterTable(Definition[nodes.AlterTable]):
-    """ALTER TABLE. Where the table gets a new name, the rows that the session stores for it are moved; partitions are
-    made or removed.
+    """Carries out ALTER TABLE: changes the table's definition, makes the folders of added partitions, and removes those
+    of dropped ones. If the table is renamed, the rows that the session stores for it are moved.
     """
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
@@ -88,7 +88,9 @@ def existing_table(statement: nodes.AlterTable, catalog: Catalog) -> Table | Non
 
 
 def catalog_spelling(catalog: Catalog, path: Path) -> str:
-    """The name of an object with the upper and lower case that it had when it was created."""
+    """The name of the table or view at ``path`` in upper and lower case as it was created, whatever case the statement
+    uses.
+    """
     entry = catalog.entry("relation", path)
     return entry.name if entry is not None else path[2]
 
@@ -349,7 +351,7 @@ def _require_new(name: str, columns: Sequence[nodes.Column], span: Span) -> None
 
 
 class AlterView(Definition[nodes.AlterView]):
-    """ALTER VIEW: another name, or another query."""
+    """Carries out ALTER VIEW, which renames a view or gives it another query."""
 
     def define(self, statement: nodes.AlterView, workspace: Workspace, text: str) -> Defined:
         """Change the name or the query of the view in the workspace."""

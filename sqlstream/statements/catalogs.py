@@ -36,10 +36,10 @@ def _one_part(name: nodes.Name) -> str:
 
 
 class CreateCatalog(Definition[nodes.CreateCatalog]):
-    """CREATE CATALOG."""
+    """Carries out CREATE CATALOG, which adds a catalog to the session."""
 
     def define(self, statement: nodes.CreateCatalog, workspace: Workspace, text: str) -> Defined:
-        """Add the catalog."""
+        """Adds the catalog to the session's catalogs."""
         _one_part(statement.name)
         spans = {option.key: option.span for option in statement.options}
         mount = _mount(statement.name, _values(statement.options), statement.comment, workspace.catalog, spans)
@@ -55,7 +55,7 @@ def _mount(
 
 
 class AlterCatalog(Definition[nodes.AlterCatalog]):
-    """ALTER CATALOG: other options, or another comment."""
+    """Carries out ALTER CATALOG, which changes the options or the comment of a catalog."""
 
     def define(self, statement: nodes.AlterCatalog, workspace: Workspace, text: str) -> Defined:
         """Replace the catalog by one with the change."""
@@ -76,7 +76,7 @@ class AlterCatalog(Definition[nodes.AlterCatalog]):
 
 
 class Use(Definition[nodes.Use]):
-    """USE of a catalog, a database, or a module."""
+    """Carries out USE, which makes a catalog or a database the current one, and USE MODULES."""
 
     def define(self, statement: nodes.Use, workspace: Workspace, text: str) -> Defined:
         """Make the catalog or the database that USE names the current one."""
@@ -95,17 +95,17 @@ class Use(Definition[nodes.Use]):
 
 
 class CreateDatabase(Definition[nodes.CreateDatabase]):
-    """CREATE DATABASE."""
+    """Carries out CREATE DATABASE, which adds a database to a catalog."""
 
     def define(self, statement: nodes.CreateDatabase, workspace: Workspace, text: str) -> Defined:
-        """Add the database."""
+        """Adds the database to its catalog."""
         database = Database(statement.name.parts[-1], statement.comment, _values(statement.options))
         workspace.catalog.create_database(statement.name, database, if_not_exists=statement.if_not_exists)
         return None
 
 
 class AlterDatabase(Definition[nodes.AlterDatabase]):
-    """ALTER DATABASE: other options."""
+    """Carries out ALTER DATABASE, which changes the options of a database."""
 
     def define(self, statement: nodes.AlterDatabase, workspace: Workspace, text: str) -> Defined:
         """Store the database with its new options."""

@@ -48,11 +48,15 @@ NO_FUNCTION = "SS203"
 
 
 class CreateTable(Definition[nodes.CreateTable]):
-    """CREATE TABLE, with or without LIKE. For CREATE TABLE … AS, a job writes the rows of the query."""
+    """Carries out CREATE TABLE, also with LIKE, which copies parts of another table, and with AS, for which a job
+    writes the rows of the query.
+    """
 
     def check(self, statement: nodes.CreateTable, scratch: Workspace, text: str) -> bool:
-        """Declares the table in the scratch workspace. Returns False for AS over finished data, because only Spark
-        infers the columns of such a table.
+        """Declares the table in ``scratch``, a copy of the workspace, which finds mistakes.
+
+        Returns False for CREATE TABLE … AS if the query only reads finished (bounded) data: Spark alone can infer the
+        columns of such a table.
         """
         if statement.query is not None:
             query = nodes.Query(statement.query, span=statement.span)
@@ -62,7 +66,9 @@ class CreateTable(Definition[nodes.CreateTable]):
         return True
 
     def define(self, statement: nodes.CreateTable, workspace: Workspace, text: str) -> Defined:
-        """Declares the table in the workspace. The rows of AS are not written, and its query must run as a stream."""
+        """Declares the table in the workspace. For CREATE TABLE … AS the rows are not written, and the query must be
+        one that can run as a stream.
+        """
         if statement.query is None:
             table, stored = declared(statement, workspace.catalog)
         else:
@@ -131,7 +137,9 @@ def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, cat
 
 
 def bare(name: str, written: nodes.Name) -> nodes.Name:
-    """A name without catalog and database: ``name`` alone, with the span of the name as ``written``."""
+    """Returns ``name`` as a name without catalog and database. Errors about it point to where ``written`` is in the
+    text.
+    """
     return nodes.Name((name,), span=written.span)
 
 
@@ -139,10 +147,10 @@ def bare(name: str, written: nodes.Name) -> nodes.Name:
 
 
 class CreateView(Definition[nodes.CreateView]):
-    """CREATE VIEW."""
+    """Carries out CREATE VIEW, which adds a view to the catalog."""
 
     def define(self, statement: nodes.CreateView, workspace: Workspace, text: str) -> Defined:
-        """Bind the query and add the view."""
+        """Binds the view's query, which finds its mistakes, and adds the view to the catalog."""
         view, stored = declared_view(statement, workspace, text)
         created = workspace.catalog.create(
             statement.name,
@@ -156,8 +164,8 @@ class CreateView(Definition[nodes.CreateView]):
 
 
 def declared_view(statement: nodes.CreateView, workspace: Workspace, text: str) -> tuple[View, Stored]:
-    """Returns the view that the statement declares, with its definition for the catalog. The query is bound once, so
-    that its mistakes are reported now.
+    """Returns a pair: the view that the statement declares, and its definition as the catalog stores it. The query is
+    bound once, so that its mistakes are reported now.
     """
     catalog = workspace.catalog
     path = catalog.path(statement.name)
@@ -206,10 +214,12 @@ class CreateFunction(Definition[nodes.CreateFunction]):
 
 
 class AlterFunction(Definition[nodes.AlterFunction]):
-    """ALTER FUNCTION: another implementation. BindError SS203 for a function that does not exist."""
+    """Carries out ALTER FUNCTION, which replaces the implementation of a function. BindError SS203 for a function that
+    does not exist.
+    """
 
     def define(self, statement: nodes.AlterFunction, workspace: Workspace, text: str) -> Defined:
-        """Replace the implementation."""
+        """Replaces the implementation of the function in the catalog."""
         name = str(statement.name)
         if workspace.catalog.function(name) is None:
             if statement.if_exists:
@@ -238,10 +248,10 @@ _NEVER_THERE = {
 
 
 class Drop(Definition[nodes.Drop]):
-    """DROP of any kind of object; the rows that the session stores for dropped tables are removed too."""
+    """Carries out DROP of any kind of object. The rows that the session stores for dropped tables are removed too."""
 
     def define(self, statement: nodes.Drop, workspace: Workspace, text: str) -> Defined:
-        """Remove the definition."""
+        """Removes the definition of the object from the catalog; jobs and stored rows are not touched."""
         catalog, exists = workspace.catalog, statement.if_exists
         if statement.kind in _NEVER_THERE:
             if not exists:
@@ -258,7 +268,9 @@ class Drop(Definition[nodes.Drop]):
         return catalog.drop(statement.kind, statement.name, if_exists=exists, temporary=statement.temporary)
 
     def run(self, statement: nodes.Drop, execution: Execution) -> Rows:
-        """Remove the definition, the jobs of its views and the rows that the session stores."""
+        """Removes the object from the catalog, and with it the rows that the session stores for its tables, and the
+        jobs of materialized views.
+        """
         _drop_views(statement, execution)
         dropped = _dropped_tables(statement, execution.workspace)
         self.define(statement, execution.workspace, execution.text)
@@ -294,7 +306,7 @@ def _dropped_tables(statement: nodes.Drop, workspace: Workspace) -> list[Table]:
 
 
 class Set(Definition[nodes.Set]):
-    """SET, which changes a setting; without a key it lists the settings that have values."""
+    """Carries out SET, which changes a setting; without a key it lists the settings that have values."""
 
     def define(self, statement: nodes.Set, workspace: Workspace, text: str) -> Defined:
         """Set the value of the setting; SET without a key changes nothing."""
@@ -316,7 +328,7 @@ class Set(Definition[nodes.Set]):
 
 
 class Reset(Definition[nodes.Reset]):
-    """RESET of one setting, or of all."""
+    """Carries out RESET, which returns one setting, or all settings, to the default."""
 
     def define(self, statement: nodes.Reset, workspace: Workspace, text: str) -> Defined:
         """Reset one setting, or all, to the default."""
@@ -370,8 +382,10 @@ def _create_as(statement: nodes.CreateTable, query: exp.Expression, execution: E
 def created_as(
     statement: nodes.CreateTable, query: exp.Expression, workspace: Workspace, batches: Batches
 ) -> CreatedAs:
-    """Declares the table of CREATE TABLE … AS. Returns the table, its definition, and the columns that the query fills.
-    If the query is over finished data, Spark is started to find its columns.
+    """Declares the table of CREATE TABLE … AS. Returns a triple: the table, its definition as the catalog stores it,
+    and the names of the columns that the query fills.
+
+    If the query only reads finished (bounded) data, Spark is started to find its columns.
     """
     plan = chosen(nodes.Query(query, span=statement.span), workspace)
     if not isinstance(plan, Batch):
@@ -381,8 +395,10 @@ def created_as(
 
 
 def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> CreatedAs:
-    """Declares the table of CREATE TABLE … AS, whose query runs as a stream; its columns are those of the query.
-    Returns the same as ``created_as``.
+    """Declares the table of CREATE TABLE … AS with a query that runs as a stream, without starting Spark.
+
+    Returns a triple: the table, its definition as the catalog stores it, and the names of the columns that the query
+    fills.
     """
     assert statement.query is not None
     plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
@@ -551,7 +567,7 @@ def _placed(options: Iterable[nodes.Option], span: Span) -> Iterable[nodes.Optio
 
 
 def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
-    """The CREATE TABLE that declares ``table``, laid out, its secrets masked."""
+    """The CREATE TABLE statement that declares ``table``, as formatted text with secrets masked, for SHOW CREATE."""
     statement = definition_of(table, catalog, path)
     shown = masked((option.key, option.value) for option in statement.options)
     temporary = catalog.is_temporary("relation", path)
@@ -560,20 +576,20 @@ def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
 
 
 def create_view_text(view: View, catalog: Catalog, path: Path) -> str:
-    """The CREATE VIEW of ``view``, laid out."""
+    """The CREATE VIEW statement of ``view``, as formatted text, for SHOW CREATE."""
     temporary = catalog.is_temporary("relation", path)
     return _laid_out(nodes.CreateView(printed_name(path), view.query, view.columns, temporary=temporary))
 
 
 def create_materialized_text(statement: nodes.CreateMaterializedView, path: Path) -> str:
-    """The definition of a materialized view, laid out, its secrets masked."""
+    """The CREATE MATERIALIZED VIEW statement, as formatted text with secrets masked, for SHOW CREATE."""
     shown = masked((option.key, option.value) for option in statement.options)
     options = tuple(nodes.Option(key, value) for key, value in shown)
     return _laid_out(replace(statement, name=printed_name(path), options=options))
 
 
 def create_catalog_text(mount: Mount) -> str:
-    """The CREATE CATALOG of a catalog, laid out, its secrets masked."""
+    """The CREATE CATALOG statement of a catalog, as formatted text with secrets masked, for SHOW CREATE."""
     options = tuple(nodes.Option(key, value) for key, value in masked(mount.options))
     return _laid_out(nodes.CreateCatalog(nodes.Name((mount.name,)), options, comment=mount.comment))
 
@@ -592,8 +608,8 @@ def printed_name(path: Path) -> nodes.Name:
 
 
 def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
-    """The CREATE statement of a table with the plain name: the one that created it, or else one made from its
-    columns.
+    """A CREATE TABLE statement that defines the table again: the one that created it, without IF NOT EXISTS, OR REPLACE
+    and TEMPORARY; if that is unknown, one that is made from the table's columns and options.
     """
     entry = catalog.entry("relation", path)
     stored = entry.stored if isinstance(entry, Bound) else entry

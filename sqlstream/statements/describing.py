@@ -152,20 +152,22 @@ class Inspection(StatementType[S]):
 
 
 class Show(Inspection[nodes.Show]):
-    """SHOW of everything but jobs."""
+    """Carries out SHOW for all kinds of objects but jobs and their checkpoints."""
 
     def rows(self, statement: nodes.Show, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The list of objects that SHOW names."""
+        """The rows of the SHOW statement: one for each object that it lists."""
         if statement.what in LISTED:
             return show_materialized(statement, workspace.catalog, status_of)
         return show(statement, workspace.catalog, lambda name: _described(name, workspace))
 
 
 class Describe(Inspection[nodes.Describe]):
-    """DESCRIBE of everything but jobs."""
+    """Carries out DESCRIBE for all kinds of objects but jobs."""
 
     def rows(self, statement: nodes.Describe, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The facts about the object that DESCRIBE names."""
+        """The rows of the DESCRIBE statement: one for each column of a table or view, or one for each property of
+        another object.
+        """
         catalog, name = workspace.catalog, statement.name
         match statement.kind:
             case "FUNCTION":
@@ -179,10 +181,10 @@ class Describe(Inspection[nodes.Describe]):
 
 
 class DescribeQuery(Inspection[nodes.DescribeQuery]):
-    """DESCRIBE of a query: its columns."""
+    """Carries out DESCRIBE of a query, which returns the query's columns without running it."""
 
     def rows(self, statement: nodes.DescribeQuery, workspace: Workspace, status_of: StatusOf | None) -> Rows:
-        """The columns of the query."""
+        """The rows of the DESCRIBE statement: one for each column of the query, with its type."""
         return _describe_query(statement, workspace)
 
 

@@ -51,10 +51,10 @@ _NO_COST = "Costs are not estimated: a stream has no number of rows. EXPLAIN PHY
 
 
 class Explain(StatementType[nodes.Explain]):
-    """EXPLAIN of a statement that has a plan."""
+    """Carries out EXPLAIN of a query, an INSERT or another statement that has a plan."""
 
     def check(self, statement: nodes.Explain, scratch: Workspace, text: str) -> bool:
-        """Plan the explained statement."""
+        """Plans the explained statement, which finds its mistakes, as EXPLAIN itself would."""
         executes = isinstance(statement.statement, nodes.ExecutePlan)  # whose file the script may write
         if not executes and _batch_of(statement, scratch) is None:
             explained_plan(statement, scratch)
@@ -187,7 +187,9 @@ def _batch_of(statement: nodes.Explain, workspace: Workspace) -> Batch | None:
 
 
 def explained_plan(statement: nodes.Explain, workspace: Workspace) -> Root:
-    """The bound plan of the explained statement, at the stage and in the format that EXPLAIN names."""
+    """The plan, before optimization, of the statement that EXPLAIN explains. Raises an error if the statement has no
+    plan, or if its stage does not have the format that EXPLAIN names.
+    """
     _require_format(statement)
     match statement.statement:
         case nodes.Query() | nodes.Insert() | nodes.StatementSet() as inner:
@@ -228,15 +230,17 @@ _PREFIXES = ("table.", "pipeline.operator-chaining", "sqlstream.functions.")
 
 
 class CompilePlan(StatementType[nodes.CompilePlan]):
-    """COMPILE PLAN, which writes the file, and COMPILE AND EXECUTE PLAN."""
+    """Carries out COMPILE PLAN, which writes the plan of a statement to a file, and COMPILE AND EXECUTE PLAN, which
+    also starts its job.
+    """
 
     def check(self, statement: nodes.CompilePlan, scratch: Workspace, text: str) -> bool:
-        """Plan the statement; no file is written."""
+        """Plans the statement, which finds its mistakes; no file is written."""
         planned(statement.statement, scratch)
         return True
 
     def run(self, statement: nodes.CompilePlan, execution: Execution) -> Rows | Job:
-        """Write the file, and with EXECUTE start the job."""
+        """Writes the plan to its file. COMPILE AND EXECUTE PLAN also starts the job and returns it."""
         compile_plan(statement, execution.workspace)
         return _execute_plan(statement.path, statement.span, execution) if statement.execute else OK
 
@@ -246,8 +250,8 @@ class CompilePlan(StatementType[nodes.CompilePlan]):
 
 
 class ExecutePlan(StatementType[nodes.ExecutePlan]):
-    """EXECUTE PLAN, which starts the job of a compiled plan. Checking a script does not read the plan's file, because
-    the script itself may write it.
+    """Carries out EXECUTE PLAN, which starts the job of a compiled plan. Checking a script does not read the plan's
+    file, because the script itself may write it.
     """
 
     def run(self, statement: nodes.ExecutePlan, execution: Execution) -> Job:

@@ -48,7 +48,7 @@ class JobStatement(StatementType[S]):
 
 
 class ShowJobs(JobStatement[nodes.Show]):
-    """SHOW JOBS."""
+    """Carries out SHOW JOBS, which lists the jobs of the session and of the checkpoint directory."""
 
     def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
         """A row per job."""
@@ -56,7 +56,7 @@ class ShowJobs(JobStatement[nodes.Show]):
 
 
 class ShowCheckpoints(JobStatement[nodes.Show]):
-    """SHOW CHECKPOINTS of one job, or of all."""
+    """Carries out SHOW CHECKPOINTS, which lists the checkpoints of one job, or of all jobs."""
 
     def rows(self, statement: nodes.Show, jobs: Sequence[ControlledJob]) -> Rows:
         """A row per checkpoint."""
@@ -66,7 +66,7 @@ class ShowCheckpoints(JobStatement[nodes.Show]):
 
 
 class DescribeJob(JobStatement[nodes.Describe]):
-    """DESCRIBE JOB."""
+    """Carries out DESCRIBE JOB, which returns the properties of a job, such as state and counts."""
 
     def rows(self, statement: nodes.Describe, jobs: Sequence[ControlledJob]) -> Rows:
         """A row per property of the job."""
@@ -75,7 +75,7 @@ class DescribeJob(JobStatement[nodes.Describe]):
 
 
 class StopJob(JobStatement[nodes.StopJob]):
-    """STOP JOB, which returns what DESCRIBE JOB does."""
+    """Carries out STOP JOB, which stops a job and returns its properties, as DESCRIBE JOB does."""
 
     def rows(self, statement: nodes.StopJob, jobs: Sequence[ControlledJob]) -> Rows:
         """Stop the job and return its properties."""
@@ -85,7 +85,7 @@ class StopJob(JobStatement[nodes.StopJob]):
 
 
 class CheckpointJob(JobStatement[nodes.CheckpointJob]):
-    """CHECKPOINT JOB, which returns the epoch."""
+    """Carries out CHECKPOINT JOB, which makes a job take a checkpoint now and returns its number (epoch)."""
 
     def rows(self, statement: nodes.CheckpointJob, jobs: Sequence[ControlledJob]) -> Rows:
         """Make a checkpoint and return its epoch."""
@@ -95,7 +95,7 @@ class CheckpointJob(JobStatement[nodes.CheckpointJob]):
 
 
 class SavepointJob(JobStatement[nodes.SavepointJob]):
-    """SAVEPOINT JOB, which returns the path."""
+    """Carries out SAVEPOINT JOB, which takes a savepoint of a job and returns the savepoint's path."""
 
     def rows(self, statement: nodes.SavepointJob, jobs: Sequence[ControlledJob]) -> Rows:
         """Make a savepoint and return its path."""
@@ -138,8 +138,8 @@ def job_rows(records: Iterable[JobRecord]) -> Rows:
 
 
 def properties(record: JobRecord, more: Iterable[Property] = ()) -> Rows:
-    """The rows of DESCRIBE JOB: the job's properties up to its last micro-batch, times in UTC; ``more`` follows the
-    status.
+    """The rows of DESCRIBE JOB, each a property and its value: state, process, times in UTC, and the counts up to the
+    last micro-batch. The properties in ``more`` are shown after the status.
     """
     if record.is_damaged:
         return Rows.of_text(("property", "value"), _damage(record))
@@ -152,7 +152,9 @@ def _damage(record: JobRecord) -> list[Property]:
 
 
 def checkpoint_rows(name: str, lines: Iterable[CheckpointLine]) -> list[tuple[str | None, ...]]:
-    """The values of CHECKPOINT_COLUMNS, newest epoch first; NULL stands for unknown."""
+    """The rows of SHOW CHECKPOINTS for the job ``name``: one for each checkpoint, newest first, with the columns
+    CHECKPOINT_COLUMNS. NULL stands for unknown.
+    """
     return [
         (
             name,

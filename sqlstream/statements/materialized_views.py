@@ -60,7 +60,7 @@ class MaterializedView:
 
 
 class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
-    """CREATE MATERIALIZED VIEW, which starts the job of the view."""
+    """Carries out CREATE MATERIALIZED VIEW, which adds the view and starts the job that fills its table."""
 
     def define(self, statement: nodes.CreateMaterializedView, workspace: Workspace, text: str) -> Defined:
         """Add the view to the catalog; its job does not start."""
@@ -84,7 +84,7 @@ class CreateMaterializedView(Definition[nodes.CreateMaterializedView]):
 
 
 class AlterMaterializedView(Definition[nodes.AlterMaterializedView]):
-    """ALTER MATERIALIZED VIEW: another query, or SUSPEND, RESUME and REFRESH."""
+    """Carries out ALTER MATERIALIZED VIEW: gives the view another query, or suspends, resumes or refreshes it."""
 
     def define(self, statement: nodes.AlterMaterializedView, workspace: Workspace, text: str) -> Defined:
         """Change the query of the view in the catalog; its job is not touched."""

@@ -49,7 +49,9 @@ def mocked(table: Table) -> Table:
 
 
 def table_in_place_of(view: View, workspace: Workspace) -> Table:
-    """A table with the columns of a view. Its first event-time column has the watermark."""
+    """A table that replaces a view in a unit test that mocks the view: with the same columns, and with a watermark
+    (without delay) on the view's first event-time column.
+    """
     plan = _plan_over(view.name, workspace)
     columns = tuple(Column(name, f.type, f.nullable) for name, f in zip(plan.names, plan.schema, strict=True))
     times = [c.name for c, f in zip(columns, plan.schema, strict=True) if f.time is TimeDomain.EVENT]
@@ -65,7 +67,7 @@ def _plan_over(name: str, workspace: Workspace) -> Output:
 
 
 def query_of(name: str) -> exp.Expression:
-    """The query ``SELECT * FROM name`` for all rows of a view."""
+    """The parsed query ``SELECT * FROM name``, which returns all rows of the view ``name``."""
     return parse_query(f"SELECT * FROM {quote_name(name)}")
 
 
@@ -100,15 +102,19 @@ class BoundUnitTest:
 
 
 class UnitTest(StatementType[nodes.UnitTest]):
-    """EXECUTE UNIT TEST. ExecutionError SS498 where the view has other rows than the test expects."""
+    """Carries out EXECUTE UNIT TEST, which runs a view on mocked tables. ExecutionError SS498 where the view has other
+    rows than the test expects.
+    """
 
     def check(self, statement: nodes.UnitTest, scratch: Workspace, text: str) -> bool:
-        """Bind the mocks, the view and the expected rows."""
+        """Binds the mocks, the view and the expected rows, which finds mistakes, without running the test."""
         bind_unit_test(statement, scratch)
         return True
 
     def run(self, statement: nodes.UnitTest, execution: Execution) -> Rows:
-        """Run the test and return PASS."""
+        """Runs the test and returns a row with its name and PASS. Raises ExecutionError SS498 with the difference if
+        the view has other rows than expected.
+        """
         difference = execution.unit_test(statement)
         if difference is not None:
             message = f'unit test "{statement.name}" of view "{statement.view}" fails'

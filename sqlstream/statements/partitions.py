@@ -39,8 +39,10 @@ def partitions(statement: nodes.Show, catalog: Catalog) -> list[str]:
 
 
 def root_of_partitions(table: Table | View, at: Span | None) -> Path:
-    """The folder with the partitions of a table. BindError SS295 where it has no partitions; SS358 where ``at`` is not
-    local.
+    """The folder that contains the partitions of a table.
+
+    BindError SS295 where the table has no partitions; UnsupportedError SS358 where its files are not on this machine.
+    ``at``: the place in the SQL text that these errors show.
     """
     if not isinstance(table, Table) or table.connector != "filesystem" or not partitions_of(table):
         hint = "CREATE TABLE … PARTITIONED BY (…) of the connector filesystem makes some."
@@ -54,14 +56,18 @@ def root_of_partitions(table: Table | View, at: Span | None) -> Path:
 
 
 def require_partition(value: nodes.PartitionValue, columns: list[str], table: Table) -> None:
-    """BindError SS295 where the table is not partitioned by the column."""
+    """Raises BindError SS295 if the table is not partitioned by the column that ``value`` names. ``columns``: the
+    partition columns of the table.
+    """
     if value.column.casefold() not in {name.casefold() for name in columns}:
         message = f'"{value.column}" is no partition column of table "{table.name}"'
         raise BindError(NO_PARTITIONS, message, value.span, hint=f"They are {', '.join(columns)}.")
 
 
 def text_of_value(value: nodes.PartitionValue) -> str | None:
-    """A partition's value as the folder's name spells it; None if PARTITION names the column without a value."""
+    """The value of a PARTITION clause as text, as it is spelled in the name of a partition's folder; None if the clause
+    names only the column.
+    """
     expression = value.value
     if expression is None:
         return None
@@ -125,10 +131,11 @@ def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | Non
 
 
 def change_partitions(statement: nodes.AlterTable, table: Table) -> None:
-    """Make or remove the folders of partitions.
+    """Makes or removes the folders of the partitions that ALTER TABLE adds or drops; does nothing for other changes of
+    the table.
 
-    BindError SS249 where they exist already or are missing; SS434 where a job still counts the files of a folder to
-    remove.
+    BindError SS249 where a partition to add exists already, or one to drop does not. ExecutionError SS434 where files
+    of a partition to drop are listed in the log of the job that wrote them, whose readers would miss them.
     """
     change = statement.change
     if not isinstance(change, nodes.ChangePartitions):

@@ -47,10 +47,10 @@ Write = nodes.Insert | nodes.StatementSet
 
 
 class SelectStatement(StatementType[nodes.Query]):
-    """A query as a statement; the caller reads its rows."""
+    """Carries out a query (SELECT, VALUES, …): starts it and returns its rows, which arrive while they are read."""
 
     def check(self, statement: nodes.Query, scratch: Workspace, text: str) -> bool:
-        """Plan the query."""
+        """Plans the query without running it, which finds its mistakes."""
         chosen(statement, scratch)
         return True
 
@@ -75,15 +75,15 @@ class SelectStatement(StatementType[nodes.Query]):
 
 
 class WriteStatement(StatementType[Write]):
-    """INSERT, or EXECUTE STATEMENT SET. It starts a job that writes rows."""
+    """Carries out INSERT and EXECUTE STATEMENT SET, which start a job that writes rows into tables."""
 
     def check(self, statement: Write, scratch: Workspace, text: str) -> bool:
-        """Plan the statement."""
+        """Plans the INSERT or the statement set without starting a job, which finds its mistakes."""
         planned(statement, scratch)
         return True
 
     def run(self, statement: Write, execution: Execution) -> Job:
-        """Start the job."""
+        """Starts the job that writes the rows, and returns it."""
         return start_insert(statement, execution)
 
     def starts_job(self, statement: Write) -> bool:
@@ -92,25 +92,27 @@ class WriteStatement(StatementType[Write]):
 
 
 class TruncateTable(StatementType[nodes.Truncate]):
-    """TRUNCATE TABLE, which removes the rows at once."""
+    """Carries out TRUNCATE TABLE, which removes all rows of a table without a job."""
 
     def check(self, statement: nodes.Truncate, scratch: Workspace, text: str) -> bool:
-        """Require a table whose rows can be removed."""
+        """Raises an error if there is no such table, or its rows cannot be removed. Removes nothing."""
         _replaceable(statement.name, scratch.catalog, "TRUNCATE TABLE")
         return True
 
     def run(self, statement: nodes.Truncate, execution: Execution) -> Rows:
-        """Remove the rows."""
+        """Removes all rows of the table."""
         _truncate(_replaceable(statement.name, execution.workspace.catalog, "TRUNCATE TABLE"), execution)
         return OK
 
 
 def start_insert(statement: Write, execution: Execution) -> Job:
-    """Start the job of an INSERT or a statement set and return it.
+    """Starts the job of an INSERT or a statement set and returns it. INSERT OVERWRITE also removes the old rows of the
+    table.
 
-    With 'table.dml-sync' the call returns when the job has ended, unless the caller reads tables.
+    With the setting 'table.dml-sync' it returns only when the job has ended, except for callers that read tables
+    instead of streams (``Execution.as_table``).
 
-    :raises SqlStreamError: with all mistakes; then no row was removed.
+    :raises SqlStreamError: with all mistakes in the statement, before any row is removed.
     """
     workspace = execution.workspace
     plan = planned(statement, workspace)

@@ -121,7 +121,9 @@ def _named(columns: tuple[str, ...], rows: Iterable[_Line], names: nodes.NameFil
 
 
 def passes(name: str, names: nodes.NameFilter) -> bool:
-    """Whether the pattern of LIKE matches the whole name; a backslash escapes ``%`` and ``_``."""
+    """Whether ``name`` passes the filter [NOT] LIKE or ILIKE of a SHOW statement. The pattern must match the whole
+    name; a backslash escapes ``%`` and ``_``.
+    """
     wild = {"%": ".*", "_": "."}
     pieces = re.findall(r"\\.|.", names.pattern, re.DOTALL)
     pattern = "".join(wild.get(piece) or re.escape(piece[-1]) for piece in pieces)
@@ -200,7 +202,7 @@ _DESCRIPTION = ("name", "type", "null", "key", "extras", "watermark")
 
 
 def describe_table(table: Table) -> Rows:
-    """The columns of a table in the format of Flink's DESCRIBE."""
+    """The rows of DESCRIBE for a table, one for each column, in Flink's format."""
     return Rows.of_text(_DESCRIPTION, [_described(c, table) for c in table.columns])
 
 
@@ -273,7 +275,9 @@ _INFO = ("info name", "info value")
 
 
 def describe_catalog(mount: Mount, extended: bool) -> Rows:
-    """The facts about a catalog; with ``extended`` its options, of which secrets are masked."""
+    """The rows of DESCRIBE CATALOG: name, type and comment; with ``extended`` also the options, of which secrets are
+    masked.
+    """
     options = dict(masked(mount.options))
     facts = [("name", mount.name), ("type", options.pop("type", "")), ("comment", mount.comment or "")]
     more = [(f"option:{key}", value) for key, value in options.items()]
@@ -281,14 +285,16 @@ def describe_catalog(mount: Mount, extended: bool) -> Rows:
 
 
 def describe_database(database: Database, catalog: str, extended: bool) -> Rows:
-    """The facts about a database; with ``extended`` its options, of which secrets are masked."""
+    """The rows of DESCRIBE DATABASE: name, catalog and comment; with ``extended`` also the options, of which secrets
+    are masked.
+    """
     facts = [("name", database.name), ("catalog", catalog), ("comment", database.comment or "")]
     more = [(f"option:{key}", value) for key, value in masked(database.options.items())]
     return Rows.of_text(_INFO, [*facts, *(more if extended else ())])
 
 
 def describe_view(names: Iterable[str], schema: Schema) -> Rows:
-    """The columns of a view in the format of DESCRIBE, with the types of its query."""
+    """The rows of DESCRIBE for a view, one for each column, with the types that its query has now."""
     rows = [
         (name, field.type.ddl() + _TIME_MARKS[field.time], str(field.nullable).upper(), None, None, None)
         for name, field in zip(names, schema, strict=True)

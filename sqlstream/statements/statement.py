@@ -42,7 +42,7 @@ class ViewStatus(Protocol):
 
     @property
     def record(self) -> JobRecord | None:
-        """The record of the job; None where it has none."""
+        """The stored record of the view's job: its state, counts and SQL text. None where the view has no job."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class Views(Protocol):
         ...
 
     def status_of(self, name: nodes.Name, workspace: Workspace) -> ViewStatus:
-        """The state of a view of the catalog."""
+        """Returns how a materialized view is doing: the state of its job, and how fresh its rows are."""
         ...
 
 
@@ -101,7 +101,9 @@ class Execution:
     """Runs the test of a view and returns how its rows differ from those expected; None where they do not."""
 
     def within(self, workspace: Workspace, text: str) -> Execution:
-        """Returns a copy with another workspace, for a statement that belongs to another text."""
+        """Returns a copy with another workspace and another script, for running a statement that is not part of this
+        script, such as one in a compiled plan.
+        """
         return replace(self, workspace=workspace, text=text)
 
 
@@ -134,7 +136,7 @@ class StatementType(Generic[S]):
 
 
 class Definition(StatementType[S]):
-    """Base of statements that change the catalog or the settings of a workspace."""
+    """Base class for statements that change a workspace's catalog or settings, such as CREATE, DROP and SET."""
 
     is_definition = True
 
@@ -145,7 +147,9 @@ class Definition(StatementType[S]):
         raise NotImplementedError
 
     def check(self, statement: S, scratch: Workspace, text: str) -> bool:
-        """Make the definition in the scratch workspace."""
+        """Makes the definition in ``scratch``, a copy of the workspace, which finds its mistakes and lets later
+        statements of the script be checked against it.
+        """
         self.define(statement, scratch, text)
         return True
 

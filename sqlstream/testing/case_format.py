@@ -69,11 +69,12 @@ Step = CaseRows | Watermark | ProcessingTime | Checkpoint | Restart | Finish
 
 @dataclass(frozen=True)
 class Changes:
-    """An expectation: the rows that the query has emitted since the previous expectation of the same table, up to the
-    step with the index ``after``. The kind of each row is its first value.
+    """What a case expects of the emitted rows: ``rows`` are those that the query emits after the previous expectation
+    of the same table, up to and including step number ``after`` (from 0). The first value of each row is its kind, such
+    as +I.
 
-    ``table`` is the table of a side output or an insert, None for the query's own output. ``columns`` selects columns
-    of a table by name, None for all.
+    ``table`` is the table of a side output or an INSERT; None: the query's own output. ``columns`` names the columns
+    that are compared; None: all.
     """
 
     after: int
@@ -85,8 +86,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class State:
-    """An expectation: the result of the query at the step with the index ``after``, that is all changes so far merged.
-    ``key`` says how: by these columns, by whole rows (``*``), or not at all (None).
+    """What a case expects of the result at step number ``after`` (from 0): ``rows`` are the current rows when all
+    changes so far are applied.
+
+    ``key``: the columns by which a change replaces an earlier row; ``*`` or None: a retraction removes one equal row.
     """
 
     after: int
@@ -96,8 +99,10 @@ class State:
 
 @dataclass(frozen=True)
 class Case:
-    """A test case of a file. ``error`` is what the message must be about, if the script or a step is expected to fail;
-    None otherwise.
+    """A test case as read from a JSON file: an SQL script, the steps of its input, and the output that is expected.
+
+    ``error`` says in words which error is expected, if the script or a step must be refused; else None. A case of
+    ``level`` "kernel" has no SQL: ``input`` and ``config`` drive a part of the engine directly.
     """
 
     id: str
@@ -121,7 +126,7 @@ class Case:
 
     @property
     def directory(self) -> str:
-        """The directory of the case, relative to the root."""
+        """The folder of the case's file, relative to the root folder of all cases."""
         return self.id.rpartition("/")[0]
 
 
@@ -227,12 +232,14 @@ def _expected(document: dict[str, Any], steps: int) -> Iterator[Changes | State]
 
 
 def case_files(directory: Path) -> list[Path]:
-    """All case files below a directory, or the one file, in the order of their names."""
+    """All case files (``*.json``) below a directory, sorted by path; if ``directory`` is a file, that one alone."""
     return [directory] if directory.is_file() else sorted(directory.rglob("*.json"))
 
 
 def cases_root(directory: Path) -> Path:
-    """The folder that paths in case files are relative to: the nearest one at or above that has a README.md."""
+    """The folder that paths in case files are relative to: ``directory`` or the nearest of its parents that contains a
+    README.md.
+    """
     start = directory.resolve()
     marked = (p for p in (start, *start.parents) if (p / "README.md").is_file())
     return next(marked, start if start.is_dir() else start.parent)
@@ -334,7 +341,9 @@ def _ordered_difference(expected: Sequence[Sequence[Any]], got: Sequence[Sequenc
 def unmatched(
     expected: Iterable[Sequence[Any]], got: Iterable[Sequence[Any]]
 ) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
-    """Removes equal rows of both lists in pairs. Returns the rows that are left of each."""
+    """Compares two lists of rows as multisets. Returns a pair: the expected rows that ``got`` lacks, and the rows of
+    ``got`` that were not expected.
+    """
     missing: list[Sequence[Any]] = []
     left = list(got)
     for row in expected:

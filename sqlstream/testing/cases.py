@@ -58,7 +58,9 @@ Driver = Callable[[Case], None]
 
 
 class NotDriven(Exception):
-    """Raised for a case that tests a part of an engine directly, without SQL, if nothing can run it here."""
+    """Raised for a case that tests a part of the engine directly, without SQL, where the caller has provided no driver
+    that can run it.
+    """
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -67,7 +69,7 @@ class NotDriven(Exception):
 
 
 def no_driver(case: Case) -> None:
-    """The default driver of cases without SQL: it raises ``NotDriven``."""
+    """The default for ``below_sql``, for callers that cannot run cases without SQL: raises ``NotDriven``."""
     raise NotDriven("it has no script, and drives a part of some engine", "Only cases in SQL run here.")
 
 
@@ -85,8 +87,9 @@ def main(
     """Runs the cases below a directory for ``sqlstream test``, all on one Spark session. Returns the exit code: 0 if
     none fails.
 
-    ``select`` is a part of the paths to run. ``printing`` returns a context manager within which lines are printed.
-    ``below_sql``, ``argued`` and ``streaming`` are those of ``run_cases``.
+    ``select``: run only the cases whose path contains this text. ``json_file``: a report is written to it. ``printing``
+    returns a context manager within which lines are printed. ``below_sql``, ``argued`` and ``streaming`` are those of
+    ``run_cases``.
     """
 
     def on_result(result: Result) -> None:
@@ -124,11 +127,12 @@ def run_cases(
     *,
     streaming: bool = True,
 ) -> Summary:
-    """Runs the cases of the given files one after the other, each in a session of its own.
+    """Runs the cases of the given files one after the other, each in a session of its own. Returns all results.
 
-    ``below_sql`` runs cases without SQL. ``argued`` maps ids of cases to the reason why they need not pass.
-    ``streaming``: run them as streaming queries of Spark; otherwise step by step as bounded jobs where possible (see
-    ``StreamTest``).
+    Paths in the cases are relative to ``root``. ``json_path``: the results are also written to this file. ``on_result``
+    is called with each result. ``below_sql`` runs cases without SQL. ``argued`` maps ids of cases to the reason why
+    they need not pass. ``streaming``: run them as streaming queries of Spark; otherwise step by step as bounded jobs
+    where possible (see ``StreamTest``).
     """
     results = []
     with importable(root):

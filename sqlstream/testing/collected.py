@@ -28,7 +28,9 @@ class GoldenFile(pytest.File):
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The blocks of the file."""
+        """The blocks of the golden file in order, read from disk: a block is a statement or query with its expected
+        output.
+        """
         return parse_golden(self.path.read_text(encoding="utf-8"))
 
     def collect(self) -> Iterator[pytest.Item]:
@@ -69,7 +71,7 @@ class GoldenItem(pytest.Item):
 
     @property
     def block(self) -> Block:
-        """The block of this test."""
+        """The block of the golden file that this item tests."""
         return self.file.blocks[self.index]
 
     def runtest(self) -> None:

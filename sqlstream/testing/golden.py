@@ -98,13 +98,14 @@ def run_block(
     sessions: SessionFactory = LocalSession,
     streaming: bool = False,
 ) -> Outcome:
-    """Run one block of a file after the ``statement`` and ``script`` blocks before it; ``restart`` a stream before
-    some inputs.
+    """Run block number ``index`` (from 0) of a golden file, after the ``statement`` and ``script`` blocks before it.
+    Returns its expected and actual output.
 
-    ``folder`` is the one that names of files are relative to. Without restarts, output is read after each step that
-    may have some; with restarts only before these and at the end, so that the steps between run in as few
-    micro-batches as give the same results. Lookups may differ: they request equal keys of a micro-batch once. Runs
-    with restarts are streaming queries, others with ``streaming`` alone (see ``StreamTest``).
+    Names of files in the blocks are relative to ``folder``. ``restart``: stop a ``stream`` block and continue it from
+    its checkpoint before some of its steps. Output is then read only at the restarts and at the end; otherwise after
+    each step that may emit rows. Fewer readings mean fewer micro-batches, with the same results, except that lookups
+    request equal keys of one micro-batch once. Runs with restarts are streaming queries of Spark, others are so if
+    ``streaming`` (see ``StreamTest``).
     """
     block = blocks[index]
     assert block.expected is not None, f"a {block.kind} block expects nothing"
@@ -119,7 +120,9 @@ def run_block(
 
 
 def prepare(blocks: Iterable[Block], session: Session, folder: Path) -> None:
-    """Carry out the setup blocks: ``statement`` and ``script``."""
+    """Execute those blocks that set up the session: ``statement`` blocks with SQL, and ``script`` blocks, which name
+    SQL files in ``folder``. Other blocks are skipped.
+    """
     for block in blocks:
         if block.kind not in SETUP:
             continue
@@ -141,7 +144,7 @@ def _carry_out(text: str, session: Session) -> None:
 
 
 def files_of(blocks: Iterable[Block], folder: Path) -> Iterator[Path]:
-    """The files with SQL that blocks name."""
+    """The paths, below ``folder``, of all SQL files to which the blocks of a golden file refer."""
     for block in blocks:
         if block.kind == "script":
             yield from (folder / name.strip() for name in block.sql.splitlines())
@@ -154,8 +157,8 @@ def _names_file(block: Block) -> bool:
 
 
 def sql_of(block: Block, session: Session, folder: Path) -> str:
-    """The SQL that a block runs: its own; for a block that names a file, the statement of that file that has a plan,
-    after its definitions have been executed.
+    """The SQL text that a block tests. If the block names an SQL file (``@jobs.sql``), the definitions in that file are
+    executed first, and the text is that of the file's only query, INSERT or statement set.
     """
     if not _names_file(block):
         return block.sql
@@ -252,8 +255,10 @@ _MOST_ROWS = 30
 def cause_of(
     blocks: Sequence[Block], index: int, outcome: Outcome, folder: Path, sessions: SessionFactory = LocalSession
 ) -> str | None:
-    """Finds the input row that causes the difference in a step with several rows: the block runs again with each row as
-    a step of its own. None if the step has one row, or no single row causes the difference.
+    """Finds the one input row that causes a difference, where a step of a failed stream block inserts several rows:
+    runs the block again with each row as a step of its own.
+
+    Returns the row as the golden file writes it; None if the step has one row, or no single row causes the difference.
     """
     if not outcome.steps or outcome.comparison is None:
         return None

@@ -102,7 +102,7 @@ class Block:
 
     @property
     def options(self) -> StreamOptions:
-        """The options of a ``stream`` block."""
+        """How the output of this ``stream`` block is compared, parsed from its first line."""
         return stream_options(self.stage or "")
 
     @property
@@ -111,13 +111,15 @@ class Block:
         return any(line.startswith(FAILS) for line in self.expected or ())
 
     def with_expected(self, lines: tuple[str, ...]) -> Block:
-        """The block with other expected lines."""
+        """Returns a copy of the block that expects ``lines`` as its output."""
         return replace(self, expected=lines)
 
 
 @dataclass(frozen=True)
 class Step:
-    """An input of a stream block: a line that begins with ``>``, and the expected lines after it."""
+    """One step of a stream block: ``words`` is its input, the text of a line after ``>``, and ``output`` the lines
+    expected after it.
+    """
 
     words: str
     output: tuple[str, ...]
@@ -185,7 +187,9 @@ def _render(block: Block) -> str:
 
 
 def steps_of(block: Block) -> tuple[Step, ...]:
-    """The inputs of a stream block with their expected outputs."""
+    """The steps of a stream block: one for each line that begins with ``>``, with the output expected after it.
+    GoldenFormatError where the block has none, or has output before the first.
+    """
     assert block.expected is not None
     steps: list[Step] = []
     for line in block.expected:
@@ -201,7 +205,7 @@ def steps_of(block: Block) -> tuple[Step, ...]:
 
 
 def lines_of(steps: tuple[Step, ...]) -> tuple[str, ...]:
-    """The expected lines of a stream block."""
+    """The lines of a stream block that has these steps; the inverse of ``steps_of``."""
     return tuple(line for step in steps for line in (f"> {step.words}", *step.output))
 
 

@@ -44,7 +44,9 @@ class Line:
 
 
 def cut(line: str, types: Types) -> Line:
-    """Cuts a line of expected output into table, kind of row and columns."""
+    """Splits a line of expected output into the name of its table, the kind of the row and the texts of its columns.
+    ``types`` has the names of tables that a line may begin with, as keys.
+    """
     table, rest = "", line
     name, colon, behind = line.partition(": ")
     if colon and name.casefold() in types:
@@ -185,7 +187,9 @@ Columns = Sequence[tuple[str, DataType]]
 
 
 def read_rows_of_file(path: Path, columns: Columns) -> list[Change]:
-    """The rows of a file with their kinds; ValueError for another format or other columns."""
+    """The rows of a CSV, JSON Lines or Parquet file, each with its kind (+I where the file has none). ValueError for
+    other formats, or if the columns of the file are not ``columns``.
+    """
     try:
         records = _records(path, dict(columns))
     except OSError as error:
@@ -293,7 +297,9 @@ def _from_json(given: _InJson, kind: DataType) -> Any:
 
 
 def write_rows_to_file(path: Path, columns: Columns, changes: Iterable[Change], *, kinds: bool) -> None:
-    """Write rows in the format of ``read_rows_of_file``, with kinds if one is not +I."""
+    """Write rows to a CSV, JSON Lines or Parquet file, as ``read_rows_of_file`` reads them. With ``kinds`` there is a
+    column with the kind of each row, unless all are +I.
+    """
     rows = list(changes)
     kinds = kinds and any(change[0] != "+I" for change in rows)
     path.parent.mkdir(parents=True, exist_ok=True)

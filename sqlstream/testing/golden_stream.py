@@ -25,10 +25,11 @@ from sqlstream.types import DataType
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a step of a stream block gave: the ``expected`` and the ``actual`` lines.
+    """The result of one step of a stream block: the ``expected`` and the ``actual`` lines, and whether they match.
 
-    ``written`` are the lines to write when the golden file is blessed; they may name a file of rows. ``inputs`` are the
-    input rows of the step, each as a step of its own.
+    ``written``: the lines that replace the expected ones if the user accepts the actual output (``--bless``); they may
+    name a file of rows. ``inputs``: a line for each row that the step inserts, with which the step can be repeated row
+    by row.
     """
 
     words: str
@@ -55,10 +56,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a block: the ``expected`` and the actual ``lines``, and whether they match.
+    """The outcome of a block of a golden file: the ``expected`` and the actual ``lines``, and whether they match.
 
-    For a stream, ``steps`` has the same for each step. ``comparison`` is what compared the lines; ``saved`` are the
-    rows for files of expected rows.
+    For a stream block, ``steps`` has the outcome of each step, and ``comparison`` compared the lines. ``saved`` are
+    actual rows that differ from those in files of expected rows.
     """
 
     lines: tuple[str, ...]
@@ -87,8 +88,8 @@ class StreamRun:
         self.names: tuple[str, ...] = ()
 
     def steps(self, steps: Sequence[Step]) -> Iterator[StepOutcome]:
-        """Performs several steps, then reads the output once. Yields an outcome per step; that of the last one has all
-        the output.
+        """Performs several steps, then reads the query's output once. Yields an outcome for each step; the output of
+        all of them is in the last one.
         """
         failure: tuple[str, ...] = ()
         came: list[Change] = []
@@ -203,7 +204,7 @@ class StreamRun:
         return tuple(expanded), files
 
     def check_changelog(self) -> None:
-        """ValueError if the query has retracted a row that it had not emitted."""
+        """Raises ValueError if the query has retracted a row that it had not emitted before."""
         merge(self._changes, self._test.output_key)
 
 
@@ -235,9 +236,11 @@ def _line(change: Change, types: Sequence[DataType]) -> str:
 
 
 def perform(words: str, test: StreamTest, folder: Path = Path()) -> tuple[str, ...]:
-    """Performs the step that a ``>`` line describes. Returns its rows, one line each.
+    """Performs the step that a ``>`` line describes. Returns the rows that it inserts, a line for each; empty for other
+    steps.
 
-    Such a line is ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv``, ``watermark bids 00:00:40``, …
+    ``words`` is the line without ``>``: ``bids  1  00:00:01``, ``-D bids  1  00:00:01``, ``bids @rows.csv`` (a file in
+    ``folder``), ``watermark bids 00:00:40``, …
     """
     match words.split():
         case ["watermark", table, *time] if time:

@@ -19,7 +19,9 @@ _CLOCKED = (TimeDomain.PROCESSING, TimeDomain.INGESTION)
 
 @dataclass(frozen=True)
 class PlanTraits:
-    """Those properties of a physical plan on which it depends how a test runs it."""
+    """The properties of a physical plan that decide how it can be tested, such as its input tables, its time
+    attributes, and whether it needs processing time.
+    """
 
     plan: PhysicalPlan
 
@@ -30,12 +32,12 @@ class PlanTraits:
 
     @property
     def engine(self) -> Engine:
-        """The engine that runs the plan."""
+        """The engine that runs the plan: the columnar one with kernels, or Spark's own operators."""
         return self.plan.engine
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The tables with the connector ``test`` that the plan reads, by lower-case name."""
+        """The tables with the connector ``test`` that the plan scans, as a dictionary by lower-case name."""
         scans = (node.table for node in self.root.walk() if isinstance(node, Scan))
         return {table.name.casefold(): table for table in scans if table.connector == "test"}
 
@@ -46,13 +48,17 @@ class PlanTraits:
 
     @cached_property
     def lookup_tables(self) -> dict[str, Table]:
-        """The tables with the connector ``test`` that lookups query, by lower-case name."""
+        """The tables with the connector ``test`` in which lookup joins look up rows, as a dictionary by lower-case
+        name.
+        """
         tables = looked_up_tables(self.root)
         return {table.name.casefold(): table for table in tables if table.connector == "test"}
 
     @cached_property
     def times(self) -> dict[str, AssignTime]:
-        """The time attributes for whose watermark operators wait, as a dictionary by table."""
+        """A dictionary from the name of each table whose watermark some operator waits for to the plan node that
+        assigns its time attribute.
+        """
         return {mark.table: mark for mark in self.plan.marks}
 
     @property
@@ -62,18 +68,22 @@ class PlanTraits:
 
     @cached_property
     def clocked(self) -> tuple[str, ...]:
-        """The tables whose watermark is the clock of processing time."""
+        """The names of the tables whose time attribute is processing or ingestion time, so that the clock of the test
+        is their watermark.
+        """
         return tuple(table for table, node in self.times.items() if node.domain in _CLOCKED)
 
     @cached_property
     def side_tables(self) -> dict[str, Table]:
-        """The tables that receive side outputs, by lower-case name; of a statement set all tables but the first."""
+        """The tables that receive side outputs (late rows, dead letters), as a dictionary by lower-case name. For a
+        statement set also the targets of all its INSERTs but the first.
+        """
         others = self.root.tables[1:] if isinstance(self.root, StatementSet) else ()
         return {table.name.casefold(): table for table in (*others, *side_tables(self.root))}
 
     @property
     def needs_ticks(self) -> bool:
-        """True where operators need ticks of processing time."""
+        """True where operators need ticks: control rows that tell them the present processing time."""
         return self.plan.clocks.needs_ticks
 
     @property
@@ -83,7 +93,9 @@ class PlanTraits:
 
     @property
     def ends_by_tick(self) -> bool:
-        """True where only a tick can announce the end of the input."""
+        """True where only a tick (a control row with the present processing time) can announce the end of the input,
+        because no operator waits for a watermark.
+        """
         return self.plan.clocks.ends_by_tick
 
     @property
@@ -107,8 +119,11 @@ class PlanTraits:
         return None if time is None else time.delay_ms
 
     def time_of(self, table: Table, values: Sequence[Any], clock_ms: int) -> int | None:
-        """The event time of a row in milliseconds since 1970; None if it is NULL, computed from other columns, or not
-        needed.
+        """The event time of a row of ``table`` in milliseconds since 1970; for tables with processing or ingestion time
+        it is ``clock_ms``, the test's clock.
+
+        None if the time is NULL or computed from other columns, or if no operator waits for the table's watermark.
+        ``values`` are those of the physical columns.
         """
         time = self.times.get(table.name)
         if time is None or table.name in self.clocked:

@@ -41,14 +41,14 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class ProcessFunctionHarness:
-    """Runs one process function over its tables, without Spark.
+    """Runs one process function over its tables, without Spark, step by step. Times are in milliseconds since 1970.
 
-    ``tables``: per parameter the columns of its table as in CREATE TABLE, ``"card STRING, ts TIMESTAMP(3)"``; a
-    text alone for the only one. ``partition_by``, ``on_time``: columns that every table has under this name.
-    ``in_order``: ORDER BY the time. ``arguments`` are the constants of the call, and lists of columns for
-    DESCRIPTOR arguments. ``groups``: the number of key groups. ``restarts``: restart from a checkpoint before each
-    step. ``on_error``: "fail" raises the function's error, "skip" and "dead-letter" continue without the row or
-    timer, as ``'sqlstream.functions.on-error'`` says.
+    ``tables``: the columns of the function's table, written as in CREATE TABLE: ``"card STRING, ts TIMESTAMP(3)"``; for
+    several tables a dictionary from the name of each table parameter to such a text. ``partition_by``, ``on_time``: the
+    partition columns and the time column, which every table has. ``in_order``: the function gets the rows ordered by
+    time. ``arguments``: the constants of the call; for a DESCRIPTOR a list of columns. ``groups``: the number of key
+    groups. ``restarts``: restart from a checkpoint before each step. ``on_error``: "fail" raises the function's error,
+    "skip" and "dead-letter" continue without the row or timer, as ``'sqlstream.functions.on-error'`` says.
     """
 
     def __init__(
@@ -93,16 +93,20 @@ class ProcessFunctionHarness:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def rows(self, rows: Sequence[Mapping[str, Any]], table: str | None = None) -> None:
-        """Process a micro-batch of rows of a table, by parameter; of the first table by default."""
+        """Process a micro-batch of rows, each a dictionary by column. ``table``: the table parameter of the function
+        that gets them, by default the first.
+        """
         parameter = self._names[0] if table is None else table
         self._harness.rows([self._row(row, parameter) for row in rows])
 
     def watermark(self, time: int) -> None:
-        """Advance the watermark to ``time``: timers up to it fire."""
+        """Advance the watermark to ``time``, in milliseconds since 1970: timers up to it fire."""
         self._harness.watermark(microseconds(time))
 
     def processing_time(self, time: int) -> None:
-        """Advance the clock of processing time to ``time``."""
+        """Advance the clock of processing time to ``time``, in milliseconds since 1970: timers that are due then fire,
+        as in a job.
+        """
         self._harness.processing_time(_passed(time))
 
     def finish(self) -> None:
@@ -112,14 +116,16 @@ class ProcessFunctionHarness:
     # --- results ----------------------------------------------------------------------------------------------
 
     def output(self) -> list[Row]:
-        """The rows emitted since the last call: keys, columns that are passed through, results, rowtime."""
+        """The rows emitted since the last call, as dictionaries by column: first the partition columns, then columns
+        that are passed through, the function's results and the rowtime.
+        """
         self._take()
         rows, self._rows = self._rows, []
         return rows
 
     def dead_letters(self) -> list[Row]:
-        """The dead letters of failed rows and timers since the last call: the source, the record as JSON, the error,
-        and where it was raised.
+        """The dead letters since the last call: a dictionary for each row or timer for which the function failed, with
+        the source, the record as JSON, the error, and where it was raised. Empty unless ``on_error`` is "dead-letter".
         """
         self._take()
         letters, self._letters = self._letters, []
@@ -133,12 +139,14 @@ class ProcessFunctionHarness:
 
     @property
     def late_rows(self) -> int:
-        """The number of rows that were late in an ordered table, and dropped."""
+        """The number of rows that were dropped because they were late. Only tables whose rows are processed in the
+        order of their times have late rows.
+        """
         return self._harness.counters["late_rows"]
 
     @property
     def state_size(self) -> int:
-        """Bytes of state and timers of all keys."""
+        """The size of the state and timers of all keys, in bytes."""
         return sum(store.size for store in self._harness.stores)
 
     def snapshot(self) -> bytes:
@@ -150,7 +158,7 @@ class ProcessFunctionHarness:
         self._harness.restore(snapshot)
 
     def restart(self) -> None:
-        """Continue from a checkpoint alone, as after a restart of the job."""
+        """Take a checkpoint, discard everything else, and continue from it, as a restarted job does."""
         self._harness.restart()
 
     def _take(self) -> None:

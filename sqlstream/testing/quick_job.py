@@ -168,7 +168,9 @@ def _explained(rows: DataFrame) -> str:
 
 
 class QuickJob(SteppedJob):
-    """Runs a plan for which ``runs_quickly`` is true, as a ``SteppedJob`` without a streaming query."""
+    """Runs a plan without a streaming query of Spark, for plans for which ``runs_quickly`` is true. It is used like a
+    ``SteppedJob``, and much faster.
+    """
 
     def __init__(
         self, session: SessionUnderTest, traits: PlanTraits, directory: Path, moved_by_rows: frozenset[str]

@@ -13,7 +13,9 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 
 class Verdict(Enum):
-    """The outcome of a test."""
+    """The outcome of a test: PASS, FAIL, REFUSED (the statement or the case is not supported), or DIFFERS (another
+    result than expected, on purpose).
+    """
 
     PASS = "PASS"
     REFUSED = "REFUSED"
@@ -63,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of a run."""
+    """The results of all tests of a run, in their order."""
 
     results: tuple[Result, ...]
 
@@ -73,14 +75,14 @@ class Summary:
         return tuple(r for r in self.results if r.verdict is Verdict.FAIL)
 
     def totals(self) -> dict[str, Counter[Verdict]]:
-        """The numbers of results by directory, in the order of the results."""
+        """A dictionary from each directory to the numbers of its results by verdict, in the order of the results."""
         counts: dict[str, Counter[Verdict]] = {}
         for result in self.results:
             counts.setdefault(result.directory, Counter())[result.verdict] += 1
         return counts
 
     def lines(self) -> list[str]:
-        """A table of the totals; the last line is their sum."""
+        """The lines of a text table of the results: their numbers for each directory, and in the last line the sum."""
         totals = self.totals()
         overall = sum(totals.values(), Counter[Verdict]())
         width = max((len(name) for name in totals), default=0)
@@ -113,7 +115,9 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, results: Sequence[Result]) -> None:
-    """Write a suite for each file or folder. Refused cases and those that differ on purpose are skipped tests."""
+    """Writes the results as JUnit XML, with a suite for each file or folder. REFUSED and DIFFERS are reported as
+    skipped tests.
+    """
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.directory].append(result)

@@ -73,10 +73,11 @@ class Flush:
 
 @dataclass
 class Buffer:
-    """Collects rows and watermarks for the next micro-batch of a test.
+    """Collects the rows and watermarks of a test's steps until they must run as a micro-batch.
 
-    ``joint``: rows and watermarks may share a micro-batch. ``tables`` are the tables with a watermark; ``flushed`` are
-    the watermarks that earlier micro-batches have reached, by table.
+    ``joint``: rows and advances of the watermark may share a micro-batch without changing the result. ``tables``: the
+    names of the tables with a watermark. ``flushed``: the watermark of each table after the micro-batches that have
+    run.
     """
 
     joint: bool = True
@@ -94,7 +95,7 @@ class Buffer:
 
     def takes(self, table: str, event_ms: int | None) -> bool:
         """True if a row with this event time (None: unknown) may join the buffered micro-batch without changing the
-        result; otherwise that must run first.
+        result. If False, the caller must run the buffered micro-batch first.
         """
         pending = self._least(self.flushed | self._reached)
         if table not in self.tables or pending is None or pending == self._least(self.flushed):
@@ -126,11 +127,13 @@ class Buffer:
             self._reached[table] = self._lifted[table] = watermark_ms
 
     def tick(self, clock_ms: int) -> None:
-        """Move the clock of processing time."""
+        """Move the clock of processing time to ``clock_ms``, in milliseconds since 1970."""
         self._tick_ms = clock_ms
 
     def reach(self, table: str, watermark_ms: int) -> None:
-        """Record the watermark that the buffered rows of a table reach."""
+        """Record that the watermark of a table will be ``watermark_ms`` once the buffered rows have been processed, so
+        that ``takes`` can tell whether later rows would be late.
+        """
         if self._rises(table, watermark_ms):
             self._reached[table] = watermark_ms
 
@@ -177,15 +180,15 @@ def _sink_of_table(table: Table) -> Sink:
 
 @dataclass(frozen=True)
 class SteppedRuntime(JobRuntime):
-    """The ``Runtime`` with which a stepped job is lowered. ``moved_by_rows`` are the tables whose rows advance their
-    watermark.
+    """Provides the sources and clocks for lowering the plan of a stepped test to DataFrames. ``moved_by_rows``: the
+    names of the tables whose rows advance their watermark.
     """
 
     moved_by_rows: frozenset[str] = frozenset()
 
     @property
     def steps_clock(self) -> bool:
-        """Whether the caller moves the clock: True, the test moves processing time."""
+        """Always True: the test moves the clock of processing time step by step; it does not follow the real time."""
         return True
 
     def event_time_from_rows(self, table: str) -> bool:
@@ -214,7 +217,9 @@ class SteppedJob:
 
     @property
     def counts_late_rows(self) -> bool:
-        """True where each late row is counted."""
+        """True if the engine counts each late row, as the columnar engine does. Spark's own operators combine rows
+        before they count them.
+        """
         return self._traits.engine is Engine.COLUMNAR
 
     @property
@@ -232,7 +237,9 @@ class SteppedJob:
         return self._session.workspace.settings["pipeline.max-parallelism"] or 1
 
     def sink_of(self, name: str | None) -> Sink:
-        """The sink with the name of a table, None for that of the query."""
+        """The sink that receives the rows of table ``name``, a side output or the target of an INSERT; None: the main
+        result. ValueError if the query does not write to that table.
+        """
         if name is None or name.casefold() == self._main.table.name.casefold():
             return self._main
         side = self._traits.side_tables.get(name.casefold())
@@ -306,7 +313,9 @@ class SteppedJob:
             repartition(self._session.spark, storage, partitions)
 
     def process(self, flush: Flush) -> None:
-        """Run one micro-batch with these rows and watermarks, and all that it causes."""
+        """Runs a micro-batch with the rows, watermarks and time in ``flush``, and the further micro-batches that follow
+        from it. Raises the job's error if it fails.
+        """
         assert self._query is not None, "start the job first"
         assert self._control is not None
         self._flushes += 1
@@ -324,14 +333,16 @@ class SteppedJob:
             raise job_error(error, self._directory.name, str(self._directory / "checkpoint")) from error
 
     def feed_lookup(self, table: Table, rows: list[tuple[Any, ...]], *, withdrawn: bool) -> None:
-        """Add rows to a lookup table, or withdraw them."""
+        """Adds rows to a lookup table of the test; ``withdrawn``: removes these rows from it instead."""
         self._flushes += 1
         test_connector.open_tables(self._directory, [table])
         suffix = WITHDRAWN if withdrawn else ""
         test_connector.feed(self._directory, table, self._flushes, [(values, 0, "+I") for values in rows], suffix)
 
     def asked_keys(self, table: Table) -> tuple[tuple[str, ...], ...]:
-        """The keys that were requested from a lookup table."""
+        """The keys that lookups have requested from a lookup table so far: for each request a tuple of the key's values
+        as texts.
+        """
         return test_connector.asked_keys(self._directory, table)
 
     @property
@@ -341,15 +352,21 @@ class SteppedJob:
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
-        """The micro-batches with rows in the sink whose number is greater than ``after``."""
+        """Yields a pair for each micro-batch that has written rows to the sink: its number and its rows. Only
+        micro-batches with a number greater than ``after``.
+        """
         return test_connector.written(self._directory, sink.table, after)
 
     def late_rows(self) -> int:
-        """The number of late rows since the last call, where each is counted."""
+        """The number of late rows in the micro-batches since the last call of this or ``new_reports``. Exact only where
+        ``counts_late_rows``.
+        """
         return sum(map(late_rows, self.new_reports()))
 
     def new_reports(self) -> list[Any]:
-        """Spark's reports of the micro-batches since the last call, as far as Spark has kept them."""
+        """Spark's progress reports of the micro-batches since the last call; without those that Spark has discarded, as
+        it keeps a limited number.
+        """
         reports = [] if self._query is None else self._query.recentProgress
         fresh = [report for report in reports if report["batchId"] > self._reported]
         self._reported = max((report["batchId"] for report in fresh), default=self._reported)

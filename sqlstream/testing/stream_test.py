@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class LateCount:
-    """Counts late rows.
+    """Counts the rows that a tested job drops because they are late.
 
-    ``counted``: the engine counts each row. Otherwise ``exact`` becomes False once late rows have shared a
-    micro-batch.
+    ``counted``: the engine counts each late row. Otherwise Spark counts them after rows were combined, and ``exact``
+    becomes False once a micro-batch with several rows has dropped late ones.
     """
 
     counted: bool
@@ -50,7 +50,7 @@ class LateCount:
     _late: bool = False
 
     def expect(self, late: bool) -> None:
-        """Record that a row joins the next micro-batch; it may be ``late``."""
+        """Record that a row will be in the next micro-batch; ``late``: it may be late."""
         self._together += 1
         self._late = self._late or late
 
@@ -97,7 +97,7 @@ class StreamTest:
 
     A lookup table gets its rows by ``rows`` as well; they apply to rows of other tables that arrive afterwards.
 
-    Steps are buffered and run in as few micro-batches as give the same results (see ``testing.buffer``).
+    Steps are buffered and run in as few micro-batches as give the same results (see ``stepped_job.Buffer``).
     ``streaming=False`` computes each step as a bounded job of Spark, where the plan allows it: the same expressions
     and kernels, without a streaming query, and many times as fast.
 
@@ -133,7 +133,8 @@ class StreamTest:
         self.changes(table, [(kind, row) for row in rows])
 
     def changes(self, table: str, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Insert rows of several kinds together, like those of one call of ``rows``.
+        """Insert rows of several kinds together, like those of one call of ``rows``: pairs of kind (such as -U) and
+        values.
 
         Rows of a table that the optimized query does not read have no effect.
         """
@@ -238,17 +239,17 @@ class StreamTest:
         return changes
 
     def output_columns(self, table: str | None = None) -> tuple[str, ...]:
-        """The columns of ``output`` after the kind."""
+        """The names of the columns of ``output(table)``, without the row kind that comes first there."""
         return self._job.sink_of(table).names
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The columns of the result after the kind."""
+        """The names of the columns of ``output()``, without the row kind that comes first there."""
         return self.output_columns()
 
     @property
     def output_types(self) -> tuple[DataType, ...]:
-        """The types of the columns of the result; starts Spark."""
+        """The types of the columns of ``output()``, without that of the row kind; starts Spark."""
         self._start()
         return self._job.sink_of(None).types
 
@@ -269,19 +270,21 @@ class StreamTest:
 
     @property
     def side_tables(self) -> tuple[str, ...]:
-        """The tables that receive side outputs; of a statement set all tables but the first."""
+        """The names of the tables that receive side outputs; for a statement set also the targets of all its INSERTs
+        but the first.
+        """
         return tuple(table.name for table in self._traits.side_tables.values())
 
     def output_types_of(self, table: str) -> tuple[DataType, ...]:
-        """The types of the columns of ``output(table)``."""
+        """The types of the columns of ``output(table)``, without that of the row kind."""
         return self._job.sink_of(table).types
 
     def input_types(self, table: str) -> tuple[DataType, ...]:
-        """The types of the columns that ``rows`` requires."""
+        """The types of the values that a row inserted into this table must have: those of its physical columns."""
         return tuple(c.type for c in self._table(table).physical_columns)
 
     def input_columns(self, table: str) -> tuple[str, ...]:
-        """The names of the columns that ``rows`` requires."""
+        """The names of the columns for which a row inserted into this table must have values: its physical columns."""
         return tuple(c.name for c in self._table(table).physical_columns)
 
     @property
@@ -291,16 +294,18 @@ class StreamTest:
 
     @property
     def looks_up(self) -> bool:
-        """True where lookups query tables of the test."""
+        """True if the query has lookup joins with tables whose rows the test provides."""
         return bool(self._traits.lookup_tables)
 
     def lookup_tries(self) -> int:
-        """The largest number of requests for one key of a lookup table so far."""
+        """The largest number of requests so far for one and the same key of a lookup table."""
         self._flush()
         return max((n for table in self._traits.lookup_tables for n in self.requests(table).values()), default=0)
 
     def requests(self, table: str) -> Counter[tuple[str, ...]]:
-        """The number of requests to a lookup table by key, as texts."""
+        """How often lookups have requested each key of a lookup table so far. The keys are tuples of their values as
+        texts.
+        """
         self._flush()
         return Counter(self._job.asked_keys(self._table(table)))
 

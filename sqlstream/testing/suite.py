@@ -133,7 +133,7 @@ def files_behind(path: Path) -> set[Path]:
 
 
 def run_item(item: Item, how: How) -> Result:
-    """Run a test; an unexpected exception is a failure with its type."""
+    """Runs a test and returns its result. An unexpected exception is a FAIL that names the exception's type."""
     started = time.monotonic()
     if item.wrong is not None:
         return Result(item.id, Verdict.FAIL, item.wrong)

@@ -61,7 +61,9 @@ def plan_of_script(script: str, session: SessionUnderTest) -> Root:
 
 
 def define_mocked(text: str, session: SessionUnderTest) -> tuple[Planned, ...]:
-    """Carry out the definitions of a script with mocked tables; returns the statements that would run."""
+    """Execute the definitions of a script, with tables replaced by mocks of the connector ``test``. Returns its other
+    statements (queries, INSERTs, statement sets), which are not run.
+    """
     try:
         return tuple(s for s in parse_script(text) if not _defined(s, text, session) and isinstance(s, Planned))
     except SqlStreamError as error:

@@ -37,7 +37,9 @@ class _Other(Exception):
 
 
 def rows_of_mock(mock: MockedRows, session: SessionUnderTest) -> list[Row]:
-    """The rows of a mock, with values as a job would return them."""
+    """The rows that MOCK or EXPECTED of a unit test gives, with values as a job would return them. Starts Spark only if
+    they are not all literals.
+    """
     try:
         rows = _literal_rows(mock, utc=session.workspace.settings["table.local-time-zone"] == "UTC")
     except _Other:
@@ -182,7 +184,9 @@ class UnitOutcome:
 
 
 def run_unit_test(test: nodes.UnitTest, session: SessionUnderTest, *, streaming: bool = False) -> UnitOutcome:
-    """Run a unit test. All rows of a mock arrive together, those of lookup tables first; then the input ends."""
+    """Runs a unit test and returns its outcome. All rows of a mock arrive together, those of lookup tables first; then
+    the input ends.
+    """
     bound = bind_unit_test(test, session.workspace)
     running = session.fork()
     running.workspace = bound.workspace

@@ -34,7 +34,9 @@ def to_ms(time: Time) -> int:
 
 
 def since_epoch(time: Time) -> timedelta:
-    """The time since 1970, exact to the microsecond."""
+    """The time since 1970 as a ``timedelta``, exact to the microsecond; an integer is in milliseconds, and a time
+    without time zone is in UTC.
+    """
     if isinstance(time, bool) or not isinstance(time, int | str | datetime):
         raise TypeError(f"a time is milliseconds, a datetime or a text, not {time!r}")
     if isinstance(time, int):
@@ -147,17 +149,19 @@ def element_of(kind: DataType) -> DataType:
 
 
 def entry_of(kind: DataType) -> tuple[DataType, DataType]:
-    """The types of a MAP's keys and values."""
+    """A pair: the type of a MAP's keys and the type of its values."""
     return _argument(kind, 0), _argument(kind, 1)
 
 
 def members_of(kind: DataType) -> list[tuple[str, DataType]]:
-    """Names and types of a STRUCT's fields."""
+    """The fields of a STRUCT type, as pairs of name and type."""
     return [member for member in kind.args if isinstance(member, tuple)]
 
 
 def from_arrow(value: Any, kind: DataType) -> Any:
-    """A value of ``pyarrow``'s ``to_pylist`` in the form that tests compare."""
+    """Converts a value of type ``kind`` that ``to_pylist`` of pyarrow returned into the form that tests compare:
+    TIMESTAMP in UTC without a time zone, MAP and STRUCT as dictionaries.
+    """
     if value is None:
         return None
     match kind.name:
@@ -188,7 +192,8 @@ _ADDS = ("+I", "+U")
 
 
 def changes_of(rows: pa.Table, types: Sequence[DataType]) -> list[Change]:
-    """The rows of a micro-batch with their kinds, all +I where the rows have none.
+    """The rows of a micro-batch as tuples: first the kind (+I where the table has no kinds), then the values, as tests
+    compare them.
 
     ExecutionError SS469 for times that Python's datetime does not support.
     """

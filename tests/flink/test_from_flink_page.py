@@ -22,8 +22,9 @@ TABLE = "CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
         ("CREATE TABLE c (a TIMESTAMP(9)) WITH ('connector' = 'blackhole');", "SS105"),
         ("SET 'table.exec.sink.type-length-enforcer' = 'TRIM_PAD';", None),
         ("SET 'taskmanager.numberOfTaskSlots' = '4';", None),
+        ("CREATE TABLE c (a TIMESTAMP, WATERMARK FOR a AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');", None),
         (
-            "CREATE TABLE c (a TIMESTAMP, WATERMARK FOR a AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');",
+            "CREATE TABLE c (a TIMESTAMP, WATERMARK FOR a AS SOURCE_WATERMARK()) WITH ('connector' = 'memory');",
             "SS214",
         ),
         ("SET 'table.sql-dialect' = 'hive';", "SS350"),

@@ -100,6 +100,20 @@ def suggested(text: str) -> list[str]:
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', '", ["path", "format"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = 'x', '", ["format"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'format' = 'c", ["csv"]),
+        ("SELECT user_", ["user_id"]),
+        ("SELECT url, user_|", ["user_id"]),
+        ("SELECT ui| WHERE", ["uid"]),
+        ("SELECT SUM(user_", ["user_id"]),
+        ("SELECT users.|", ["id", "name"]),
+        ("SELECT recent.u|", ["uid", "url"]),
+        ("INSERT INTO users SELECT user_", ["user_id"]),
+        ("SELECT EXTRACT(HOUR FROM at), user_|", ["user_id"]),
+        ("SELECT 1 IS DISTINCT FROM 2, user_|", ["user_id"]),
+        ("SELECT * FROM clicks WHERE user_id IN (SELECT user_|)", ["user_id"]),
+        ("SELECT user_|, (SELECT MAX(user_id) FROM clicks)", ["user_id"]),
+        ("WITH busy AS (SELECT 1 AS my_own, url AS link FROM clicks) SELECT my_", ["my_own"]),
+        ("WITH busy AS (SELECT 1 AS my_own, url AS link FROM clicks) SELECT busy.", ["my_own", "link"]),
+        ("WITH users AS (SELECT 1 AS own) SELECT users.", ["own"]),
     ],
 )
 def test_what_fits_comes_first(text, first):
@@ -121,6 +135,19 @@ def test_what_fits_comes_first(text, first):
 )
 def test_nothing_is_suggested_where_nothing_fits(text):
     assert suggested(text) == []
+
+
+def test_columns_of_all_tables_follow_functions_where_no_from_is_typed():
+    suggestions = complete("SELECT u", 8, vocabulary())
+    first = next(i for i, s in enumerate(suggestions) if s.kind is SuggestionKind.COLUMN)
+    assert {s.kind for s in suggestions[:first]} == {SuggestionKind.FUNCTION}
+    columns = [(s.text, s.detail) for s in suggestions if s.kind is SuggestionKind.COLUMN]
+    assert columns[:3] == [("user_id", "BIGINT, clicks"), ("url", "STRING, clicks"), ("uid", "BIGINT, recent")]
+
+
+@pytest.mark.parametrize("text", ["VALUES (u", "CREATE TABLE t (a INT, b AS u", "SELECT u| FROM users", "SELECT x.u"])
+def test_no_columns_of_other_tables_are_suggested(text):
+    assert not {"user_id", "uid", "url"} & {*suggested(text)}
 
 
 def test_what_is_finished_is_not_suggested():
@@ -157,5 +184,6 @@ def test_tables_of_large_catalogs_are_not_read_to_be_listed():
         def relation(self, name):
             raise AssertionError(name)
 
-    scope = Scope({}, (), Large(), Derived({}, {}, ()))  # type: ignore[arg-type]
+    scope = Scope({}, (), Large(), Derived({}, {}, ()), lacks_from=True)  # type: ignore[arg-type]
     assert len([*scope.relations()]) == 5_000
+    assert [*scope.columns_of_all()] == []

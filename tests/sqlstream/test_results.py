@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError
-from sqlstream.query import ArrowRows, in_time_zone, rows_of, shown_rows_of, with_dicts
+from sqlstream.query import ArrowRows, Query, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.results import Rows
-from sqlstream.types import parse_type
+from sqlstream.session import Session
+from sqlstream.types import STRING, parse_type
 
 TABLE = pa.table(
     {
@@ -47,6 +49,29 @@ def test_texts_become_arrow_strings_also_without_rows() -> None:
     rows = Rows.of_text(("a", "a"), [])
     assert rows.to_arrow().schema.types == [pa.string(), pa.string()]
     assert (len(rows), rows.fetchall(), rows.fetchone()) == (0, [], None)
+
+
+@pytest.mark.parametrize(
+    "rows", [Rows.of_text(("a",), [("1",), ("2",), ("3",)]), ArrowRows.of(pa.table({"a": ["1", "2", "3"]}))]
+)
+def test_rows_are_fetched_one_after_the_other(rows: Rows) -> None:
+    assert rows.fetchone() == ("1",)
+    assert rows.fetchmany(1) == [("2",)]
+    assert rows.fetchall() == list(rows) == [("1",), ("2",), ("3",)]
+    assert (rows.fetchmany(5), rows.fetchone(), rows.fetchone()) == ([("3",)], None, None)
+
+
+def test_a_query_gives_the_next_row_until_it_ends() -> None:
+    job = SimpleNamespace(results=lambda: iter([pa.table({"a": ["1", "2"]}), pa.table({"a": ["3"]})]))
+    query = Query(job, (("a", STRING),), "UTC")  # type: ignore[arg-type]
+    assert [query.fetchone() for _ in range(4)] == [("1",), ("2",), ("3",), None]
+
+
+def test_each_result_is_fetched_for_itself() -> None:
+    with Session() as session:
+        for name in ("a", "b"):
+            made = session.sql(f"CREATE DATABASE {name}")
+            assert isinstance(made, Rows) and (made.fetchone(), made.fetchone()) == (("OK",), None)
 
 
 def test_python_values_become_arrow_of_the_declared_type() -> None:

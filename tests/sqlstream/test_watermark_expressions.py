@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sqlstream.planner.catalog import Table, Watermark
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session
@@ -97,7 +98,6 @@ def rows_of(session: Session, text: str) -> list[tuple[object, ...]]:
         ("IF(RAND() > 0.5, ts, ts)", "SS214"),
         ("a", "SS206"),
         ("nope - INTERVAL '1' SECOND", "SS201"),
-        ("SOURCE_WATERMARK()", "SS214"),
         ("MAX(ts)", "SS209"),
     ],
 )
@@ -106,3 +106,45 @@ def test_what_is_no_time_of_the_row_is_refused(strategy: str, code: str) -> None
     with Session() as session:
         wrong = session.check(text)
     assert [d.code for d in wrong] == [code]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "delay_ms"),
+    [
+        ("ts TIMESTAMP(3)", "'connector' = 'datagen'", 0),
+        ("ts TIMESTAMP(3)", "'connector' = 'datagen', 'fields.ts.max-past' = '7 s'", 7_000),
+        ("ts TIMESTAMP(3), a INT", "'connector' = 'test'", 0),
+        ("`timestamp` TIMESTAMP", "'connector' = 'rate'", 0),
+    ],
+)
+def test_a_source_says_how_far_its_times_are_out_of_order(columns: str, options: str, delay_ms: int) -> None:
+    column = columns.split()[0]
+    definition = f"CREATE TABLE t ({columns}, WATERMARK FOR {column} AS (SOURCE_WATERMARK())) WITH ({options})"
+    with Session() as session:
+        session.sql(definition)
+        table = session.workspace.catalog.relation("t")
+        assert isinstance(table, Table) and table.watermark == Watermark(column.strip("`"), delay_ms)
+        assert "SOURCE_WATERMARK()" in rows_of(session, "SHOW CREATE TABLE t")[0][0]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("columns", "connector", "code", "message"),
+    [
+        ("ts TIMESTAMP(3)", "memory", "SS214", 'connector "memory" has no watermark for "ts"'),
+        ("ts TIMESTAMP(3)", "blackhole", "SS214", 'connector "blackhole" has no watermark for "ts"'),
+        ("a INT, ts AS TO_TIMESTAMP_LTZ(a, 3)", "datagen", "SS214", 'connector "datagen" has no watermark for "ts"'),
+        ("ts INT", "datagen", "SS214", 'column "ts" of WATERMARK is of type INT, not TIMESTAMP'),
+        ("tz TIMESTAMP(3)", "datagen", "SS201", 'column "ts" of WATERMARK does not exist'),
+        ("ts TIMESTAMP(3)", "nothing", "SS501", 'connector "nothing" does not exist'),
+    ],
+)
+def test_who_has_no_watermark_says_what_to_write(columns: str, connector: str, code: str, message: str) -> None:
+    definition = (
+        f"CREATE TABLE t ({columns}, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = '{connector}')"
+    )
+    with Session() as session:
+        (wrong,) = session.check(definition)
+    assert wrong.code == code and message in wrong.message
+    if "no watermark" in message:
+        hint = "Write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND. Connectors that have one: datagen, rate, test."
+        assert wrong.hint == hint and wrong.span is not None and definition[wrong.span.start :].startswith("SOURCE_")

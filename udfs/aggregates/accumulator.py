@@ -48,7 +48,9 @@ class Accumulator(ABC):
 
     @property
     def retracts(self) -> bool:
-        """True if rows can be removed: by merging the ``negated`` accumulator of these rows."""
+        """True if rows can be removed from an accumulator, by merging it with the ``negated`` accumulator of these
+        rows.
+        """
         return False
 
     def negated(self, columns: Columns) -> Columns:
@@ -122,7 +124,7 @@ class Groups:
         return np.concatenate(([0], np.cumsum(self.sizes))).astype(np.int32)
 
     def sorted(self, column: pa.Array) -> pa.Array:
-        """The values of ``column`` rearranged by ``order``."""
+        """The values of ``column``, one per row, sorted by group, in order of arrival within each group."""
         return column if self.order is None else column.take(pa.array(self.order))
 
     def lists(self, column: pa.Array) -> pa.Array:
@@ -237,13 +239,14 @@ class Ordering:
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """A call of an aggregate function. ``function`` is Spark's name in lower case; ``arguments``, ``filter`` and
-    orderings name columns of the input.
+    """A call of an aggregate function in a query. ``function`` is its name in Spark, in lower case; ``arguments``,
+    ``filter`` and ``order`` name columns of the input.
 
-    ``constants``: arguments that are not columns, such as the separator of LISTAGG or percentages. ``ignore_nulls``
-    applies to functions that pick a row, ``respect_nulls`` to lists, which omit NULLs otherwise. ``result``: the type
-    of the result column ``name``. ``implementation``: the class of a user's aggregate. ``every_change``: retractions
-    count like insertions.
+    ``constants``: arguments that are not columns, such as the separator of LISTAGG. ``ignore_nulls``: functions that
+    pick a row, such as FIRST, skip NULLs. ``respect_nulls``: functions that build lists keep NULLs, which they
+    otherwise omit. ``result``: the type of the result column ``name``. ``implementation``: the class of a user's
+    aggregate function. ``every_change``: in a changelog a retraction counts like an insertion, instead of removing a
+    row.
     """
 
     name: str

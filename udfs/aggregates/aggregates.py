@@ -29,16 +29,17 @@ _as_in_sql = np.errstate(all="ignore")
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Computes the aggregate ``calls`` over rows with the columns of ``input``. UnsupportedError SS395 for calls that
-    are not executed.
+    """Computes the aggregate ``calls`` over rows with the columns of ``input``. Raises UnsupportedError SS395 for calls
+    that are not executed.
 
     ``lift`` makes accumulators of rows, ``merge`` combines those of parts of the rows, in order, ``finish`` computes
-    the results; sums of floating-point numbers may differ in the last bits. Results have the schema ``results``: one
-    column per call. ``by_number``: the column ARRIVAL numbers rows in the order of arrival, so that parts may be merged
-    in any order. ``retracting``: rows can also be removed, by merging their ``negated`` accumulators; only for calls
-    whose ``retracts`` is true. ``updating``: rows have their kind in ROW_KIND, and retractions are removed, for any
-    call. If a result depends on the order of rows, a retraction removes the last row with the same arguments and the
-    same values of ``identified_by``. Such rows must be in one part if parts are merged in any order.
+    the results, one column per call (schema ``results``). Sums of floating-point numbers may differ in the last bits.
+
+    ``by_number``: parts may be merged in any order, because the input column ARRIVAL numbers rows in order of arrival.
+    ``retracting``: rows can be removed by merging their ``negated`` accumulators; only for calls whose ``retracts`` is
+    true. ``updating``: the input is a changelog with ROW_KIND, and retractions remove rows, for any call. If a result
+    then depends on the order of rows, a retraction removes the last row with the same arguments and the same values of
+    ``identified_by``. If parts are merged in any order, such equal rows must be in one part.
     """
 
     calls: tuple[AggregateCall, ...]

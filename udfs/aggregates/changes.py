@@ -78,8 +78,8 @@ class NetRows(Accumulator):
         return self._net(tuple(elements), times.to_numpy(), Groups(groups.ids[lists.ids], groups.count))
 
     def left(self, values: Columns, times: np.ndarray, groups: Groups) -> Indices:
-        """The indices of the current rows: each row is repeated as often as its count (``times``) says, or omitted if
-        insertions were retracted.
+        """The indices of the rows that a group has now. ``times`` is how often each row was inserted, minus how often
+        it was retracted: its index is repeated that often, or omitted.
         """
         if not self.ordered or (times > 0).all():
             return np.repeat(np.arange(len(times)), np.maximum(times, 0))
@@ -114,8 +114,8 @@ def _newest(signs: np.ndarray, counts: np.ndarray, ends: Indices, sizes: Indices
 
 
 def less_what_went(inner: Plan) -> Plan | None:
-    """The plan of the same call for a changelog, if all accumulators of ``inner`` can subtract retractions; otherwise
-    None.
+    """Makes a plan for a changelog from ``inner``, the plan of the same aggregate call over append-only rows: retracted
+    rows are subtracted. None if an accumulator of ``inner`` cannot subtract rows.
     """
     if not all(accumulator.retracts for accumulator in inner.accumulators):
         return None
@@ -123,10 +123,12 @@ def less_what_went(inner: Plan) -> Plan | None:
 
 
 def over_net_rows(source: Source, schema: pa.Schema, inner: Plan, *, ordered: bool, by_number: bool) -> Plan:
-    """The plan of a call that stores its current rows (inserted and not retracted) and is computed from them.
+    """The plan of an aggregate call over a changelog, which stores the current rows (inserted and not retracted) and
+    computes the result from them.
 
-    ``inner`` is the plan of the call over append-only rows of ``schema``: the source's columns without ROW_KIND.
-    ``ordered`` and ``by_number``: as in ``NetRows``.
+    ``inner`` is the plan of the same call over append-only rows of ``schema``, which are the columns of ``source``
+    without ROW_KIND. ``ordered``: the result depends on the order of rows. ``by_number``: the last column of ``schema``
+    has the arrival numbers of rows.
     """
     kept = NetRows(source, tuple(schema.types), ordered, by_number)
     return Plan((kept,), partial(_finish, kept, schema, inner))

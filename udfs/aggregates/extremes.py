@@ -132,8 +132,8 @@ class Picked(Accumulator):
 
 @dataclass(frozen=True)
 class PickedByNumber(Accumulator):
-    """FIRST and LAST where parts may be merged in any order: the value of the first or ``last`` row, which may be NULL,
-    and the arrival number of that row, NULL if there is none.
+    """The accumulator of FIRST and LAST where accumulators may be merged in any order: the value of the first or
+    ``last`` row to arrive, which may be NULL, and the arrival number of that row, NULL if there is none.
 
     The second column of the source has the arrival numbers.
     """

@@ -62,7 +62,7 @@ def items(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def members(values: pa.Array, count: int) -> list[pa.Array]:
-    """The inverse of ``items``: the columns of list items, which were made from ``count`` columns."""
+    """The inverse of ``items``: returns the ``count`` columns of which the list items ``values`` were made."""
     return [values] if count == 1 else values.flatten()
 
 
@@ -80,15 +80,18 @@ def lengths_of(lists: pa.Array) -> np.ndarray:
 
 
 def exploded(lists: pa.Array) -> tuple[pa.Array, Groups]:
-    """The values of all lists in one array, and for each value the index of the list that contained it."""
+    """Returns a pair: the values of all lists in one array, and as ``Groups`` the index of the list that each value is
+    from.
+    """
     return lists.flatten(), Groups(np.repeat(np.arange(len(lists)), lengths_of(lists)), len(lists))
 
 
 def over_rows(source: Source, schema: pa.Schema, inner: Plan) -> Plan:
-    """The plan of a call that stores all rows and computes ``inner`` over them at the end, sorted by their arrival
-    numbers, which are in the last column of the source.
+    """The plan of an aggregate call that depends on the order of rows, whose accumulators may be merged in any order:
+    it stores all rows, sorts them at the end by their arrival numbers and computes ``inner``.
 
-    ``inner`` is the plan of the call over ``schema``, which has the types of the other columns.
+    The last column of ``source`` has the arrival numbers, ``schema`` the types of the others. ``inner`` is the plan of
+    the same call over rows of ``schema`` in order of arrival.
     """
     return Plan((Values(source, (*schema.types, pa.int64())),), partial(_over_rows, schema, inner))
 
@@ -112,12 +115,16 @@ def by_number(numbers: pa.Array, groups: Groups) -> np.ndarray:
 
 
 def collected(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...]) -> Plan:
-    """The plan of COLLECT_LIST over the first column of the source, sorted by its other columns."""
+    """The plan of COLLECT_LIST over the first column of ``source``, sorted by its other columns, of which ``order`` has
+    the directions. ``types`` are those of all its columns.
+    """
     return Plan((Values(source, types),), partial(_ordered, order))
 
 
 def joined(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], separator: str) -> Plan:
-    """The plan of LISTAGG over the first column of the source, sorted by its other columns."""
+    """The plan of LISTAGG over the first column of ``source``, sorted by its other columns, of which ``order`` has the
+    directions. ``types`` are those of all its columns.
+    """
     return Plan((Values(source, types),), partial(_joined, order, separator))
 
 
@@ -220,8 +227,9 @@ def over_distinct(source: Source, schema: pa.Schema, compared: int, inner: Plan,
     """The plan of an aggregate call with DISTINCT: ``inner`` is computed over the distinct rows of the source's
     columns.
 
-    ``inner`` is the plan of the call over ``schema``, which has the columns' types; ``compared`` and ``by_number`` are
-    as in ``DistinctValues``.
+    ``inner`` is the plan of the call over ``schema``, which has the columns' types. Rows are distinct if they differ in
+    the first ``compared`` columns. ``by_number``: the last column has the arrival numbers of rows, so that accumulators
+    may be merged in any order.
     """
     return Plan((DistinctValues(source, tuple(schema.types), compared, by_number),), partial(_finish, schema, inner))
 
@@ -291,8 +299,8 @@ def _between(by_group: _Sorted, numbers: np.ndarray, percentage: float) -> np.nd
 
 
 def weighted(source: Source, types: Sequence[pa.DataType], percentages: Percentages) -> Plan:
-    """The plan of PERCENTILE with frequencies: as ``interpolated``, but the second column says how often each value
-    counts.
+    """The plan of PERCENTILE with frequencies: the first column of ``source`` has values, the second says how often
+    each counts. The result is interpolated linearly between two neighbours.
     """
     return Plan((Values(source, tuple(types)),), partial(_weighted, percentages))
 

@@ -64,10 +64,10 @@ class PickedInOrder(Accumulator):
 
 
 def over_sorted(source: Source, types: tuple[pa.DataType, ...], order: tuple[Ordering, ...], inner: Plan) -> Plan:
-    """The plan of a call that stores all rows and computes ``inner`` over them at the end, sorted by the source's last
-    columns.
+    """The plan of an aggregate call with ORDER BY that stores all rows, sorts them at the end and computes ``inner``.
 
-    ``inner`` is the plan of the call over columns named ``0``, ``1``, …; the source's columns have the ``types``.
+    ``types`` are those of all columns of ``source``: the arguments of the call, and last the columns of the ``order``.
+    ``inner`` is the plan of the same call over sorted rows, with the arguments in columns ``0``, ``1``, ….
     """
     return Plan((Values(source, types),), partial(_over_sorted, types, order, inner))
 

@@ -166,7 +166,7 @@ def shows_arrival(call: AggregateCall) -> bool:
 
 
 def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, retracting: bool = False) -> Plan:
-    """The plan of the call over columns of ``schema``; UnsupportedError SS395 for functions without one.
+    """The plan of the aggregate call over columns of ``schema``. Raises UnsupportedError SS395 if it is not executed.
 
     ``by_number``: accumulators may be merged in any order, because the column ARRIVAL has the order of arrival.
     ``retracting``: prefer accumulators from which rows can be removed.
@@ -190,9 +190,12 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
 def plan_over_changes(
     call: AggregateCall, schema: pa.Schema, identified_by: tuple[str, ...] = (), *, by_number: bool = False
 ) -> Plan:
-    """The plan of the call over a changelog, whose column ROW_KIND says which rows are inserted and which retracted.
+    """The plan of the aggregate call over a changelog, whose column ROW_KIND says which rows are inserted and which
+    retracted.
 
-    ``identified_by``: as in ``Aggregates``. ``by_number``: as in ``plan_of``.
+    If the result depends on the order of rows, a retraction removes the last row with the same arguments and the same
+    values of ``identified_by``. ``by_number``: accumulators may be merged in any order, because the column ARRIVAL has
+    the order of arrival.
     """
     plain = plan_of(call, schema, retracting=True)
     if call.every_change:

@@ -141,7 +141,7 @@ class ExactSum(Accumulator):
 
 
 def without_nulls(column: pa.Array, groups: Groups) -> tuple[pa.Array, Groups]:
-    """The values of a column that are not NULL, as a NumPy array, and the groups of these rows."""
+    """Returns a pair: the values of a column that are not NULL, and the groups of their rows."""
     if not column.null_count:
         return column, groups
     kept = column.is_valid().to_numpy(zero_copy_only=False)
@@ -266,8 +266,8 @@ def _exact_quotient(low: pa.Array, high: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def interval_average(source: Source, type_: pa.DataType) -> Plan:
-    """Returns the accumulators (sum and count) and the final function of AVG over day-time intervals, whose results
-    are rounded half up to the microsecond. ``source``: the input column and FILTER; ``type_``: the type of the sum.
+    """The plan of AVG over day-time intervals: the sum divided by the count, rounded half up to the microsecond.
+    ``source``: the input column and the FILTER; ``type_``: the type of the sum.
     """
     count = Count(Source((), source.filters, source.required))
     return Plan((IntegerSum(source, type_), count), _interval_quotient)

@@ -24,9 +24,10 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 def align(memory: Memory, items: Items, channels: int, now: int, *, ends: bool = False) -> Passage:
-    """Processes ``items`` in the aligned mode (exactly-once), first those held back by earlier calls, and updates
-    ``memory``. Returns which rows pass and which are held. ``channels`` is the number of input channels, ``now`` the
-    processing time in microseconds; ``ends``: the input has ended, so all rows pass.
+    """Processes the rows and markers ``items``, of which those held back by earlier calls are first, in the aligned
+    mode (exactly-once), and updates ``memory``. Returns which rows pass, which are held back, and which barriers ended.
+    ``channels`` is the number of input channels, ``now`` the processing time in microseconds; ``ends``: the input has
+    ended, so all rows pass.
     """
     walk = _Walk(memory, items, channels, now)
     walk.run()
@@ -245,8 +246,8 @@ class Segment(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """The outcome of one call: the rows that pass, the positions of the rows that are held back, and the barriers that
-    ended.
+    """The outcome of one call: the rows that pass (``parts``), the positions of the rows and markers that are ``held``
+    back, and the barriers that ended (``events``).
 
     ``released`` is true if rows held back earlier are among those that passed.
     """
@@ -280,9 +281,9 @@ class Pending:
 class Memory:
     """The alignment state of all channels, stored between calls.
 
-    ``newest``: barriers with ids up to this one are finished. ``aligned``: the last aligned barrier. ``pending``: the
-    barriers that are not finished, oldest first. ``ended``: the channels whose input has ended, which count as if the
-    marker had arrived.
+    ``newest``: the greatest id of a barrier that has arrived; barriers up to it that are not pending are finished.
+    ``aligned``: the last aligned barrier. ``pending``: the barriers that are not finished, oldest first. ``ended``: the
+    channels whose input has ended, which count as if the marker had arrived.
     """
 
     newest: int | None = None
@@ -295,11 +296,11 @@ class Memory:
         return replace(self, pending=list(self.pending))
 
     def is_new(self, barrier: int) -> bool:
-        """True if the id ``barrier`` is greater than that of every finished barrier."""
+        """True if the id ``barrier`` is greater than those of all barriers that have arrived before."""
         return self.newest is None or barrier > self.newest
 
     def is_complete(self, pending: Pending, channels: int) -> bool:
-        """True if the barrier's marker has arrived on all channels."""
+        """True if the marker of the barrier ``pending`` has arrived on all channels that have not ended."""
         return len(pending.arrived | self.ended) == channels
 
     def to_json(self) -> str:
@@ -332,8 +333,9 @@ MOST_PENDING = 50
 
 
 def track(memory: Memory, items: Items, channels: int, now: int) -> Passage:
-    """Processes ``items`` in the unaligned mode (at-least-once): counts barriers without holding rows back, and updates
-    ``memory``. ``now`` is the processing time in microseconds.
+    """Processes the rows and markers ``items`` in the unaligned mode (at-least-once): all rows pass, and ``memory`` is
+    updated with the barriers that have arrived. Returns the rows, divided at aligned barriers, and which barriers
+    ended. ``channels`` is the number of input channels, ``now`` the processing time in microseconds.
     """
     first, events = memory.aligned, []
     for position in np.flatnonzero(items.kind != MarkKind.ROW).tolist():

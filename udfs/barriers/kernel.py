@@ -79,8 +79,8 @@ class _State:
 @dataclass(frozen=True)
 class Barriers(Kernel):
     """The kernel of ALIGN BARRIERS. It holds back rows of channels whose barrier marker has arrived until it has
-    arrived on all. ``input`` has the columns CHANNEL, KIND and ID; the output has the data rows with ALIGNED, not the
-    markers.
+    arrived on all. ``input`` has the columns CHANNEL, KIND and ID. The output has no markers, and the data rows with
+    ALIGNED, the id of the last barrier that was aligned before the row.
 
     ``timeout``: the microseconds of processing time after which a pending barrier is cancelled. ``most_held``: the
     limit of held rows and markers. ``time``: a BIGINT column with the event time of a row in microseconds, NULL for
@@ -169,8 +169,8 @@ class BarrierCall:
         self._done()
 
     def held_again(self) -> None:
-        """Called first in a micro-batch if rows held the watermark: rows that the previous micro-batch released hold it
-        no longer.
+        """Called at the start of a micro-batch if the previous one held back the watermark of downstream operators:
+        rows that it released hold the watermark back no longer.
         """
         self._kept.lifting = END_OF_TIME
         self._done()

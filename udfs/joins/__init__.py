@@ -26,7 +26,7 @@ class JoinKind(Enum):
 
     @property
     def padded(self) -> tuple[bool, bool]:
-        """A pair of booleans for the left and the right side: whether rows without a partner are emitted, padded with
-        NULL, or alone in an ANTI join.
+        """A pair of booleans, for the left and the right side: true if rows without a partner are emitted. In an outer
+        join the columns of the other side are then NULL, an ANTI join has none; LEFT gives ``(True, False)``.
         """
         return self in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI), self in (JoinKind.RIGHT, JoinKind.FULL)

@@ -73,8 +73,8 @@ def matching(
 
 
 def numbered(left: pa.Table, right: pa.Table, columns: Sequence[str]) -> tuple[Indices, Indices]:
-    """An integer id for each row of the left and of the right table. Rows that are equal in ``columns`` have the same
-    id, in both tables.
+    """Returns two arrays, an integer id for each row of the left and of the right table. Rows that are equal in
+    ``columns`` have the same id, in both tables.
     """
     if not columns:
         return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
@@ -201,14 +201,16 @@ class JoinResults:
         )
 
     def of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs) -> Iterator[pa.ChunkedArray]:
-        """One result row for each pair of rows. Only for kinds of joins whose results have columns of both sides."""
+        """Yields the result columns, those of the left side first, with one row for each pair of rows. Only for kinds
+        of joins whose results have columns of both sides.
+        """
         for side, rows, row_indices in zip(self.sides, (left, right), pairs, strict=True):
             indices = pa.array(row_indices)
             yield from (rows.column(own).take(indices) for _, own in side.outputs)
 
     def alone(self, port: int, rows: pa.Table) -> Iterator[pa.ChunkedArray]:
-        """One result row for each of ``rows``, which are rows of the side ``port`` (0: left, 1: right) without a
-        partner; the columns of the other side are NULL.
+        """Yields the result columns for ``rows`` without a partner, which are rows of the side ``port`` (0: left, 1:
+        right); the columns of the other side are NULL.
         """
         for number, side in enumerate(self._emitted):
             for _, own in side.outputs:
@@ -222,7 +224,9 @@ class JoinResults:
 def fulfilling(
     pairs: Iterator[Pairs], condition: Expression | None, left: pa.Table, right: pa.Table
 ) -> Iterator[Pairs]:
-    """The pairs of rows of ``left`` and ``right`` for which the condition is true; all pairs if it is None."""
+    """Yields those of the ``pairs`` of rows of ``left`` and ``right`` for which the condition is true; all pairs if it
+    is None.
+    """
     if condition is None:
         yield from pairs
         return

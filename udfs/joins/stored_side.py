@@ -29,8 +29,9 @@ _WAKES = 16
 
 @dataclass(frozen=True)
 class SideState:
-    """How the rows of one side of a regular join are stored. ``read``: the columns that results and matches need.
-    ``counts_partners``: each stored row has its current number of partners in the column PARTNERS.
+    """How the rows of one side of a regular join are stored. ``read``: the columns that join keys and conditions need,
+    besides those of the results. ``counts_partners``: each stored row has its current number of partners in the column
+    PARTNERS.
     """
 
     name: str
@@ -45,18 +46,23 @@ class SideState:
 
     @cached_property
     def plain(self) -> pa.Schema:
-        """The schema of those stored columns that are columns of the input."""
+        """The schema of the stored columns that are columns of the input: all but the number of partners and the expiry
+        timer.
+        """
         return pa.schema([self.side.input.field(name) for name in self.columns])
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the stored rows: the ``plain`` columns, the number of partners and the expiry timer."""
+        """The schema of the stored rows: columns of the input and, where needed, the number of partners and the expiry
+        timer.
+        """
         own = ((PARTNERS, self.counts_partners), (PROCESSING_TIMER, self.side.ttl > 0))
         return pa.schema([*self.plain, *(pa.field(name, pa.int64()) for name, there in own if there)])
 
     def changes(self, rows: pa.Table | None, keys: Sequence[str], null_safe: Sequence[bool]) -> tuple[Changes, Changes]:
-        """The net changes of a micro-batch, in two parts: those of rows that may have partners, and those of all other
-        rows, which are not stored. None for ``rows`` means no changes.
+        """Returns a pair of net changes of a micro-batch: those of rows that may have partners, and those of rows that
+        cannot, because a key is NULL, and which are not stored. NULL is allowed in the keys that are ``null_safe``.
+        None for ``rows`` means no changes.
         """
         if rows is None:
             none = self.plain.empty_table()
@@ -94,7 +100,9 @@ class SideState:
         return rows if lives.all() else rows.filter(pa.array(lives))
 
     def drop(self, context: Context) -> int:
-        """Drops the expired rows. Returns the processing time of the next call, in microseconds."""
+        """Drops the expired rows. Returns the processing time, in microseconds, at which it must be called next;
+        END_OF_TIME for never.
+        """
         now = context.processing_time
         if not self.side.ttl or now == END_OF_TIME:
             return END_OF_TIME
@@ -177,7 +185,7 @@ class StoredSide:
 
     def write(self, partners: Indices, *, drop_matched: bool, context: Context) -> int:
         """Stores the rows with their numbers of ``partners`` after the call. Returns the processing time, in
-        microseconds, of the next ``SideState.drop``.
+        microseconds, at which expired rows must be dropped next.
 
         With ``drop_matched`` only rows without partners are stored.
         """
@@ -246,7 +254,7 @@ class Changes(NamedTuple):
     repeated: pa.Table
 
     def where(self, chosen: Sequence[Flags]) -> Changes:
-        """The changes for which the flags are true. ``chosen`` has one array of flags for each of ``added``,
+        """The changes for which the flags are true. ``chosen`` has three arrays of flags, for the rows of ``added``,
         ``removed`` and ``repeated``.
         """
         return Changes(*(rows.filter(pa.array(flags)) for rows, flags in zip(self, chosen, strict=True)))
@@ -276,8 +284,8 @@ class NetFlags(NamedTuple):
 
 
 def net_flags(rows: pa.Table, columns: Sequence[str], *, repeats: bool) -> NetFlags | None:
-    """The net changes of a changelog like ``net``, as flags of its rows. Rows are equal if they are equal in
-    ``columns``. None if all rows are insertions.
+    """Like ``net``, but returns for each row of the changelog whether it is in the net changes, instead of the rows.
+    Rows are equal if they are equal in ``columns``. None if all rows are insertions.
     """
     retracts = retracted_rows(rows)
     if retracts is None:
@@ -306,7 +314,9 @@ def _used(ids: Indices, sign: Indices) -> Indices:
 
 
 def within(ids: Indices, most: Indices) -> Flags:
-    """One boolean per row: true for the first ``most[id]`` rows of each id."""
+    """One boolean per row: true for the first ``most[id]`` rows of each id. With ids 0, 0, 1, 0 and ``most`` 2, 1 only
+    the last row is false.
+    """
     order = in_order(ids)
     ordered = ids[order]
     begins = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -53,11 +53,11 @@ class TemporalJoinKernel(Kernel):
 
     ``keys``: key columns of both inputs; NULL equals NULL in those that are ``null_safe``. ``outer``: a left row
     without a partner is emitted with NULLs. ``strict``: the right row must be older than the left row, not of the same
-    time. ``first_by``: among right rows of one time the first in the order of these columns counts (of none: the first
-    that arrived); None: the last that arrived. ``condition``: an additional condition on pairs. ``ttl``: a right row is
-    dropped this many microseconds of processing time after its arrival; 0: never. ``identified_by``: the columns that
-    identify a left row in a retraction (see ``SingleMatchResults``). Retractions wait for their time like the rows that
-    they retract.
+    time. ``first_by``: of several right rows of one time the partner is the first in the order of these columns, and of
+    equal ones the first that arrived; with None it is the last that arrived. ``condition``: an additional condition on
+    pairs. ``ttl``: a right row is dropped this many microseconds of processing time after its arrival; 0: never.
+    ``identified_by``: the columns that identify a left row in a retraction (see ``SingleMatchResults``). Retractions
+    wait for their time like the rows that they retract.
     """
 
     sides: tuple[Side, Side]
@@ -240,9 +240,9 @@ class SingleMatchResults:
     """Emits the results of joins in which each left row has at most one partner, in the order of the left rows.
 
     ``keys``: columns of both sides. ``outer``: a left row without a partner is emitted with NULLs. ``condition``: an
-    additional condition on pairs. The output columns of the two sides have different names.
-    Left rows with ROW_KIND may be retracted: rows that are equal in ``identified_by`` retract each other, and the
-    result of the inserted row, with its partner, is retracted. That partner is stored for the ``ttl`` of the left side.
+    additional condition on pairs. The output columns of the two sides have different names. Left rows with ROW_KIND may
+    be retractions: each retracts a row that is equal in ``identified_by``, and the result of that row with the partner
+    that it had. To know this partner, it is stored for the ``ttl`` of the left side.
     """
 
     sides: tuple[Side, Side]
@@ -263,8 +263,8 @@ class SingleMatchResults:
         return self.sides[0].updates
 
     def kept(self, port: int, *more: str) -> list[pa.Field]:
-        """The columns of the input ``port`` (0: left, 1: right) that must be stored until its rows are emitted;
-        ``more`` names additional ones.
+        """The fields of the input ``port`` (0: left, 1: right) that must be stored until its rows are emitted; ``more``
+        names additional columns to store.
         """
         side = self.sides[port]
         read = (*self.keys, *more, *columns_read(self.condition, port), *(own for _, own in side.outputs))

@@ -32,8 +32,8 @@ class WindowJoinKernel(Kernel):
     """The kernel of a window join. ``keys``: columns of both inputs, among them the window; NULL equals NULL in those
     that are ``null_safe``.
 
-    Rows with equal keys belong to the same window, so they have the same END. The output columns of the two sides have
-    different names.
+    Rows with equal keys belong to the same window, which ends at the time in their column END. The output columns of
+    the two sides have different names.
     """
 
     kind: JoinKind

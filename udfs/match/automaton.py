@@ -40,27 +40,33 @@ class Automaton:
 
     @property
     def start(self) -> int:
-        """The index of the start state, in which no row has been mapped yet. It follows the indices of all places."""
+        """The index of the state in which no row has been mapped yet. It follows those of the states called places,
+        which are positions in the pattern.
+        """
         return len(self.variables)
 
     @cached_property
     def fan(self) -> Indices:
-        """For each place, and for the start state last, the number of places that may follow it."""
+        """For each place (position in the pattern), and last for the start, how many places may follow it."""
         return _indices(len(places) for places in (*self.follow, self.first))
 
     @cached_property
     def targets(self) -> Indices:
-        """The places that may follow each place, concatenated; those of place ``p`` begin at ``offsets[p]``."""
+        """The places (positions in the pattern) that may follow each place, concatenated; those of place ``p`` begin at
+        ``offsets[p]``. Last are the places where a match may begin.
+        """
         return _indices(place for places in (*self.follow, self.first) for place in places)
 
     @cached_property
     def offsets(self) -> Indices:
-        """For each place the position in ``targets`` at which its successors begin."""
+        """For each place (position in the pattern), and last for the start, where the places that may follow it begin
+        in ``targets``.
+        """
         return self.fan.cumsum() - self.fan
 
     @cached_property
     def may_end(self) -> Flags:
-        """``ends`` as a NumPy array: whether a match may end after each place."""
+        """For each place (position in the pattern) whether a match may end after it: ``ends`` as a NumPy array."""
         return _indices(self.ends).astype(bool)
 
     @cached_property
@@ -70,12 +76,14 @@ class Automaton:
 
     @cached_property
     def variable_of(self) -> Indices:
-        """For each place the index of its variable in ``names``."""
+        """For each place (position in the pattern) the index of its variable in ``names``."""
         return _indices(self.names.index(name) for name in self.variables)
 
     @cached_property
     def reachable(self) -> Flags:
-        """A boolean matrix by place and variable: whether a row after the place may be mapped to the variable."""
+        """A boolean matrix by place (position in the pattern) and variable: whether a row after the place may be mapped
+        to the variable.
+        """
         np = _numpy()
         reachable: Flags = np.zeros((len(self.variables), len(self.names)), np.bool_)
         for place in range(len(self.variables)):
@@ -99,7 +107,9 @@ class Automaton:
         return False
 
     def comes_again(self, place: int, among: frozenset[str]) -> bool:
-        """True if the automaton can return to ``place`` while rows are mapped only to variables in ``among``."""
+        """True if a match can return to the same ``place`` (position in the pattern) while its rows are mapped only to
+        variables in ``among``, as for A in ``(A B)+`` with A and B.
+        """
         return place in self._places_after(place, among)
 
     def _places_after(self, place: int, among: frozenset[str] | None = None) -> set[int]:

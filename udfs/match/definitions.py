@@ -63,7 +63,7 @@ class RowsByKey:
 
     def values(self, column: str, rows: Indices, absent: str | None = None) -> pa.Array:
         """The column's values in the rows with these indices, as an array. For NO_ROW the value is NULL or, with
-        ``absent``, that of the column ``absent``, which is constant.
+        ``absent``, the value of the column of that name, which is the same in all rows.
         """
         values = self.column(column)
         missing = rows == NO_ROW
@@ -107,8 +107,8 @@ class PathTree:
         self._count = 0
 
     def add(self, parent: Indices, place: Indices) -> Indices:
-        """Extends paths by one row each: for every i, adds a node for ``place[i]`` after the node ``parent[i]``.
-        Returns the indices of the new nodes.
+        """Extends paths by one row each: for every i, adds a node after the node ``parent[i]`` for a row at
+        ``place[i]``, the automaton's position in the pattern. Returns the indices of the new nodes.
         """
         self._parents.append(parent)
         self._places.append(place)
@@ -116,8 +116,9 @@ class PathTree:
         return np.arange(self._count - len(parent), self._count)
 
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
-        """Adds whole paths, each the rows of a partial match in order. ``places``: the indices of these rows, path
-        after path; ``lengths``: how many each path has. Returns, for each path, the index of its last node in the tree.
+        """Adds whole paths of partial matches. ``places``: the automaton's place (see ``Automaton``) of each of their
+        rows, path after path; ``lengths``: how many rows each path has. Returns, for each path, the node of its last
+        row.
         """
         node = np.arange(self._count, self._count + len(places))
         parent = node - 1
@@ -127,8 +128,8 @@ class PathTree:
         return node[ends - 1]
 
     def paths(self, node: Indices, lengths: Indices) -> Indices:
-        """The places of the paths that end in these nodes, all paths one after the other. ``lengths`` is the number of
-        rows of each path.
+        """The places (the automaton's positions in the pattern) of the rows on the paths that end in these nodes, all
+        paths one after the other. ``lengths`` is the number of rows of each path.
         """
         parents, places = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (self._parents, self._places))
         path = np.empty(int(lengths.sum()), np.int64)
@@ -142,8 +143,8 @@ class PathTree:
 
 @dataclass(frozen=True)
 class Definition:
-    """The condition of one variable in DEFINE: an expression over columns. ``operands`` maps the names of these columns
-    to the values that they stand for.
+    """The condition of one variable in DEFINE. Each column in the ``condition`` stands for the operand of that name in
+    ``Definitions.operands``: a value of the row, of a neighbour, or of rows mapped earlier.
     """
 
     variable: str
@@ -206,8 +207,8 @@ class Definitions:
 
     @cached_property
     def reads(self) -> dict[str, dict[Column, Operand]]:
-        """For each variable in ``of_matches``, the values that its condition reads, by the names of the columns that
-        stand for them.
+        """What the conditions ``of_matches`` read: for each variable a dictionary from a column in its condition to the
+        operand, such as LAST(A.price), for which the column stands.
         """
         return {
             variable: {c: self._by_name[c.name] for c in sorted(condition.columns, key=lambda c: c.name)}
@@ -232,8 +233,8 @@ class Definitions:
 
     @cached_property
     def is_read(self) -> Flags:
-        """A boolean matrix by place of the automaton and variable: True if a condition on rows after that place may
-        read rows of the variable.
+        """A boolean matrix by place (position in the pattern) and variable: true if the condition of a row after the
+        place may read rows that were mapped to the variable.
         """
         names = self.automaton.names
         reads = np.zeros((len(names), len(names)), np.bool_)
@@ -245,7 +246,9 @@ class Definitions:
 
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:
-        """The aggregates that conditions contain, by the variable over whose rows they are computed."""
+        """The aggregates that conditions contain, as a dictionary by the variable over whose rows they are computed;
+        None is for all rows of the match.
+        """
         operands = [o for read in self.reads.values() for o in read.values() if isinstance(o, Aggregated)]
         return aggregates_of(operands, self.input)
 
@@ -286,9 +289,12 @@ class Current:
 
 @dataclass(frozen=True)
 class Mapped:
-    """What a condition or measure reads, FIRST or LAST: the column's value in the first or last row of a variable, or
-    in the row ``offset`` rows of that variable further towards the other end. ``shift`` and ``absent`` are as in
-    ``Current``. ``running``: only rows up to the current one count.
+    """What a condition or measure reads by FIRST or LAST: the value of ``column`` in the first or ``last`` row of the
+    ``variable`` (None: of the match) or, with ``offset``, that many rows of the variable after the first or before the
+    last.
+
+    With ``shift`` the value is read that many rows of the key after that row (negative: before it); if there is none,
+    it is that of the column ``absent``, or NULL. ``running``: only rows up to the current one count.
     """
 
     name: str
@@ -383,8 +389,8 @@ class _Slots:
 
 
 class Registers:
-    """Says what each int64 register of a partial match holds, mostly the index of a row that conditions will read.
-    ``conditions`` are those on rows of each variable, by the variable's index.
+    """The layout of the registers of partial matches: int64 values, mostly the indices of mapped rows, that conditions
+    on later rows will need. ``operands`` are the values that these conditions read.
     """
 
     def __init__(self, automaton: Automaton, operands: Iterable[Operand]) -> None:
@@ -441,8 +447,8 @@ class Registers:
         return np.where(is_next, row, stored)
 
     def mapped(self, values: Indices, variable: Indices, row: Indices) -> Indices:
-        """Updates the registers ``values`` in place, and returns them, after each ``row`` was mapped to a variable,
-        given by its index.
+        """Updates the registers ``values`` in place, and returns them. Each column is a partial match, to which the row
+        of that index in ``row`` was added; ``variable`` is the index of the variable to which this row was mapped.
         """
         for slots in self._slots.values():
             chosen = np.flatnonzero(variable == slots.variable)
@@ -462,8 +468,9 @@ class Registers:
         return values
 
     def forget(self, values: Indices, place: Indices, is_read: np.ndarray) -> None:
-        """Clears registers that no condition on rows after ``place`` reads. Partial matches that differ in nothing else
-        become equal and can be joined. ``is_read`` is that of ``Definitions``.
+        """Clears registers that no later condition will read: ``place`` is the automaton's place (position in the
+        pattern) of each partial match, ``is_read`` that of ``Definitions``. Partial matches that differ in nothing else
+        become equal and can be joined.
         """
         for slots in self._slots.values():
             unread = ~is_read[place, slots.variable]
@@ -472,7 +479,9 @@ class Registers:
 
     @property
     def rows(self) -> list[int]:
-        """The indices of the registers that hold row indices."""
+        """The indices of the registers that hold indices of rows, which must be changed when rows are numbered anew.
+        The other registers hold a hash of a set of rows.
+        """
         return [slot for slots in self._slots.values() for slot in (*slots.last, *slots.first)]
 
 

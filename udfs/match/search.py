@@ -106,15 +106,18 @@ class Search:
     def run(
         self, ordered: RowsByKey, partial_matches: PartialMatches, ends: BestMatches, tree: PathTree
     ) -> PartialMatches:
-        """Maps the rows ``[next, ready)`` of each key. Writes complete matches to ``ends`` and returns the partial
-        matches that remain.
+        """Maps new rows, which are ``[next, ready)`` of each key in ``ordered``, to variables. Continues the
+        ``partial_matches``, writes complete matches to ``ends`` and all paths to ``tree``. Returns the partial matches
+        that remain.
         """
         if not (ordered.ready > ordered.next).any():
             return partial_matches
         return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).partial_matches(partial_matches)
 
     def begun(self, rows: Indices) -> PartialMatches:
-        """A new partial match without rows for each row index in ``rows``, the row at which its match may begin."""
+        """Begins a partial match at each row index in ``rows``: returns as many partial matches, which have no rows
+        yet.
+        """
         count = len(rows)
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}

@@ -36,8 +36,8 @@ class Frame:
 
     @property
     def rows_before(self) -> int:
-        """How many rows before the current row must be stored individually. Earlier rows may be replaced by their
-        totals.
+        """How many rows before the current row must be stored individually, 0 for frames of RANGE. Accumulators may
+        replace earlier rows.
         """
         return self._before if self.rows else 0
 

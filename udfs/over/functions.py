@@ -52,8 +52,8 @@ class Numbered:
         return pa.field(self.name, self.type)
 
     def values(self, ordered: SortedRows, counted: Indices, groups: Indices) -> pa.Array:
-        """The result for each row of ``ordered``. ``counted`` and ``groups``: for each row the number of earlier rows
-        of its key, and of earlier groups of peers, that are stored no longer.
+        """The result for each row of ``ordered``. The first rows of a key may be no longer stored; ``counted`` is, for
+        each row, how many rows these are, and ``groups`` how many groups of peers.
         """
         match self.number:
             case Number.ROW_NUMBER:
@@ -137,12 +137,16 @@ class Shifted:
 
     @property
     def of_totals(self) -> AggregateCall:
-        """The equivalent aggregate over the frame for LAG that ignores NULLs: the ``offset``-th value from the end."""
+        """For LAG with IGNORE NULLS the equivalent aggregate over the frame: the n-th value from its end, where n is
+        ``-offset``. Unlike LAG it can be computed from accumulators of rows that are no longer stored.
+        """
         assert self.ignore_nulls and self.offset < 0, "other rows are individually there"
         return _nth_call(self.name, self.column, -self.offset, self.type, last=True, ignore_nulls=True)
 
     def found(self, ordered: SortedRows, rows: pa.Table) -> tuple[Indices, Flags]:
-        """For each row of ``ordered`` the index of the row whose value is returned, and whether that row exists."""
+        """Returns two arrays with one value per row of ``ordered``: the index of the row whose value is returned, and
+        whether that row exists.
+        """
         if self.ignore_nulls:
             # The number, among the values, of the first one after the row, less 1; or of the first one from the row on.
             present, ahead = _present(rows, self.column), self.offset > 0
@@ -158,9 +162,7 @@ class Shifted:
         return self.defaulted(_at(rows, self.column, row_indices, inside), pa.array(inside), rows)
 
     def defaulted(self, values: pa.Array, found: pa.Array, rows: pa.Table) -> pa.Array:
-        """The ``values``, replaced by the default where ``found`` is false. ``rows`` has the rows for which they are
-        returned.
-        """
+        """The ``values``, one for each of ``rows``, with the default of that row where ``found`` is false."""
         if self.default is None:
             return values
         return pc.if_else(found, values, rows.column(self.default).combine_chunks().cast(values.type))
@@ -189,7 +191,9 @@ class Nth:
 
     @property
     def of_totals(self) -> AggregateCall:
-        """The equivalent aggregate over the frame."""
+        """The equivalent aggregate over the frame, which can be computed from accumulators of rows that are no longer
+        stored.
+        """
         return _nth_call(self.name, self.column, self.n, self.type, last=False, ignore_nulls=self.ignore_nulls)
 
     def values(self, bounds: Bounds, rows: pa.Table) -> pa.Array:

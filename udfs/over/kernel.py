@@ -49,8 +49,8 @@ EMITTED = "__emitted"
 @dataclass(frozen=True)
 class OverKernel(WaitingRows):
     """The kernel of OVER that is ordered by a time attribute. ``passed``: the columns of ``input`` that are emitted
-    before the results of ``functions``; microseconds of the ``time`` may be one of them. Rows of the same time are
-    sorted by ``ties``, then by arrival; peers are equal in all ties.
+    before the results of ``functions``. Rows of the same time are sorted by ``ties``, the ORDER BY columns after the
+    time, then by arrival; rows that are equal in all ties are peers.
 
     ``time``: the column with the rows' times in microseconds; None means processing time, in which no frame may have
     following rows.
@@ -373,23 +373,25 @@ GROUPS = "__groups"
 
 
 class StoredTotals(NamedTuple):
-    """The loaded totals of the keys of a call. ``row_of_key``: for each key the index of its row in ``rows``, -1 for
-    none.
+    """The totals of the keys of a call, as loaded; totals are counts and accumulators of rows that are no longer
+    stored. ``row_of_key``: for each key the index of its row in ``rows``, -1 for none.
     """
 
     rows: pa.Table
     row_of_key: Indices
 
     def counted(self, column: str, key: Indices) -> Indices:
-        """For each entry of ``key`` (a key index) the count stored in ``column``; 0 for keys without totals."""
+        """For each key index in ``key`` the count that is stored in ``column``: of rows, or groups of peers, that were
+        dropped from the state. 0 for keys without such rows.
+        """
         counts = np.append(self.rows.column(column).to_numpy(), 0)
         return np.asarray(counts[self.row_of_key][key], np.int64)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Stores for each key the totals of the rows that were dropped from the state: the accumulators of ``aggregates``,
-    whose frames are unbounded. ``input`` has the keys.
+    """Stores, for each key, what frames with UNBOUNDED PRECEDING need of rows that are no longer stored: the
+    accumulators of ``aggregates`` and how many rows and groups of peers they were. ``input`` is the schema of the rows.
     """
 
     input: pa.Schema
@@ -398,17 +400,21 @@ class Totals:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the stored totals."""
+        """The schema of the stored totals: the key, how many rows and groups of peers were dropped, and their
+        accumulators.
+        """
         own = [self.input.field(name) for name in dict.fromkeys((KEY_HASH, *self.keys))]
         counts = [pa.field(name, pa.int64()) for name in (COUNTED, GROUPS)]
         return pa.schema([*own, *counts, *self.aggregates.accumulators])
 
     def state(self, store: Store) -> KeyedState:
-        """The stored totals of the key group of ``store``."""
+        """The ``KeyedState`` with the totals (accumulators of dropped rows) of the key group of ``store``."""
         return KeyedState(store, "totals", self.schema)
 
     def load(self, state: KeyedState, first: pa.Table) -> StoredTotals:
-        """The totals of some keys; ``first`` has one row for each key."""
+        """Loads the totals of some keys, which stand for rows that are no longer stored; ``first`` has one row for each
+        key, in the order of the result.
+        """
         stored = state.load(first.column(KEY_HASH).to_numpy())
         candidates = pa.concat_tables([rows.select(self._names) for rows in (first, stored)])
         ids = dense_ids(candidates, self.keys).ids
@@ -417,7 +423,9 @@ class Totals:
         return StoredTotals(stored, stored_rows[: first.num_rows])
 
     def add(self, state: KeyedState, stored: StoredTotals, rows: pa.Table, ordered: SortedRows, dropped: Flags) -> None:
-        """Adds the rows for which ``dropped`` is true to the totals of their keys, and stores these."""
+        """Adds the rows for which ``dropped`` is true to the totals of their keys, and stores the totals. ``stored``
+        are the totals so far, ``ordered`` has the same rows as ``rows``.
+        """
         gone = np.flatnonzero(dropped)
         keys, ids = np.unique(ordered.key[gone], return_inverse=True)
         dropped_rows = rows.take(pa.array(gone))

@@ -35,8 +35,8 @@ class SortedRows:
     """The rows of a call sorted by key, time and order of arrival: ``key`` has the index of each row's key, from 0;
     ``time`` is in microseconds.
 
-    ``peers``: rows of one key with equal time and, if given, equal ``tie`` are peers. In processing time there are no
-    peers, because a row does not see rows that arrive after it in the same instant.
+    ``peers``: whether rows of one key with equal time and, if given, equal ``tie`` are peers. False in processing time,
+    because a row does not see rows that arrive after it in the same instant.
     """
 
     def __init__(self, key: Indices, time: Times, *, peers: bool = True, tie: Indices | None = None) -> None:
@@ -97,8 +97,8 @@ class SortedRows:
         return np.repeat(np.append(starts[1:], len(self.key)), np.diff(starts, append=len(self.key)))
 
     def moved(self, count: int) -> Indices:
-        """For each row the index ``count`` rows later (negative: earlier), limited to the rows of its key and the index
-        after the last of them.
+        """For each row the index ``count`` rows later (negative: earlier), but at least that of the first row of its
+        key and at most the index after the last one.
         """
         return np.clip(np.arange(len(self.key)) + count, self.first, self.end)
 
@@ -143,7 +143,9 @@ class Tie:
 
 
 def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
-    """For each row its rank in the order of the ties alone; rows that are equal in all ties have the same rank."""
+    """For each row its rank by the ``ties`` alone, which are the ORDER BY columns after the time; rows that are equal
+    in all ties have the same rank.
+    """
     ranks = [_ranks(rows.column(tie.column), tie) for tie in ties]
     order = in_order(ranks)
     begins = np.logical_or.reduce([np.diff(rank[order], prepend=-1) != 0 for rank in ranks])
@@ -153,7 +155,9 @@ def tie_ranks(rows: pa.Table, ties: Sequence[Tie]) -> Indices:
 
 
 def ranked(values: Indices) -> Indices:
-    """For each value its rank among all values: 0 for the least, equal for equal values."""
+    """For each value its position among all values in ascending order, from 0; equal values are in the order of the
+    array.
+    """
     places = np.empty(len(values), np.int64)
     places[in_order([values])] = np.arange(len(values))
     return places
@@ -178,9 +182,9 @@ AT_THE_END = END_OF_TIME - 1
 
 
 class WaitingRows(Kernel):
-    """The base of kernels whose rows wait in state until a clock has passed their time, and are then processed key by
-    key, in order of time. ``domain`` is the clock. The stored rows have the columns ``_kept`` of ``input``, TIME,
-    ``_done`` and a timer.
+    """The base of kernels that store rows until a clock has passed their time, and then process them key by key, in
+    order of time. ``domain`` is the clock. A stored row has some columns of ``input``, its time, a flag that says
+    whether it was processed, and a timer.
     """
 
     input: pa.Schema

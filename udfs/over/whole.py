@@ -19,8 +19,8 @@ from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
 
 
 def lined_up(rows: pa.Table, keys: Sequence[str], order: Sequence[Order]) -> tuple[pa.Table, SortedRows, Indices]:
-    """Sorts rows by key, in the order of the keys' first appearance, then by ``order``. Returns the sorted table, the
-    same rows as ``RankedRows``, and the original index of each row.
+    """Sorts rows by key, in the order of the keys' first appearance, then by ``order``. Returns three values: the
+    sorted table, its rows as ``RankedRows``, and the index that each of them had in ``rows``.
     """
     ids, ranked = dense_ids(rows, keys).ids, sort_keys(rows, order)
     sorted_rows = in_order(ids, ranked)

@@ -22,8 +22,8 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class Clock:
-    """The processing-time clock of a call. ``passed``: the last time in microseconds that is completely over;
-    NO_WATERMARK if unknown.
+    """The processing-time clock during one call of a kernel. ``passed``: the processing time, in microseconds, up to
+    which timers are due; the current time is one millisecond later. NO_WATERMARK if unknown.
     """
 
     passed: int = NO_WATERMARK
@@ -54,11 +54,11 @@ class Entry:
 
 @dataclass
 class Slots:
-    """The entries of one declared state for one key, in order. ``ttl``: time to live in microseconds of processing
-    time; None for ever.
+    """The entries of one declared state (such as a MapState) for one key, in the order of their first writes.
+    ``entries`` has them by slot, which is what identifies an entry in its state: in a map its key.
 
-    ``name``: the name of the state. ``log``: records changed entries, so that they can be undone; None if that is not
-    needed.
+    ``ttl``: time to live in microseconds of processing time; None for ever. ``name``: the name of the state. ``log``:
+    records changed entries, so that they can be undone; None if that is not needed.
     """
 
     clock: Clock
@@ -70,13 +70,17 @@ class Slots:
     _count: int = 0
 
     def fill(self, slot: object, entry: Entry) -> None:
-        """Adds an entry that was loaded from the state store, after the existing ones."""
+        """Adds an entry that was loaded from the state store, after the existing ones. ``slot`` identifies it in its
+        state, such as the key of a map entry.
+        """
         self.entries[slot] = entry
         entry.number = self._count
         self._count += 1
 
     def live(self) -> dict[object, Entry]:
-        """The entries that have not expired, by slot. For entries whose age is unknown the time to live starts now."""
+        """Removes entries that have expired, and returns the others as a dictionary from what identifies an entry (such
+        as the key in a map) to the entry. For entries whose age is unknown the time to live starts now.
+        """
         if self.ttl is not None and self.clock.is_known and self.entries:
             for slot, entry in list(self.entries.items()):
                 if entry.written == NO_WATERMARK:
@@ -87,7 +91,9 @@ class Slots:
         return self.entries
 
     def write(self, slot: object, value: object, key: object = None) -> None:
-        """Writes an entry. ``slot`` is its hashable identity in this state; ``key`` the key of a map entry."""
+        """Writes an entry. ``slot`` is a hashable value that identifies it in this state; ``key`` the key of a map
+        entry.
+        """
         before = self.live().get(slot)
         number = self._count if before is None else before.number
         self._count += before is None
@@ -97,7 +103,7 @@ class Slots:
             self.log.wrote(self, slot, before, entry)
 
     def remove(self, slot: object) -> None:
-        """Removes an entry, if there is one."""
+        """Removes the entry that ``slot`` identifies. Raises KeyError if there is none, or if it has expired."""
         before = self.live().pop(slot)
         self.changed = True
         if self.log is not None:
@@ -111,7 +117,9 @@ class Slots:
             self.log.cleared(self, before)
 
     def restore(self, slot: object, before: Entry) -> None:
-        """Puts an entry that was removed or overwritten, ``before``, back at its position."""
+        """Undoes the removal or overwriting of an entry: puts ``before``, the entry as it was, back at its position.
+        ``slot`` identifies it in this state.
+        """
         self.entries[slot] = before
         self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].number))
 
@@ -133,7 +141,7 @@ class UndoLog:
         self._written: list[tuple[Slots, object, Entry]] = []
 
     def written(self) -> Iterator[tuple[str, Entry]]:
-        """The entries that exist because the call wrote them, with the names of their states."""
+        """Yields pairs: the name of a state, and an entry that the call wrote to it and that still exists."""
         for slots, slot, entry in self._written:
             if slots.entries.get(slot) is entry:
                 yield slots.name, entry

@@ -29,8 +29,9 @@ IMPLICIT = ("on_time", "uid")
 
 
 def describe_process_function(name: str, kind: Any, target: str) -> Function:
-    """The description of a user's process function class. ConnectorError SS554 or SS555, with the reason, if it is not
-    one.
+    """Describes a user's process function for the catalog, from the signature and attributes of its class ``kind``.
+    ``name`` is its name in SQL, ``target`` the Python name of the class. Raises ConnectorError SS554 or SS555, with the
+    reason, if the class is not a process function.
     """
     _check_class(kind, target)
     parameters = list(inspect.signature(kind.eval).parameters.values())[2:]

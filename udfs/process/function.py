@@ -102,7 +102,9 @@ class ProcessContext:
 
     @property
     def time(self) -> int:
-        """The event time of the row or of the timer, in milliseconds. Only where the call has ``on_time``."""
+        """The event time of the row or of the timer, in milliseconds since 1970. Raises FunctionError if the call of
+        the function in SQL has no ``on_time``, and at timers of processing time.
+        """
         return self._timers.time(self.row_time)
 
     @property
@@ -125,7 +127,9 @@ class TimerAccess:
     """The interface by which a ``ProcessContext`` accesses the timers of the current key."""
 
     def time(self, event_time: int | None) -> int:
-        """Returns ``event_time``, in milliseconds; raises an error if it is None."""
+        """Returns ``event_time``, that of the current row or timer in milliseconds; raises FunctionError if it is None,
+        because the row or timer has none.
+        """
         raise NotImplementedError
 
     def clock(self) -> int:
@@ -252,7 +256,9 @@ def states_of(function: type) -> tuple[State[Any], ...]:
 
 
 def type_of(kind: object) -> DataType:
-    """The SQL type for the Python type or SQL type name with which a state was declared. TypeError if there is none."""
+    """The SQL type for the Python type or SQL type name with which a state was declared. Raises TypeError if there is
+    none.
+    """
     try:
         sql = parse_type(kind) if isinstance(kind, str) else sql_type(kind)
     except SqlStreamError as error:
@@ -263,8 +269,8 @@ def type_of(kind: object) -> DataType:
 
 
 def milliseconds_of(duration: str | datetime.timedelta) -> int:
-    """A duration in milliseconds: a ``timedelta``, or a text such as "90 s", "1 hour" or "7 days". ValueError for other
-    texts.
+    """A duration in milliseconds: a ``timedelta``, or a text such as "90 s", "1 hour" or "7 days". Raises ValueError
+    for other texts.
     """
     if isinstance(duration, datetime.timedelta):
         milliseconds = round(duration.total_seconds() * 1000)

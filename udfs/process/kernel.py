@@ -91,7 +91,7 @@ _MOST_OBJECTS = 1 << 15
 
 class CallResults:
     """Collects the rows that user code returns, and converts them to tables. ``keys``: the keys of the kernel's call,
-    one row each; ``rows``: its input; ``shown``: the keys as users see them.
+    one row each; ``rows``: its input; ``shown``: each key as the named tuple that user code sees, for error messages.
     """
 
     def __init__(self, kernel: ProcessCall, keys: pa.Table, rows: pa.Table, shown: Sequence[Any]) -> None:
@@ -153,8 +153,9 @@ _OF_A_ROW = (FAILED, WRONG_ROW, WRONG_STATE)
 class Attempts:
     """Runs the calls of user code during one call of the kernel, and handles those that fail.
 
-    ``failures``: the failed ones, after which state, timers and output are unchanged. If the kernel is tolerant,
-    results and writes are checked after each call of user code, otherwise all together at the end.
+    ``failures``: the failed calls, whose changes of state and timers were undone, and whose rows were dropped. If the
+    kernel is tolerant, which means that the job continues after failures, results and writes are checked after each
+    call of user code, otherwise all together at the end.
     """
 
     def __init__(self, kernel: ProcessCall, memories: KeyedStates, timers: KeyTimers, log: UndoLog) -> None:
@@ -165,8 +166,9 @@ class Attempts:
         self.failures: list[Failure] = []
 
     def made(self, call: Callable[[], list[Any]], slot: int, record: Callable[[], str]) -> list[Any]:
-        """The rows that ``call`` returns, for the key with the index ``slot``; if it fails in a tolerant kernel, the
-        failure is recorded with the text of ``record``, and no rows are returned.
+        """Runs ``call``, a call of user code for the key with the index ``slot``, and returns its rows. If it fails and
+        the job continues after failures (``tolerant``), it is undone, recorded with the text that ``record`` returns,
+        and no rows are returned.
         """
         if not self._kernel.tolerant:
             returned = call()
@@ -415,7 +417,7 @@ class RowContext:
         self.emitted.append(rows)
 
     def emit_folded(self, folded: pa.Table, results: int) -> None:
-        """Not supported: process functions do not fold results."""
+        """Not supported: process functions do not emit results in compact (folded) form."""
         raise TypeError("process functions fold no results")
 
     def emit_late(self, rows: pa.Table) -> None:
@@ -430,7 +432,7 @@ class RowContext:
         """Ignored, because there are no timers without state."""
 
     def hold(self, time: int, rows: int = 1) -> None:
-        """Not supported, because a kernel without state stores no rows."""
+        """Not supported: a kernel without state stores no rows for which the watermark would have to be held back."""
         raise TypeError("no row is held where no time passes")
 
 
@@ -439,14 +441,15 @@ class RowByRow:
     """Runs a process function that has neither keys nor state: each Arrow batch is processed by itself in
     ``mapInArrow``.
 
-    Hidden columns are among those that the ``kernel`` passes through, under the names of its output. Control rows, such
-    as those of side outputs or holds of the watermark, bypass the function. CLOCK is a TIMESTAMP here.
+    Hidden columns of the input are among the columns ``passed`` of the ``kernel``, so they are emitted under its names
+    for these. Control rows (side outputs, barriers and holds of the watermark) bypass the function. The column CLOCK,
+    the processing time, is a TIMESTAMP here.
     """
 
     kernel: Process
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of the kernel's output."""
+        """Processes input batches, and yields batches with the columns of the kernel's output."""
         for batch in batches:
             table = _with_hash(pa.Table.from_batches([batch]))
             passing = _passing(table)

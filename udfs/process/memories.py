@@ -94,8 +94,8 @@ class KeyedStates:
         return [{s.name: s.cell(slots[s.name]) for s in self._layout.states} for slots in self._slots]
 
     def expired(self, passed: int) -> pa.Table:
-        """The keys that have entries whose time to live is over when processing time ``passed`` (microseconds) is
-        over.
+        """Returns a table of the keys that have an entry whose time to live has ended when the processing time
+        ``passed`` (microseconds) is over.
         """
         rows = self._state.due(Domain.PROCESSING, passed)
         due = rows.column(PROCESSING_TIMER).to_numpy() <= passed
@@ -226,8 +226,8 @@ Restore = Callable[[Any], Any]
 
 
 def restorer(annotation: object) -> Restore | None:
-    """A function that converts Python values of Arrow to the annotated type, with NamedTuples or dataclasses in place
-    of dicts; None if nothing is to be converted.
+    """Returns a function that converts Python values, as Arrow returns them, to the annotated type: NamedTuples or
+    dataclasses instead of dictionaries, also inside of lists and maps. None if nothing is to be converted.
     """
     annotation = present(annotation)
     if isinstance(annotation, type) and is_record(annotation):
@@ -281,8 +281,8 @@ Fits = Callable[[Any], bool]
 
 
 def fits(kind: pa.DataType) -> Fits:
-    """A fast check for values of the Arrow type ``kind``: true if a value certainly fits. Others are then converted by
-    Arrow to find out.
+    """Returns a fast check for Python values: true if a value certainly fits the Arrow type ``kind``. For other values
+    only a conversion by Arrow shows whether they fit.
     """
     if pa.types.is_signed_integer(kind):
         most = 1 << (kind.bit_width - 1)

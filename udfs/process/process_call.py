@@ -219,9 +219,11 @@ class Unmade:
 
 
 class Calls:
-    """Calls the methods of an instance of the class ``implementation``. ``name``: the name of the function in SQL.
+    """Calls the methods of a user's process function. Creates one instance of its class ``implementation``. ``name``:
+    the name of the function in SQL.
 
-    ``fixed``: the arguments that are the same for each row. ``row``: the STRUCT of the result rows.
+    ``fixed``: the arguments that are the same for each row, by parameter. ``tables``: the parameters that are tables.
+    ``row``: the STRUCT of the result rows.
     """
 
     def __init__(
@@ -308,15 +310,15 @@ class Calls:
         return f'process function "{self.name}" returned {_short(row)}, which is no row of ({columns})'
 
     def check(self, rows: list[Any]) -> None:
-        """FunctionError where a value of the rows does not fit the type of its column."""
+        """Raises FunctionError if a value of the result ``rows`` does not fit the type of its column."""
         if not all(
             fits(value) for row in rows for fits, value in zip(self._fits, members(row, self._row), strict=True)
         ):
             self.arrays(rows, lambda _: "")
 
     def arrays(self, rows: list[Any], places: Callable[[int], str]) -> list[pa.Array]:
-        """The rows as Arrow columns. ``places``: a function that describes the row or timer of each slot, for error
-        messages.
+        """Converts result rows to Arrow columns. Raises FunctionError if a value does not fit its column; ``places(i)``
+        then describes, for the message, the key of the i-th row.
         """
         try:
             structs = arrow_array(self.name, rows, self._row)

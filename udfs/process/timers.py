@@ -45,7 +45,9 @@ class KeyTimers(TimerAccess):
 
     @contextmanager
     def firing(self) -> Iterator[None]:
-        """A context manager for the calls of ``on_timer``: timers, not rows, are being processed."""
+        """A context manager for calls of ``on_timer``. In it timers that are registered once the input has ended are
+        counted, so that timers that register further ones without end raise FunctionError.
+        """
         self._in_timer = True
         try:
             yield
@@ -65,7 +67,9 @@ class KeyTimers(TimerAccess):
         self._at_the_end = self._at_the_end_before
 
     def time(self, event_time: int | None) -> int:
-        """Returns ``event_time``, in milliseconds; raises FunctionError if it is None."""
+        """Returns ``event_time``, that of the current row or timer in milliseconds; raises FunctionError if it is None,
+        because the row or timer has none.
+        """
         if event_time is None:
             message = f'process function "{self._kernel.name}" asks for an event time that there is not'
             hint = "Add on_time => DESCRIPTOR(ts) to the call; timers of processing time have no event time."
@@ -130,7 +134,9 @@ class RowsInTimeOrder:
         self._state = KeyedState(store, "waiting", schema.append(pa.field(EVENT_TIMER, pa.int64())), by=EVENT_TIMER)
 
     def add(self, rows: pa.Table, watermark: int) -> int:
-        """Stores rows to wait. Late rows, whose time is not after ``watermark``, are dropped and counted."""
+        """Stores rows until the watermark reaches them. Late rows, whose time is not after ``watermark``, are dropped;
+        returns how many these are.
+        """
         stays = self.times(rows) > watermark
         kept = rows.filter(pa.array(stays))
         self._state.append(kept.append_column(EVENT_TIMER, pa.array(self.times(kept), pa.int64())).combine_chunks())

@@ -9,7 +9,10 @@ from enum import Enum
 
 
 class Watermark(Enum):
-    """Where an operator gets its watermark. NONE: the query has none, so kernels have no event-time timers."""
+    """What Spark's watermark means to the kernels of an operator. EVENT_TIME: the event time that has been reached.
+    CLOCK: the processing time, in queries without event time. NONE: the query has no watermark, so kernels have no
+    timers of event time.
+    """
 
     EVENT_TIME = "event time"
     CLOCK = "clock"

@@ -43,8 +43,8 @@ class KernelProcessor:
     """Runs the kernels of a stateful operator for the calls that Spark makes to ``ShippedProcessor``. ``late_table``:
     the table that gets the kernel's late rows.
 
-    ``above``: the chained kernels downstream, as stages, each of which gets the rows of the previous one without a
-    shuffle.
+    ``above``: the kernels that are chained downstream of ``kernel``, in order; each gets the rows of the previous one
+    without a shuffle.
     """
 
     def __init__(
@@ -60,18 +60,22 @@ class KernelProcessor:
         self._expected: tuple[StateKey, ...] = ()
 
     def rows(self, rows: Iterator[Any], timers: TimerValues) -> Iterator[Row]:
-        """Processes the blobs that have arrived for a key group. Returns the output, as blobs."""
+        """Processes what has arrived for a key group: ``rows`` of the exchange (blobs), each of which has many input
+        rows packed as bytes. Returns the output, also as blobs.
+        """
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
         yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs(), blobs))
 
     def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
-        """Processes a Spark timer of a key group that has expired. Returns the output, as blobs."""
+        """Processes a Spark timer of a key group that has expired. Returns the output as blobs: rows that contain many
+        result rows packed as bytes.
+        """
         yield from self._call(Arrived(timers.getCurrentWatermarkInMs()), timer.getExpiryTimeInMs())
 
     def waits(self, entries: Mapping[StateKey, bytes]) -> Iterator[tuple[int, Wait]]:
-        """Counts of the rows and timers that are pending in the state of a key group, each with the index of the
-        chained kernel.
+        """Yields pairs: the index of a chained kernel, and a ``Wait`` that counts its pending rows or timers.
+        ``entries`` are all state entries of a key group.
         """
         store = MemoryStore(dict(entries))
         for number, stage in enumerate(self._stages):
@@ -81,7 +85,9 @@ class KernelProcessor:
             yield from ((number, wait) for wait in stage.kernel.waits(context))
 
     def kept_rows(self, entries: Mapping[StateKey, bytes]) -> int:
-        """The number of rows in the state of a key group, as the first kernel's ``kept_rows`` reports it."""
+        """How many rows the state of a key group has, for kernels that may end the query at a number of rows (LIMIT); 0
+        for others. ``entries`` are all its state entries.
+        """
         store = MemoryStore(dict(entries))
         (entry_bytes,) = store.get([self._own[0]])
         entry = GroupEntry.from_bytes(entry_bytes)
@@ -208,7 +214,7 @@ _FEW = 8
 @dataclass(frozen=True)
 class Stage:
     """A kernel in a chain of kernels that run in one Spark operator. ``late_table``: the table that gets its late rows.
-    ``handover``: how it takes the rows of the previous kernel; None for the first.
+    ``handover``: converts rows of the previous kernel to input rows of this one; None for the first.
     """
 
     kernel: Kernel
@@ -216,8 +222,9 @@ class Stage:
     handover: Handover | None = None
 
     def handed(self, below: Kernel, emitted: Mapping[bool, Sequence[Emitted]]) -> dict[Content, pa.Table]:
-        """The results of the previous kernel as input rows of this one, by whether they were emitted before the
-        watermark advanced.
+        """Converts results of the previous kernel, ``below``, to input rows of this one. ``emitted`` has under True the
+        results that were emitted before the watermark advanced, under False the others; in the returned dictionary
+        these are the rows of Content.AHEAD and Content.ROWS.
         """
         contents = ((Content.AHEAD, emitted[True]), (Content.ROWS, emitted[False]))
         return {content: self._rows(below, emissions) for content, emissions in contents if emissions}
@@ -235,7 +242,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ran:
-    """The outcome of a call for one kernel of a chain. ``context`` is None if the kernel was not called.
+    """The outcome of a call for one kernel of a chain. ``before`` and ``after``: what the adapter stores for the kernel
+    and the key group. ``context``: has the output; None if the kernel was not called.
 
     ``held``: the event time (microseconds) that the watermark of downstream operators must not reach, END_OF_TIME when
     that restriction ends, None for no change.
@@ -286,8 +294,9 @@ def entry_key(number: int) -> StateKey:
 def run_stages(
     stages: Sequence[Stage], clocks: Clocks, parts: Sequence[Store], entries: Sequence[GroupEntry], arrived: Arrived
 ) -> list[Ran]:
-    """Passes rows and clocks to all chained kernels, in the direction of the data flow. ``parts`` and ``entries`` have
-    the state store and the adapter's entry of each.
+    """Calls all chained kernels, in the direction of the data flow, for one key group. The first gets the input
+    ``arrived``, each other one the results of the previous one. ``parts`` and ``entries`` have, for each kernel, its
+    state store and the adapter's entry. Returns the outcome for each kernel.
     """
     runs: list[Ran] = []
     for number, (stage, stage_store, entry) in enumerate(zip(stages, parts, entries, strict=True)):
@@ -354,5 +363,8 @@ def _values(wait: Wait) -> tuple[str, str | None, int, int, int]:
 
 
 def wait_of(what: str, domain: str | None, count: int, first: int, last: int) -> Wait:
-    """The ``Wait`` from the values of a row of WAITS_DDL. ``first`` and ``last`` are in microseconds."""
+    """Makes a ``Wait``, a count of pending rows or timers, of the values of a row of WAITS_DDL. ``what`` is the value
+    of a ``Pending``, ``domain`` that of the clock they wait for, None for no clock; ``first`` and ``last`` are in
+    microseconds.
+    """
     return Wait(Pending(what), None if domain is None else Domain(domain), count, first, last)

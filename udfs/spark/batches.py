@@ -37,10 +37,12 @@ BLOBS_DDL = (
 
 
 def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = None) -> Batches:
-    """A function for Spark that turns rows of ``schema`` into blobs of ``BLOBS_DDL``, whatever Spark names their time
-    zones.
+    """Returns a function for ``mapInArrow`` that divides rows of ``schema`` by key group and packs them into blobs:
+    rows of ``BLOBS_DDL``, each of which has many input rows as bytes. Spark may use other names of time zones than
+    ``schema``.
 
-    ``files``: the input is file ranges, whose rows it reads; the last blob then has their number.
+    ``files``: the input rows of the function are file splits, whose rows it reads; a last blob then reports their
+    number to Spark's metrics.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
@@ -64,7 +66,9 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
 
 
 def rows_of(files: FileRows) -> Batches:
-    """A function for Spark that turns file splits into the rows of their files."""
+    """Returns a function for ``mapInArrow`` that reads files: its input rows are file splits, its output the rows of
+    these.
+    """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -87,8 +91,8 @@ class _Counted:
 
 
 def to_calls(exchange: Exchange) -> Batches:
-    """A function for Spark that turns ticks, the only column, into blobs that call every key group, even without a
-    tick.
+    """Returns a function for ``mapInArrow`` that makes one blob (a row of the exchange) for every key group, so that
+    all are called in each micro-batch. Its input has ticks of processing time in a single column, or no rows.
     """
     numbers = pa.array(numbers_of(exchange.groups))
 
@@ -102,9 +106,13 @@ def to_calls(exchange: Exchange) -> Batches:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Turns blobs of the adapter's output into rows of ``schema``, followed by the requested hidden columns.
+    """Unpacks the output of a stateful operator: turns blobs, which have many rows as bytes, into rows of ``schema``,
+    followed by the hidden columns that are requested.
 
-    ``kernel`` unfolds its results. ``hold``: the held time is reported to operators above, once per task.
+    ``kernel`` expands results that it emitted in compact (folded) form. ``ahead``: a hidden column says whether a row
+    was emitted before the watermark advanced. ``late``: late rows are emitted, still packed, in hidden columns.
+    ``hold``: one row per task reports, in a hidden column, the event time that the watermark of downstream operators
+    must not reach.
     """
 
     schema: pa.Schema
@@ -121,7 +129,9 @@ class Decoder:
         return [*ahead, *([pa.field(HOLD, pa.int64())] if self.hold else []), *late]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of blobs."""
+        """Unpacks batches of blobs: yields batches of their rows with the hidden columns, and rows in which only hidden
+        columns are set, for late rows and for the time that the watermark must not reach.
+        """
         spare_imports()
         held: list[int] = []
         for batch in batches:
@@ -221,8 +231,8 @@ _SEED = 42  # of Spark's hash partitioning
 
 
 def numbers_of(groups: int) -> np.ndarray:
-    """The INT for each of ``groups`` key groups that Spark's shuffle sends to its own partition; always the same for a
-    number of groups.
+    """For each of ``groups`` key groups an INT to partition by, such that Spark's hash partitioning distributes the key
+    groups evenly over partitions. The result depends only on ``groups``.
     """
     candidates = groups
     while True:
@@ -251,17 +261,17 @@ def _rotated(values: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SideRows:
-    """Separates rows that belong to side outputs. ``markers``: pairs of a STRUCT column, which is set in rows for
-    another table, and its LATE_TABLE.
+    """Separates rows that belong to side outputs from the others. ``markers``: pairs of a STRUCT column, which is set
+    in rows for a side output and has their content, and the value of LATE_TABLE for that output.
 
-    At most one of them is set in a row. The input has LATE_TABLE and LATE, whose contents are passed on; the marker
-    columns are removed.
+    At most one of these columns is set in a row, and the output lacks them. Rows that already have LATE_TABLE and LATE,
+    the packed rows of side outputs, pass unchanged.
     """
 
     markers: tuple[tuple[str, str], ...]
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The remaining rows, and the packed rows of side outputs."""
+        """Yields the rows that belong to no side output, and rows that have those of a side output packed as bytes."""
         spare_imports()
         for batch in batches:
             kept = batch.drop_columns([name for name, _ in self.markers])
@@ -305,10 +315,10 @@ def checked(rows: DataFrame, listed: ListedFiles) -> DataFrame:
 
 
 def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFrame:
-    """The file splits ``places``, with a check of the files of the micro-batch in the task that has them all.
+    """The file splits ``places``, unchanged; the task that has all of them also checks the files of the micro-batch.
 
-    The join of ``checked`` would be another job, some 60 milliseconds. ``name``: the column of the file, which is never
-    NULL.
+    The join of ``checked`` would be another job, some 60 milliseconds. ``name``: the column with the file of a split,
+    which is never NULL.
     """
     own = places.schema
     looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")

@@ -21,11 +21,11 @@ AFTER_THE_END = "ROWS_AFTER_THE_END_OF_INPUT"
 
 @dataclass(frozen=True)
 class Arrived:
-    """The input of a key group in a micro-batch: its blobs, in order of arrival. ``watermark_ms`` is Spark's watermark
-    in milliseconds.
+    """The input of a key group in a micro-batch: its blobs (rows of the exchange that have many input rows as bytes),
+    in order of arrival. ``watermark_ms`` is Spark's watermark in milliseconds.
 
-    ``handed``: the rows of the chained kernel upstream, by whether they were emitted before the watermark advanced
-    (AHEAD) or not (ROWS).
+    ``handed``: for chained kernels instead the rows of the kernel upstream, by whether they were emitted before the
+    watermark advanced (AHEAD) or not (ROWS).
     """
 
     watermark_ms: int
@@ -33,8 +33,8 @@ class Arrived:
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
 
     def rows(self, content: Content) -> Ports:
-        """The rows of the blobs with this content by port (index of the input), or the rows handed over by the chained
-        kernel.
+        """The input rows of this kind: AHEAD for rows that were emitted before the watermark advanced, ROWS for others.
+        A dictionary from port (the index of the input) to tables.
         """
         if content in self.handed:
             return {0: [self.handed[content]]}
@@ -42,15 +42,17 @@ class Arrived:
 
     @property
     def fired(self) -> Mapping[int, Ports]:
-        """The rows that processing-time timers of upstream operators emitted, by the processing time of the firing in
-        microseconds.
+        """The rows that processing-time timers of upstream operators emitted: a dictionary from the processing time of
+        the firing, in microseconds, to their tables by port (the index of the input).
         """
         blobs = [blob for blob in self.of(Content.AHEAD) if blob.clock is not None]
         clocks = sorted({blob.clock for blob in blobs if blob.clock is not None})
         return {clock - _MILLISECOND: _by_port([b for b in blobs if b.clock == clock]) for clock in clocks}
 
     def of(self, content: Content) -> list[Blob]:
-        """The blobs with this content."""
+        """The blobs of this kind, such as input rows or ticks. A blob is a row of the exchange, often with many rows as
+        bytes.
+        """
         return [blob for blob in self.blobs if blob.content is content]
 
     @property
@@ -72,8 +74,9 @@ class Arrived:
 
     @property
     def only_calls(self) -> bool:
-        """True if the input has only ticks of processing time, which call every key group. A timer calls without any
-        input."""
+        """True if the input consists only of ticks of processing time, which every key group gets in each micro-batch.
+        False without any input, as when a timer expires.
+        """
         return bool(self.blobs) and all(blob.content is Content.TICK for blob in self.blobs)
 
     @property
@@ -88,8 +91,8 @@ class Arrived:
 def run(
     kernel: Kernel, clocks: Clocks, store: Store, entry: GroupEntry, arrived: Arrived
 ) -> tuple[GroupContext, GroupEntry]:
-    """Calls the kernel with the input of a micro-batch. Returns the context, which has the output, and the entry to
-    store for the key group.
+    """Calls the kernel with the input of a key group in a micro-batch. Returns a pair: the context, which has the
+    output, and the entry to store for the key group.
     """
     timers = {Domain.EVENT: entry.event_timer, Domain.PROCESSING: entry.processing_timer}
     context = GroupContext(store, entry.watermark, entry.clock, timers)
@@ -100,8 +103,8 @@ def run(
 
 
 def held_above(clocks: Clocks, context: GroupContext, before: GroupEntry, arrived: Arrived) -> int | None:
-    """The event time in microseconds that the query's watermark must not reach downstream: END_OF_TIME when holding
-    ends, None for no change.
+    """The event time in microseconds that the query's watermark must not reach downstream: END_OF_TIME when that
+    restriction ends, None if it does not change.
 
     The kernel's own watermark may be earlier than the query's by a fixed interval; the result is a time of the query's
     watermark.
@@ -182,7 +185,7 @@ class Clocks:
         return self.micros(watermark_ms - self.shift_ms)
 
     def micros(self, ms: int) -> int:
-        """Spark's milliseconds as microseconds since 1970, without regard to the end of the input."""
+        """Converts milliseconds since 1970 to microseconds; END_OF_TIME from the end of the input (``end_ms``) on."""
         return END_OF_TIME if ms >= self.end_ms else ms * 1000
 
     def times(self, watermark_ms: int, tick: int) -> tuple[int, int]:
@@ -202,8 +205,8 @@ class Clocks:
         return _MILLISECOND * self.held_back_ms
 
     def below(self, held: int) -> int:
-        """The greatest event time of the kernel, in microseconds, while the query's watermark must not reach ``held``.
-        It is below the whole millisecond of that time, because windows may close a millisecond before their end.
+        """The greatest event time, in microseconds, that the kernel may be given while the query's watermark must not
+        reach ``held``. It is before the millisecond of that time, because windows close a millisecond before their end.
         """
         return max(held - held % _MILLISECOND - 1 - self.held_back, NO_WATERMARK)
 
@@ -264,7 +267,7 @@ class GroupEntry:
         return self.holds or self.processing_timer != END_OF_TIME
 
     def is_due(self, watermark_ms: int) -> bool:
-        """True if the timer that was registered with Spark has passed at this watermark of it."""
+        """True if Spark's watermark, ``watermark_ms``, has reached the timer that was registered with Spark."""
         return 0 < self.spark_timer <= watermark_ms
 
     def to_bytes(self) -> bytes:

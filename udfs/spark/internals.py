@@ -35,7 +35,7 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema in Arrow; timestamps with a time zone are in UTC. PySparkTypeError for types that Arrow lacks."""
+    """Converts a schema to Arrow, with the time zone UTC. Raises PySparkTypeError for types that Arrow lacks."""
     given: dict[str, Any] = {"timezone": "UTC"}
     if "timezone" not in inspect.signature(to_arrow_schema).parameters:
         given = {"timestamp_utc": True}  # PySpark 4.1
@@ -70,8 +70,8 @@ def state_messages() -> Any:
 
 
 def can_declare_late(handle: StatefulProcessorHandle) -> bool:
-    """True if a task may declare its state after its start, with ``declared_late``. False while Spark lists the states
-    of the query, and where this PySpark hides the phase.
+    """True if a task may declare its state after its start, with ``declared_late``. False if Spark has created it only
+    to learn which state the query has, and if this version of PySpark does not show in which of these phases it is.
     """
     client = getattr(handle, "_statefulProcessorApiClient", None)
     before = getattr(client, "handle_state", None)

@@ -43,7 +43,9 @@ class ShippedProcessor(StatefulProcessor):
         self._arrived: KernelProcessor | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
-        """Called by Spark with the new blobs of a key group. Returns the output as blobs."""
+        """Called by Spark with the new rows of a key group. Each is a blob, which has many input rows as bytes; so is
+        each row of the returned output.
+        """
         return self._processor().rows(rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802
@@ -52,7 +54,9 @@ class ShippedProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        """Called by Spark when a timer of a key group has expired. Returns the output as blobs."""
+        """Called by Spark when a timer of a key group has expired. Returns the output as blobs, rows that have many
+        result rows as bytes.
+        """
         return self._processor().expired(timerValues, expiredTimerInfo)
 
     def close(self) -> None:

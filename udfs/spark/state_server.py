@@ -302,8 +302,8 @@ class CallStore:
         self._written.update(entries)
 
     def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Writes all changes and replaces Spark's timer (milliseconds, None for none), in one exchange with the state
-        server.
+        """Writes all changes to Spark's state, deletes the timer ``deleted_timer`` and registers ``timer`` (both in
+        Spark's milliseconds, None for none), in one exchange with the state server.
         """
         kept = [(key, value) for key, value in self._written.items() if value is not None]
         removed = [key for key, value in self._written.items() if value is None]

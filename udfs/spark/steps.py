@@ -55,14 +55,16 @@ class StepFolder:
         _written(self._file(_STATE, operator, number), pickle.dumps(state))
 
     def reported(self, mark: int, number: int) -> int | None:
-        """The newest event time that the watermark definition ``mark`` saw in the micro-batch ``number``, in
-        milliseconds; None if it saw no row.
+        """The newest event time, in milliseconds, that the rows of the micro-batch ``number`` had for the watermark
+        definition with the index ``mark``; None if there was no row.
         """
         file = self._file(_TOLD, mark, number)
         return int(file.read_text()) if file.exists() else None
 
     def report(self, mark: int, number: int, time_ms: int) -> None:
-        """Records the newest event time that the watermark definition ``mark`` saw in the micro-batch ``number``."""
+        """Records the newest event time, in milliseconds, that the rows of the micro-batch ``number`` had for the
+        watermark definition with the index ``mark``.
+        """
         _written(self._file(_TOLD, mark, number), str(time_ms).encode())
 
     def _file(self, kind: str, which: int, number: int) -> Path:
@@ -145,7 +147,9 @@ class SteppedProcessor:
     output: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Processes the blobs of a micro-batch; returns the output."""
+        """Processes the input of a micro-batch, in which each row is a blob with many input rows as bytes; yields the
+        output.
+        """
         spare_imports()
         number, watermark_ms = self.steps.current
         state = self.steps.state(self.operator, number - 1)
@@ -190,7 +194,7 @@ class RowsOfStep:
     schema: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the current micro-batch, in the one task whose ``batches`` have a row."""
+        """Yields the rows of the current micro-batch, but only in the one task whose input ``batches`` have a row."""
         spare_imports()
         number, _ = self.steps.current
         file = Path(self.folder, f"{number:09d}.parquet")

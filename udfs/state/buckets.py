@@ -35,8 +35,10 @@ _FEW = 16
 
 @dataclass
 class Buckets:
-    """The index of a ``KeyedState``, whose rows are divided into buckets by ranges of the key hash: an int64 array with
-    one row per bucket, in order of LOW, the lowest hash of the bucket; the first bucket begins at the lowest int64.
+    """The index of a ``KeyedState``, whose rows are divided into buckets by ranges of the key hash. ``index`` is an
+    int64 array with one row per bucket: LOW, the lowest hash of the bucket, by which it is sorted; NUMBER, the bucket's
+    name in the store; the numbers of rows and chunks; and the earliest timers. The first bucket begins at the lowest
+    int64.
 
     It is stored as two entries: the index, and those of its rows that have changed since it was written. So changing
     few buckets of a large index costs little. ``changed``: the positions of rows that are not up to date in the first
@@ -82,8 +84,8 @@ class Buckets:
         return buckets
 
     def written(self, schema: pa.Schema, name: str) -> dict[StateKey, bytes | None]:
-        """The state entries to write. The whole index is rewritten when more than the square root of its size has
-        changed.
+        """The state entries to write, as a dictionary in which None deletes an entry. The whole index is rewritten when
+        more than about the square root of its size has changed; otherwise only the changed rows are written.
         """
         whole, recent = Buckets.keys(name)
         if self._whole and len(self.index) >= _FEW and len(self.changed) ** 2 <= 2 * len(self.index):
@@ -101,13 +103,13 @@ class Buckets:
         return np.concatenate((header, self.index)).tobytes()
 
     def positions(self, places: np.ndarray) -> np.ndarray:
-        """For each place (the hash by which rows are found) the position of its bucket."""
+        """For each of ``places``, which are key hashes, the position of the bucket in whose range it is."""
         if len(self.index) == 1:
             return np.zeros(len(places), np.int64)
         return np.asarray(np.searchsorted(self.index[:, LOW], places, side="right") - 1)
 
     def holding(self, places: np.ndarray) -> np.ndarray:
-        """The distinct positions of the buckets that contain any of these sorted places."""
+        """The distinct positions of the buckets whose ranges contain any of these sorted places (key hashes)."""
         edges = np.searchsorted(places, self.index[:, LOW])
         return np.flatnonzero(np.diff(edges, append=len(places)) > 0)
 
@@ -126,8 +128,8 @@ class Buckets:
         return self.next_number - 1
 
     def with_buckets(self, added: Sequence[Sequence[int]]) -> Buckets:
-        """The index with the rows ``added`` for new buckets, and without empty buckets. The bucket before an empty one
-        takes over its range.
+        """Returns the index with the rows of new buckets, ``added``, and without empty buckets. The range of an empty
+        bucket goes to the bucket before it.
         """
         index = np.concatenate((self.index, np.array(added, np.int64).reshape(-1, 6)))
         kept = index[index[:, ROWS] > 0]
@@ -148,8 +150,8 @@ class BucketPiece(NamedTuple):
 
 
 def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
-    """Divides rows by bucket. ``positions`` has the bucket of each row; only buckets that have rows are returned,
-    ascending.
+    """Divides rows by bucket: returns a dictionary, in ascending order, from the position of a bucket to its rows and
+    their earliest timers. ``positions`` has the position of each row's bucket; buckets without rows are omitted.
     """
     if len(positions) == 0:
         return {}
@@ -164,15 +166,16 @@ def cut(rows: pa.RecordBatch, positions: np.ndarray) -> dict[int, BucketPiece]:
 
 
 def splits(places: np.ndarray, most_rows: int) -> bool:
-    """True if a bucket with these places has more than ``most_rows`` rows and can be split. Rows of one place must
-    remain together.
+    """True if a bucket has more than ``most_rows`` rows and can be split. ``places`` has for each row the key hash;
+    rows of equal hash must remain together.
     """
     return len(places) > most_rows and bool(places.min() != places.max())
 
 
 def split(rows: pa.RecordBatch, places: np.ndarray, low: int, most_rows: int) -> list[tuple[int, BucketPiece]]:
-    """Splits an overfull bucket, whose range begins at ``low``, into pieces that are about two thirds full. Each is
-    returned with its lowest place.
+    """Splits an overfull bucket into buckets that are about two thirds full, by ranges of the key hash. ``places`` has
+    the hash of each row, ``low`` is the lowest hash of the bucket. Returns pairs of the lowest hash of a new bucket and
+    its rows.
     """
     lows = np.concatenate(([low], _cuts(np.sort(places), -(-3 * len(places) // (2 * most_rows)))))
     parts = cut(rows, np.searchsorted(lows, places, side="right") - 1)
@@ -216,8 +219,8 @@ NO_PLACES = np.zeros(0, np.int64)
 
 
 class Chunk(NamedTuple):
-    """A piece of a bucket that was written at once: rows, and the places whose rows in earlier chunks are replaced by
-    it.
+    """A piece of a bucket that was written at once. Its ``rows`` come after those of earlier chunks, and replace all
+    earlier rows whose place (key hash) is in ``replaced``.
     """
 
     rows: pa.RecordBatch
@@ -225,7 +228,7 @@ class Chunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of rows and of replaced places, together."""
+        """The number of rows or of replaced key hashes, whichever is greater; by it chunks are compared for merging."""
         return max(int(self.rows.num_rows), len(self.replaced))
 
 
@@ -262,8 +265,8 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 
 
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
-    """The index of the first of the chunks that are to be merged into one, which are the last ones of the bucket; the
-    number of chunks if none are to be merged.
+    """Decides which chunks of a bucket are merged into one: those from the returned index on. If it is the number of
+    chunks, none are. A bucket without new chunks is left as it is if it has at most ``most_chunks``.
     """
     chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
@@ -279,8 +282,8 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
 
 
 def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:
-    """Groups of neighbouring buckets that should be merged because they have few rows together, as lists of sorted
-    positions.
+    """Divides buckets into groups, each of which is to be merged into one bucket: neighbours that have at most
+    ``most_rows`` rows together. Other buckets are alone in their group. A group is a list of sorted positions.
     """
     groups: list[list[int]] = []
     filled = 0
@@ -303,7 +306,9 @@ def merged(chunks: Sequence[Chunk], hash_column: str) -> Chunk:
 
 
 def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
-    """The rows of a bucket's chunks, in order, without those that later chunks replace."""
+    """The rows of a bucket's chunks, in order, as record batches. Rows that a later chunk replaces, because it names
+    their key hash, are left out.
+    """
     batches, gone = [], NO_PLACES
     for rows, replaced in reversed(chunks):
         batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
@@ -313,10 +318,10 @@ def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
 
 
 def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, schema: pa.Schema) -> pa.Table:
-    """The rows at some sorted places, in order, without those that later chunks of their bucket replace. ``chunks`` are
-    those of several buckets.
+    """The rows whose key hash is in the sorted array ``places``, in order, without those that later chunks of their
+    bucket replace. ``chunks`` are those of several buckets.
 
-    It needs one pass over the places of all rows, and other work only for the rows found.
+    It needs one pass over the hashes of all rows, and other work only for the rows found.
     """
     rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
     every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
@@ -331,7 +336,7 @@ def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, sche
 
 
 def distinct(places: np.ndarray) -> np.ndarray:
-    """The distinct places, sorted."""
+    """Returns the values sorted and each only once."""
     ordered = np.sort(places)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -371,8 +376,8 @@ DENSE = 4
 
 
 class RequestedRows:
-    """The rows of loaded buckets that a kernel has requested, cached. ``places``: the sorted places that were
-    requested; None for all rows. ``by``: the column of the places.
+    """The rows of loaded buckets that a kernel has requested, cached. ``by``: the column by which rows are found,
+    mostly the key hash. ``places``: its sorted values that were requested; None for all rows.
     """
 
     def __init__(self, by: str, schema: pa.Schema) -> None:
@@ -382,7 +387,9 @@ class RequestedRows:
         self._latest: tuple[Sequence[Bucket], pa.Table] | None = None
 
     def add(self, places: np.ndarray, dense: bool) -> None:
-        """Adds sorted places to those requested. ``dense``: request all rows of the loaded buckets."""
+        """Adds requests for rows with these sorted key hashes. ``dense``: from now on all rows of the loaded buckets
+        are requested.
+        """
         if self.places is not None:
             self.places = None if dense else distinct(np.concatenate((self.places, places)))
             self._latest = None
@@ -403,7 +410,10 @@ class RequestedRows:
 
 
 def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) -> bool:
-    """True if so many of a bucket's rows are requested that reading all of them is faster."""
+    """True if so many rows are requested that reading all rows of their buckets is faster. ``places``: the sorted key
+    hashes that are requested, ``rows``: the number of rows of the buckets that may have them, ``bucket``: the largest
+    of these.
+    """
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
     of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()

@@ -101,8 +101,8 @@ class KeyedState:
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
-        """Loads the rows of all places (see ``by``) that have a timer up to ``time`` (microseconds). The result may
-        contain others of the same buckets.
+        """Loads the rows of all keys (values of the column ``by``) that have a timer up to ``time`` (microseconds). The
+        result may contain others of the same buckets.
         """
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:
@@ -127,7 +127,7 @@ class KeyedState:
             self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
-        """Adds rows after those of the same places, without loading these."""
+        """Adds rows after the stored rows of the same keys (values of the column ``by``), without loading these."""
         pieces = self._cut(rows)
         for position, piece in pieces.items():
             self._add(position, Chunk(piece.rows), piece.rows.num_rows)
@@ -349,7 +349,9 @@ class TimeToLive:
         return [pa.field(PROCESSING_TIMER, pa.int64())] if self.ttl else []
 
     def timers(self, count: int, context: Context) -> list[pa.Array]:
-        """The values of PROCESSING_TIMER for ``count`` rows that are written now, if they have that column."""
+        """The column PROCESSING_TIMER for ``count`` rows that are written now, in a list; an empty list without a time
+        to live.
+        """
         if not self.ttl:
             return []
         return [pa.array(np.full(count, self.ends(context), np.int64))]

@@ -28,8 +28,8 @@ _NAME, _DELETED, _TIME = "__name", "__deleted", EVENT_TIMER
 
 
 class Timer(NamedTuple):
-    """A timer of a window. ``key`` and ``namespace``, such as a window's bounds, are values for the columns of the
-    ``TimerService``'s schemas; ``time`` is in microseconds.
+    """A timer that is stored for a key. ``time`` is in microseconds, ``key`` has the values of the key, ``namespace``
+    further values that identify the owner of the timer; their columns are those of the ``TimerService``.
     """
 
     time: int
@@ -41,7 +41,7 @@ class Timer(NamedTuple):
 class TimerService:
     """Stores the timers of one operator for one key group. An instance serves one call of the kernel.
 
-    ``key`` and ``namespace``, such as a window's bounds, are the schemas of what identifies the owner of a timer.
+    ``key`` is the schema of the keys that own timers, ``namespace`` that of further columns that identify an owner.
     """
 
     def __init__(self, store: Store, name: str, key: pa.Schema, namespace: pa.Schema = _NO_NAMESPACE) -> None:

@@ -26,10 +26,10 @@ class DeduplicateKernel(ExpiringKernel):
     """The kernel of deduplication: one row per key. ``input`` has ``keys``, the columns ``passed`` that are emitted,
     and ``time``, a BIGINT column in microseconds by which rows are ordered; None: by arrival.
 
-    ``last``: keep the last row of a key, otherwise the first. ``before``: -U rows are needed. ``ttl``: a key is
-    dropped, without output, this many microseconds of processing time after its row arrived; 0: never. ``closes``: for
-    first rows by arrival, the column with the watermark (microseconds) at which the key may be dropped; rows of the key
-    that arrive later are emitted.
+    ``last``: keep the last row of a key, otherwise the first. ``before``: emit the previous row of a changed result as
+    -U. ``ttl``: a key is dropped, without output, this many microseconds of processing time after its row arrived; 0:
+    never. ``closes``: only for first rows by arrival, a column with the watermark (microseconds) from which on the key
+    is not stored; rows of the key that arrive after that are all emitted.
     """
 
     input: pa.Schema
@@ -52,7 +52,7 @@ class DeduplicateKernel(ExpiringKernel):
         return self.time is None and not self.last
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregation before the shuffle: one row of each key, in order of arrival."""
+        """Pre-aggregates rows before the shuffle: keeps of each key only the first or last row, in order of arrival."""
         ids = dense_ids(rows, self.keys)
         if ids.count == rows.num_rows:
             return rows

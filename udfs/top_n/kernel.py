@@ -98,7 +98,7 @@ class TopNKernel(ExpiringKernel):
         return int(self.kept(context.store).load_all().num_rows)
 
     def kept(self, store: Store) -> KeyedState:
-        """The stored rows of the key group of ``store``."""
+        """The ``KeyedState`` that stores the rows of the key group of ``store``."""
         return KeyedState(store, "rows", self._stored)
 
     # --- what changes -------------------------------------------------------------------------------------------

@@ -87,8 +87,8 @@ def _of_others(column: pa.Array) -> Numbers:
 
 
 def numbers_of(function: Number, ids: Numbers, keys: Sequence[Numbers]) -> Numbers:
-    """The ROW_NUMBER, RANK or DENSE_RANK, from 1, of each row among those of its id. Rows are sorted by id, then by
-    ``keys``.
+    """The ROW_NUMBER, RANK or DENSE_RANK, from 1, of each row among the rows of its key. ``ids`` has the index of each
+    row's key, ``keys`` are the sort keys; rows are sorted by id, then by these.
     """
     count = len(ids)
     begins = _changes(ids)
@@ -147,14 +147,16 @@ class Ranking:
         return self.function is Number.ROW_NUMBER
 
     def places(self, rows: pa.Table) -> Places:
-        """What determines the order of rows: their keys and sort keys. ``rows`` are in order of arrival."""
+        """Returns the columns that determine the order of ``rows`` in the ranking: the index of each row's key, and its
+        sort keys. ``rows`` are in order of arrival.
+        """
         keys = sort_keys(rows, self.order)
         if self.newest_first:
             keys = [*keys, -np.arange(rows.num_rows)]
         return Places(dense_ids(rows, self.keys).ids, keys)
 
     def best(self, places: Places) -> Flags:
-        """One boolean per row: true for rows whose number is at most ``last``."""
+        """One boolean per row: true if its number by ``function``, such as ROW_NUMBER, is at most ``last``."""
         numbers = places.numbers(self.function, places.in_order())
         return numbers <= self.last
 
@@ -173,7 +175,7 @@ class Places(NamedTuple):
         return int(self.ids.max(initial=-1)) + 1
 
     def where(self, chosen: Flags) -> Places:
-        """The places of the rows whose flag is set."""
+        """The ``Places`` of only those rows for which ``chosen`` is true."""
         return Places(self.ids[chosen], [key[chosen] for key in self.keys])
 
     def in_order(self) -> Numbers:
@@ -191,8 +193,9 @@ class Places(NamedTuple):
     def reaching(self, ranking: Ranking, best_count: int) -> Flags:
         """One boolean per row: false for rows that are certainly not in the Top-N, to avoid sorting them.
 
-        The first ``best_count`` rows are the Top-N so far, and are kept. Of the others those are dropped that the first
-        ORDER BY column places after the last row of a key that already has all its rows.
+        The first ``best_count`` rows are the Top-N so far, for which the result is true. It is false for any other row
+        that the first ORDER BY column alone ranks after all rows of its key, if the key already has as many as the
+        Top-N takes.
         """
         ids, reaches = self.ids[:best_count], np.ones(len(self.ids), np.bool_)
         if not best_count or not self.keys or ranking.function is Number.DENSE_RANK:

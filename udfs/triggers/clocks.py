@@ -68,7 +68,9 @@ class OnBarrier(Never):
 
 @dataclass(frozen=True)
 class EachBatch(Never):
-    """EMIT CHANGES: fires every window to which a call of the operator added rows, once. The operator implements it."""
+    """EMIT CHANGES: fires every window to which a call of the operator added rows, once. The window operator does this
+    itself; the methods of this trigger never fire.
+    """
 
 
 @dataclass(frozen=True)
@@ -214,16 +216,17 @@ class AfterDelay(_Silent):
 
 @dataclass(frozen=True)
 class EveryInterval(_LateAtOnce):
-    """Flink's continuous triggers: fires at the multiples of ``interval`` while the window is open, and at its end.
+    """Flink's continuous triggers: fires at the multiples of ``interval`` (microseconds) while the window is open, and
+    at its end.
 
-    ``domain`` is the clock of the multiples. In event time the first one is the next multiple after the time of the
-    first row, which is in the column ``time``, even if the watermark has passed that multiple: it then fires when the
-    watermark advances. In processing time a multiple is reached when the millisecond before it has passed. There are no
-    multiples after the last moment of the window on that clock; rows that arrive later wait for the next multiple.
+    ``domain`` is the clock of the multiples. In event time they begin with the next multiple after the first row's
+    time, which the column ``time`` has; if the watermark has already passed it, it fires when the watermark advances.
+    In processing time a multiple is reached when the millisecond before it has passed. There are no multiples after the
+    last moment of the window on that clock; rows that arrive later wait for the next multiple.
 
-    ``next`` is the timer of a multiple, whether or not the window ends before it, because merging sessions may extend
-    the window. In processing time ``clipped`` is true if the window's last moment was still in the future; that moment
-    ends the multiples.
+    The state column ``next`` has the timer of the next multiple, even if the window ends before it, because merging
+    sessions may extend the window. In processing time the state column ``clipped`` is true if the window's last moment
+    was still in the future; that moment ends the multiples.
     """
 
     interval: int

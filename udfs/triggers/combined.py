@@ -131,8 +131,8 @@ class Or(_Pair):
 
 @dataclass(frozen=True)
 class And(_Pair):
-    """Fires when both triggers have fired since the last firing. The state columns ``left`` and ``right`` are 1 for a
-    trigger that has fired, 2 if it would also purge.
+    """Fires when both triggers have fired since the last firing. For each of them a state column (``left``, ``right``)
+    is 0 if it has not fired, 1 if it has, 2 if it would also clear the window.
     """
 
     left: Trigger

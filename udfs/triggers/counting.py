@@ -119,8 +119,9 @@ class Delta(Trigger):
         return fire_at(self._first(run, reference, start, run.ends))
 
     def take(self, state: TriggerState, run: Run, start: Values, stop: Values, fire: Fire) -> None:
-        """Processes rows. Inside AND and THEN this trigger may fire several times before the whole trigger does; each
-        time its reference changes.
+        """Updates the reference value for the rows at positions ``start`` to ``stop`` (exclusive). Inside AND and THEN
+        this trigger may fire several times before the composite trigger does; each time the reference becomes the value
+        of that row.
         """
         reference, _ = self._referenced(state, run, start, stop)
         position, value = fire.position, run.numbers(self.value)
@@ -168,8 +169,8 @@ FIRST_STRETCH = 16
 
 
 def spread(starts: Values, lengths: Values) -> tuple[Values, Values]:
-    """For ranges given by start and length: all their positions, concatenated, and for each position the index of its
-    range.
+    """Returns all positions of ranges, which are given by start and length, and for each position the index of its
+    range. For starts 3, 8 and lengths 2, 1 these are the positions 3, 4, 8 and the indices 0, 0, 1.
     """
     owner = np.repeat(np.arange(len(starts)), lengths)
     before = np.cumsum(lengths) - lengths

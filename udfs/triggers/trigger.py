@@ -96,15 +96,21 @@ class Run:
         return replace(self, ends=np.minimum(self.ends, ends))
 
     def flags(self, name: str) -> Values:
-        """The BOOLEAN column ``name``, one value per position; NULL is false."""
+        """The values of the BOOLEAN column ``name`` as an array, false for NULL. It has one value per position of the
+        run, which is a row in one of its windows.
+        """
         return self._cached(name, lambda column: pc.fill_null(column, False).to_numpy())
 
     def numbers(self, name: str) -> Values:
-        """The numeric column ``name`` as float64, one value per position; NULL is NaN."""
+        """The values of the numeric column ``name`` as float64, NaN for NULL. The array has one value per position of
+        the run, which is a row in one of its windows.
+        """
         return self._cached(name, lambda column: pc.cast(column, pa.float64(), safe=False).to_numpy())
 
     def times(self, name: str) -> Values:
-        """The TIMESTAMP or BIGINT column ``name`` as int64 microseconds, one value per position."""
+        """The values of the TIMESTAMP or BIGINT column ``name`` as int64 microseconds. The array has one value per
+        position of the run, which is a row in one of its windows.
+        """
         return self._cached(name, lambda column: pc.cast(column, pa.int64()).to_numpy())
 
     def cached(self, name: str, compute: Callable[[], Values]) -> Values:
@@ -126,8 +132,8 @@ class Run:
 
 
 class Fire(NamedTuple):
-    """The next firing of each instance: its position in the run, or NONE; whether it purges; and the firings of the
-    nested triggers.
+    """The next firing of each window instance at the rows of a ``Run``: its ``position``, NONE if the instance does not
+    fire; whether it also clears the window (``purge``); and the same for the nested triggers (``parts``).
     """
 
     position: Values
@@ -140,8 +146,8 @@ class Fire(NamedTuple):
 
 
 class Fires(NamedTuple):
-    """All firings at the rows of a run: their ascending positions in the run, and whether they purge. ``silent``: true
-    for firings that purge without a result; None if there are none.
+    """All firings at the rows of a run: their ascending positions in the run, and whether they clear the window
+    (``purge``). ``silent``: true for firings that clear the window without emitting a result; None if there are none.
     """
 
     position: Values
@@ -167,7 +173,9 @@ class Due(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The decision of a trigger at a timer: for each instance whether it fires, and whether it is purged."""
+    """The decision of a trigger at a timer: for each window instance whether it fires, and whether the window is
+    cleared (``purges``).
+    """
 
     fires: Values
     purges: Values
@@ -195,7 +203,9 @@ class Trigger(ABC):
 
     @property
     def searches(self) -> bool:
-        """True if finding the next firing may take time proportional to the number of rows."""
+        """True if ``fire`` may look at many rows, so that its time is proportional to their number. A composite trigger
+        then asks its other trigger first, to limit the rows.
+        """
         return any(nested.searches for nested in self.parts)
 
     @property
@@ -235,8 +245,8 @@ class Trigger(ABC):
         """
 
     def restart(self, state: TriggerState, run: Run, position: Values, fire: Fire) -> None:
-        """Called when the outermost trigger fired at these positions. This trigger fired too where ``fire.position`` is
-        the same.
+        """Called when the outermost trigger, in which this one may be nested, has fired at these positions, so that
+        counts start again. This trigger itself fired there if ``fire.position`` is the same.
         """
         self.rest(state)
 
@@ -245,9 +255,7 @@ class Trigger(ABC):
         return False
 
     def fires(self, state: TriggerState, run: Run) -> Fires:
-        """Updates the state for all rows of a run and returns all firings: the first of every instance, then the second
-        of every instance, …
-        """
+        """Updates the state for all rows of a run and returns all firings, sorted by position."""
         firings: list[Fires] = []
         cursor, active = run.starts.copy(), np.arange(run.count)
         while len(active):
@@ -281,7 +289,7 @@ class Trigger(ABC):
         return no_answer(state.count)
 
     def rest(self, state: TriggerState) -> None:
-        """Called when the outermost trigger fired at a timer, so that counts start again."""
+        """Called when the outermost trigger, in which this one may be nested, has fired, so that counts start again."""
         for nested, of_part in zip(self.parts, state.parts, strict=True):
             nested.rest(of_part)
 
@@ -316,7 +324,7 @@ def no_answer(count: int) -> Answer:
 
 
 def fire_at(position: Values) -> Fire:
-    """The ``Fire`` with firings at these positions, NONE for instances that do not fire, and no purging."""
+    """The ``Fire`` with firings at these positions, NONE for instances that do not fire; none clears the window."""
     return Fire(position, np.zeros(len(position), bool))
 
 
@@ -331,7 +339,7 @@ def silence(trigger: Trigger, count: int) -> Fire:
 
 
 def fires_at(position: Values) -> Fires:
-    """The ``Fires`` at these positions, without purging."""
+    """The ``Fires`` at these positions, none of which clears the window."""
     return Fires(position, np.zeros(len(position), bool))
 
 
@@ -448,7 +456,9 @@ class TriggerState:
         return TriggerState(self.count + other.count, values, parts)
 
     def columns(self, prefix: str = "") -> Iterator[tuple[str, Values]]:
-        """All arrays by name. Names of arrays of nested triggers start with the index of the trigger."""
+        """Yields pairs of a name and an array, for all arrays. The name of an array of a nested trigger starts with the
+        trigger's index, such as ``0.count``.
+        """
         for name, column in self.values.items():
             yield prefix + name, column
         for number, nested in enumerate(self.parts):

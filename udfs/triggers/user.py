@@ -188,8 +188,8 @@ class User(Trigger):
     # --- rows -------------------------------------------------------------------------------------------------
 
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """For each instance its first firing. The user's class is called with a copy of the state, and called again in
-        ``take``.
+        """For each window instance its first firing at or after the position ``cursor``. The user's class is called
+        with a copy of its state; ``take`` calls it for the same rows again and keeps the changes.
         """
         firings = [
             self._first_fire(memory, run, instance, int(cursor[instance]))

@@ -64,12 +64,13 @@ _SAMPLE = 8_192
 @dataclass(frozen=True)
 class AlignedWindows(Kernel):
     """The kernel of TUMBLE, HOP and CUMULATE windows: computes ``aggregates`` per ``keys`` and window.
-    ``aggregates.input`` is the schema of the rows without KEY_HASH.
+    ``aggregates.input`` is the schema of the input rows without KEY_HASH, the hash of the key columns that every
+    kernel's input has.
 
-    Late rows are counted. With ``late_columns`` they are also passed to ``emit_late``, with the bounds of the last of
-    their windows; with ``fails_on_late`` the first one raises ExecutionError SS406. In both cases rows are not
-    pre-aggregated. In processing time a row belongs to the windows that are open when its micro-batch arrives. A window
-    whose rows were all retracted has no result.
+    Late rows are counted and dropped. With ``late_columns``, the input columns of the side output, they are also passed
+    to ``emit_late``, each with the bounds of its last window; with ``fails_on_late`` the first one raises
+    ExecutionError SS406. In both cases rows are not pre-aggregated before the shuffle. In processing time a row belongs
+    to the windows that are open when its micro-batch arrives. A window whose rows were all retracted has no result.
     """
 
     keys: tuple[str, ...]
@@ -217,8 +218,8 @@ class AlignedWindows(Kernel):
         self._finish(state, context)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Yields, for monitoring, how many stored rows are in windows that have not closed, with the times at which the
-        first and the last of these windows close.
+        """Yields, for monitoring, at most one ``Wait``: how many stored rows are in windows that have not closed, and
+        when the first and the last of these windows close.
         """
         state, panes = self._state(context), self._panes
         stored = state.ids()

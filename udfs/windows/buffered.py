@@ -44,9 +44,10 @@ _FIRING = "__firing"
 
 @dataclass(frozen=True)
 class Buffered:
-    """Stores the rows of windows themselves, for window functions that cannot be computed from accumulators. ``rows``
-    are the columns of the kernel's input, ``keys`` those of the key. ``time`` as in ``Accumulated``. ``merging``:
-    windows may merge.
+    """Stores the rows of each window, for window functions that cannot be computed from accumulators, and for evictors.
+    ``rows`` is the schema of the kernel's input, ``keys`` the names of the key columns. ``time``: for windows without
+    bounds (GLOBAL), the column whose least and greatest values become the bounds of the result. ``merging``: windows
+    may merge, as sessions do.
     """
 
     function: Aggregates | AllRows
@@ -58,7 +59,7 @@ class Buffered:
 
     @property
     def held(self) -> pa.Schema:
-        """The schema of the columns that are stored with each window: none, because the rows are stored separately."""
+        """An empty schema: no columns are stored with a window, because its rows are stored separately."""
         return pa.schema([])
 
     @property
@@ -70,8 +71,8 @@ class Buffered:
 
     @cached_property
     def measured(self) -> Aggregates | AllRows:
-        """The window function and, for windows without bounds, two more results: the times of the oldest and of the
-        newest row.
+        """The window function to compute. For windows without bounds (GLOBAL) its aggregates have two additional calls:
+        the least and the greatest time of the rows, which become the bounds of the result.
         """
         return with_bounds(self.function, self.time) if isinstance(self.function, Aggregates) else self.function
 
@@ -81,11 +82,11 @@ class Buffered:
         return pa.schema([*self.rows, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
 
     def fresh(self, count: int) -> pa.Table:
-        """The ``held`` columns of ``count`` new instances."""
+        """A table of ``count`` rows without columns: new windows store nothing besides their rows."""
         return rows_without_columns(count)
 
     def open(self, context: Context) -> Held:
-        """The ``Held`` by which one call of the kernel accesses the contents of windows."""
+        """Returns the object by which one call of the kernel reads and changes the stored rows of windows."""
         return _Rows(self, KeyedState(context.store, "rows", self.stored), context)
 
 
@@ -431,7 +432,9 @@ def _named(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 
 
 class WindowsByKey(NamedTuple):
-    """The windows of several keys, sorted by key index, start and end."""
+    """The windows of several keys as columns, sorted by key, start and end, to look windows up by key and time. ``key``
+    has the index of each window's key.
+    """
 
     key: Values
     start: Values
@@ -468,5 +471,7 @@ def _search(ordered: Values, asked: Values) -> Values:
 
 
 def numbers_of(order: Values, positions: Values) -> Values:
-    """Converts positions in the sorted array ``order`` to indices of the unsorted one; -1 remains -1."""
+    """Returns ``order[position]`` for each position, to convert positions among sorted items to indices of the unsorted
+    ones; ``order`` has the index of each sorted item. -1, which stands for none, remains -1.
+    """
     return np.where(positions >= 0, order[positions], -1) if len(order) else np.full(len(positions), -1)

@@ -35,11 +35,12 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True)
 class CountWindows(Kernel):
-    """The kernel of count windows. ``input``: the schema of the rows without KEY_HASH. ``time``: the column with their
-    times in microseconds; None means processing time.
+    """The kernel of count windows: windows of the last ``size`` rows of a key, every ``slide`` rows. ``input``: the
+    schema of the rows without KEY_HASH, the hash of the key that every kernel's input has. ``time``: the column with
+    the rows' times in microseconds; None means processing time. ``full_only``: a window fires only with ``size`` rows.
 
-    The bounds of a window are the time of its oldest row and that of its newest plus one millisecond. Keys are emitted
-    unless they are among the columns of AllRows.
+    The bounds in a result are the time of the window's oldest row, and that of its newest plus one millisecond. Results
+    begin with the key columns, except those that a ``function`` without aggregation (AllRows) emits itself.
     """
 
     input: pa.Schema
@@ -264,7 +265,7 @@ class Slices(Protocol):
 
     @property
     def kept(self) -> pa.Schema:
-        """The columns of a stored slice."""
+        """The schema of the columns in which a slice is stored."""
         ...
 
     @property
@@ -285,8 +286,8 @@ class Slices(Protocol):
         ...
 
     def window_results(self, slices: pa.Table, owner: Indices, ranges: Ranges) -> WindowResults:
-        """The results of windows, which are ``ranges`` of slices. Slices are sorted by the index of their key
-        (``owner``).
+        """The results of windows, each of which is one of the ``ranges`` of slices. ``slices`` are sorted by key;
+        ``owner`` has the index of each slice's key.
         """
         ...
 

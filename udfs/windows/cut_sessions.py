@@ -48,11 +48,12 @@ NO_PIECE = -1
 
 
 class Cut(NamedTuple):
-    """The stored rows of some keys, divided into sessions. ``piece``: for each row the index of its session, or
-    NO_PIECE. ``reach``: the time of each row plus the session gap, in microseconds.
+    """The stored rows of some keys, and the sessions (``pieces``) into which they are divided. For each row, ``key`` is
+    the index of its key, ``piece`` the index of its session or NO_PIECE, and ``reach`` its time plus the session gap,
+    in microseconds.
 
-    ``fired``: for each row the number of the session of its key that has already been emitted with this row; NOT_FIRED
-    for none.
+    ``fired``: for each row the number of the session in which it was last emitted, unique within its key; NOT_FIRED for
+    none. A session has not changed since it was emitted if all its rows have the same number and no other row has it.
     """
 
     key: RowIndices
@@ -81,7 +82,7 @@ class CutSessionKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """The columns that are stored and emitted."""
+        """Says which columns of the input are stored, and which are emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property

@@ -103,8 +103,8 @@ class Emission:
         return self._output(instances, firings.instance[firing_of_row], rows, kinds, firings.when[firing_of_row])
 
     def retract(self, instances: Instances, index: Values, when: Values) -> Emitted:
-        """Retractions of the last results of the instances with these indices. ``when``: the order of each in the
-        output.
+        """Rows that retract the last results of the instances with these indices. ``when``: for each of them, a number
+        that gives its order in the output of the call.
         """
         return self._output(instances, index, instances.last.take(index), np.full(len(index), DELETE), when)
 
@@ -250,8 +250,9 @@ class Lateness:
         return pa.schema([*(rows.field(name) for name in self.columns), *windows])
 
     def report(self, rows: pa.Table, start: Values, end: Values, context: Context) -> None:
-        """Counts, emits or refuses ``rows`` that are late for all their windows; ``start`` and ``end`` are the bounds
-        of the last window of each, in microseconds.
+        """Counts ``rows`` that are late for all their windows, and emits them to the side output or raises
+        ExecutionError SS406, as configured. ``start`` and ``end`` are the bounds of the last window of each, in
+        microseconds.
         """
         if rows.num_rows == 0:
             return
@@ -281,8 +282,8 @@ def _late_row(rows: pa.Table, start: Values, end: Values) -> ExecutionError:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """Which columns of the rows a window kernel stores, and which it emits. ``input`` are all columns of the rows. Keys
-    are emitted unless they are among the columns of AllRows.
+    """Which columns of its ``input`` a window kernel stores, and which it emits. The key columns are emitted before the
+    window's bounds and the results, except those that a ``function`` without aggregation (AllRows) emits itself.
     """
 
     input: pa.Schema
@@ -291,7 +292,7 @@ class StoredColumns:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """The columns of the input that the keys and the window function need."""
+        """The schema of the stored columns: key hash, keys, and the columns that the window function needs."""
         function = self.function.input.names if isinstance(self.function, Aggregates) else self.function.columns
         return self._fields(dict.fromkeys((KEY_HASH, *self.keys, *function)))
 
@@ -349,10 +350,10 @@ class FiringPace:
     _first: int = 0
 
     def fires(self, timer: Values, until: Values) -> None:
-        """Records a round: for each window the time of its next firing, and the time up to which it may fire, in
-        microseconds.
+        """Records a round: ``timer`` has for each window the time of its next firing, ``until`` the time up to which it
+        may fire, both in microseconds.
 
-        ExecutionError SS468 if too many firings are to be expected at the rate so far.
+        Raises ExecutionError SS468 if, at the rate so far, too many firings are to be expected.
         """
         if self._rounds == 0 and len(timer):
             self._first = int(timer.min())

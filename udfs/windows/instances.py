@@ -27,8 +27,9 @@ _ARROW = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.binary()}
 
 @dataclass(frozen=True)
 class InstanceLayout:
-    """The columns in which window instances (the state of one window of one key) are stored. ``held`` are the columns
-    of the contents; ``last`` are those of the result that was emitted last, if results are retracted.
+    """The columns in which window instances are stored; an instance is the state of one window of one key. ``held``:
+    the columns of the window's contents, such as accumulators; empty if its rows are stored separately. ``last``: the
+    columns of the last emitted result; empty if results are not retracted.
     """
 
     keys: pa.Schema
@@ -51,8 +52,8 @@ class InstanceLayout:
         return self.decode(self.schema.empty_table())
 
     def fresh(self, keys: pa.Table, start: Values, end: Values, held: pa.Table) -> Instances:
-        """New instances for these keys and windows, whose bounds are in microseconds. ``held`` has the columns of their
-        contents.
+        """New instances for these keys and windows, whose bounds are in microseconds. ``held`` has their contents, such
+        as accumulators, in one row per instance.
         """
         count = len(start)
         last = pa.table([pa.nulls(count, column.type) for column in self.last], schema=self.last)
@@ -105,9 +106,10 @@ class Instances:
     """The state of many window instances as columns. An instance is one window of one key. The columns are changed in
     place or replaced.
 
-    ``filled``: the window is not empty. ``panes``: the number of firings. ``rows``: the number of rows since the window
-    was last emptied, without rows that are in later windows too. ``held``: the columns of the contents. ``emitted``: a
-    result has been emitted; ``last`` is the last one.
+    ``filled``: the window is not empty. ``panes``: how often it has fired. ``rows``: how many rows were added since it
+    was last emptied; a row in several windows is counted only in the last of them. ``held``: the columns of the
+    window's contents, such as accumulators. ``emitted``: a result has been emitted and not retracted; ``last`` is that
+    result.
     """
 
     keys: pa.Table
@@ -165,13 +167,15 @@ class Instances:
 
     def keep_last(self, index: Values, rows: pa.Table, there: Values) -> None:
         """Stores ``rows`` as the last emitted results of the instances with these indices. Where ``there`` is false,
-        the last result was retracted, so none is valid.
+        the instance has no last result, because it was retracted.
         """
         self.last = with_rows(self.last, index, rows)
         self.emitted[index] = there
 
     def windows(self, watermark: int, processing_time: int, domain: Domain) -> Windows:
-        """The bounds of the instances' windows, with the clocks of the call in microseconds."""
+        """The ``Windows`` of the instances: their bounds, and the clocks of the call in microseconds. ``domain`` is the
+        clock by which these windows close.
+        """
         return Windows(self.start, self.end, watermark, processing_time, domain)
 
 
@@ -242,11 +246,12 @@ OLDEST, NEWEST = "__oldest", "__newest"
 
 
 class Pane(NamedTuple):
-    """The results of some firings, as the contents of windows compute them.
+    """The ``results`` of some firings of windows, as result rows, and what is known of each firing.
 
-    ``of`` has, for each result row, the index of its firing, None if each firing has exactly one. ``oldest`` and
-    ``newest``: for each firing the times of its rows in microseconds, for windows without bounds. ``empty``: true for
-    firings without output. ``gone``: true for firings of windows whose rows were all retracted, which have no result.
+    ``of`` has, for each result row, the index of its firing; None if each firing has exactly one row. ``oldest`` and
+    ``newest``: for each firing the least and the greatest time of its rows in microseconds; only for windows without
+    bounds. ``empty``: true for firings that emit nothing. ``gone``: true for firings of windows whose rows were all
+    retracted, which have no result.
     """
 
     results: pa.Table
@@ -264,11 +269,11 @@ class Pane(NamedTuple):
 
 
 class Held(Protocol):
-    """Reads and changes the contents of windows during one call of the kernel."""
+    """Reads and changes the contents of windows, accumulators or rows, during one call of the kernel."""
 
     def on_rows(self, instances: Instances, run: Run, fires: Fires) -> Pane:
-        """Adds new rows to these instances. Some of the rows fire their window (``fires``); returns the results of
-        these firings. Updates ``filled``.
+        """Adds the new rows of ``run`` to the contents of these instances. ``fires`` are the firings at some of these
+        rows; returns their results, each over the rows up to that one. Updates ``instances.filled``.
         """
         ...
 
@@ -283,15 +288,16 @@ class Held(Protocol):
         ...
 
     def merge(self, instances: Instances, groups: Values, count: int) -> pa.Table:
-        """Merges the contents of these instances, in order, into ``count`` ones. Returns the ``held`` columns of the
-        merged ones; ``groups`` has, for each instance, the index of the merged one.
+        """Merges the contents of instances whose windows merge. ``groups`` has, for each instance, the index of the
+        merged window, of which there are ``count``; contents are merged in the order of the instances. Returns the
+        merged contents: a table with the ``held`` columns and ``count`` rows.
         """
         ...
 
     def numbered(self, rows: pa.Table, key: Values, loaded: pa.Table, key_of_loaded: Values) -> pa.Table:
-        """Prepares rows for ``on_rows`` where windows merge, by numbering them in order of arrival if the contents need
-        that. ``loaded`` are all stored instances of their keys; ``key`` and ``key_of_loaded`` are the key index of each
-        row and of each stored instance.
+        """Returns ``rows`` as ``on_rows`` needs them where windows merge: with a column that numbers them in order of
+        arrival, if contents are merged by it. ``loaded`` are all stored instances of the rows' keys, from which the
+        numbers continue; ``key`` and ``key_of_loaded`` are the key index of each row and of each stored instance.
         """
         ...
 
@@ -305,7 +311,9 @@ class Contents(Protocol):
 
     @property
     def held(self) -> pa.Schema:
-        """The columns that are stored in the rows of instances."""
+        """The schema of the columns in which a window's contents are stored with its instance, such as accumulators;
+        empty if the rows are stored separately.
+        """
         ...
 
     @property
@@ -314,11 +322,11 @@ class Contents(Protocol):
         ...
 
     def fresh(self, count: int) -> pa.Table:
-        """The ``held`` columns of ``count`` new instances."""
+        """The contents of ``count`` new, empty windows: a table of ``count`` rows with the columns ``held``."""
         ...
 
     def open(self, context: Context) -> Held:
-        """The ``Held`` by which one call of the kernel accesses the contents."""
+        """Returns the object by which one call of the kernel reads and changes the contents of windows."""
         ...
 
 
@@ -334,8 +342,9 @@ def with_bounds(aggregates: Aggregates, time: str | None) -> Aggregates:
 
 
 def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) -> Pane:
-    """The ``Pane`` for rows of ``results``. ``names``: the columns of the window function; ``owner``: as
-    ``Pane.of``.
+    """Makes a ``Pane`` of result rows. ``names``: the columns of the window function; ``results`` may also have the
+    times of the oldest and the newest row (see ``with_bounds``). ``owner``: for each row the index of its firing; None
+    if each firing has exactly one row.
     """
     if OLDEST not in results.schema.names:
         return Pane(results, owner)
@@ -344,8 +353,8 @@ def pane_of(results: pa.Table, names: list[str], owner: Values | None = None) ->
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Stores the contents of windows as accumulators. ``time``: the column whose least and greatest values are emitted
-    as the bounds of windows that have none.
+    """Stores the contents of windows as accumulators. ``time``: for windows without bounds (GLOBAL), the column whose
+    least and greatest values become the bounds of the result; otherwise None.
     """
 
     aggregates: Aggregates
@@ -353,14 +362,14 @@ class Accumulated:
 
     @cached_property
     def measured(self) -> Aggregates:
-        """The aggregates that are computed: those of the query, the bounds of windows that have none, and the number of
-        rows.
+        """The aggregates to compute: those of the query; for windows without bounds also the least and the greatest
+        time; for input with retractions also the number of rows.
         """
         aggregates = with_bounds(self.aggregates, self.time)
         return with_row_counts(aggregates) if aggregates.updating else aggregates
 
     def pane_of(self, results: pa.Table) -> Pane:
-        """The ``Pane`` for results of the aggregates ``measured``."""
+        """Makes a ``Pane`` of ``results``, which are those of the aggregates ``measured``, one row per firing."""
         pane = pane_of(results, self.results.names)
         if not self.aggregates.updating:
             return pane

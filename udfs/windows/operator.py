@@ -85,9 +85,10 @@ class WindowOperator(Kernel):
     ``input``, whose results are emitted when ``trigger`` fires.
 
     ``keys``: the key columns, which are emitted first. ``time``: for windows without bounds (GLOBAL), the column of
-    event times that bounds their results. ``retracting``: a result retracts the previous one, and rows have ROW_KIND;
-    DISCARDING is ``Purging(trigger)``. ``panes``: the kind and the number of the firing are emitted too, as ``__pane``
-    and ``__pane_index``.
+    event times that bounds their results. ``retracting``: a result retracts the previous one of the window.
+    ``row_kinds``: output rows have ROW_KIND; required for ``retracting``. ``panes``: the kind and the number of the
+    firing are emitted too, as ``__pane`` and ``__pane_index``. Windows that a firing empties (DISCARDING) have the
+    trigger ``Purging(trigger)``.
     """
 
     input: pa.Schema
@@ -131,7 +132,7 @@ class WindowOperator(Kernel):
 
     @cached_property
     def emission(self) -> Emission:
-        """Builds the output rows of the operator."""
+        """The ``Emission`` that builds the output rows of the operator."""
         keys = names_of(self.input, self.keys)
         return Emission(keys, self.contents.results, self.panes, self.retracting, self.row_kinds)
 
@@ -178,8 +179,9 @@ class WindowCall:
         self.finish(touched, loaded)
 
     def finish(self, touched: Touched, loaded: pa.Table, advanced: Domain = Domain.PROCESSING) -> None:
-        """Fires the windows that are due, writes the state and emits all results. ``advanced``: the clock that
-        advanced.
+        """Fires the windows that are due, writes the state and emits all results of the call. ``touched``: the
+        instances on which the call works. ``loaded``: the table of all stored instances that were loaded. ``advanced``:
+        the clock that advanced.
 
         As in Flink, an event-time timer before the watermark fires when the watermark advances next, a processing-time
         timer before the clock fires at once.
@@ -197,11 +199,14 @@ class WindowCall:
     # --- rows -------------------------------------------------------------------------------------------------
 
     def windows(self, instances: Instances) -> Windows:
-        """The bounds of the instances' windows, with the clocks of this call."""
+        """The ``Windows`` of these instances: their bounds, and the clocks of this call."""
         return instances.windows(self.context.watermark, self.context.processing_time, self.kernel.assigner.domain)
 
     def add_rows(self, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Touched:
-        """Adds the rows of a batch to their windows, which do not merge. Returns the instances concerned."""
+        """Adds the rows of a batch to their windows, which do not merge, and collects the results that they fire.
+        ``assigned``: the pairs of a row and a window that contains it. ``loaded``: the table of the stored instances of
+        the rows' keys. Returns the instances to which rows were added.
+        """
         assigned = self._in_time(rows, assigned)
         touched, owner = self._instances(rows, assigned, loaded)
         order = stable_order(owner, touched.instances.count)
@@ -260,11 +265,13 @@ class WindowCall:
         hull: Callable[[], tuple[Values, Values]] | None = None,
         is_last: Values | None = None,
     ) -> None:
-        """Asks the triggers about each row of a run, and collects the results of those that fire.
+        """Lets the triggers process each row of ``run``, adds the rows to the contents of their windows, and collects
+        the results of windows that fire.
 
-        ``arrival``, ``hull`` and ``is_last`` have one value per position of the run: the order of the firings, the
-        bounds of windows that grow, and whether a window is the last one of its row (None if rows have one window
-        each).
+        The other arguments have one value per position of the run, which is a row in one of its windows. ``arrival``:
+        the order of a firing at this row in the output. ``hull``: computes the starts and the ends of windows that grow
+        (sessions), as they are once the row was added; None for other windows. ``is_last``: true if the window is the
+        last one of the row; None if each row has one window.
         """
         fires = self.kernel.trigger.fires(instances.trigger, run)
         instances.rows = _rows_after(instances.rows, run, fires, is_last)
@@ -475,8 +482,8 @@ class WindowKernel(WindowOperator):
         call.finish(touched, loaded)
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Yields, for monitoring, how many stored rows are in windows that have not closed; of windows without an end,
-        how many are in those that wait for a timer of the trigger.
+        """Yields, for monitoring, ``Wait``s that count the stored rows in windows that have not closed. Windows without
+        an end count if the trigger has set a timer for them.
         """
         instances = KeyedState(context.store, "windows", self.layout.schema).load_all()
         rows, end = (instances.column(name).to_numpy() for name in (ROWS, END))

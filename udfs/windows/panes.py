@@ -147,7 +147,9 @@ class Entries:
     key_count: int
 
     def by_key(self) -> tuple[Entries, Indices]:
-        """The rows sorted by key, then by pane; and the original index of each."""
+        """Returns a pair: these entries with their rows sorted by key, then by pane; and the index that each of these
+        rows had before.
+        """
         order = stable_order(self.key, self.key_count)
         return Entries(self.rows.take(pa.array(order)), self.panes, self.pane[order], self.key[order],
                        self.key_count), order  # fmt: skip
@@ -158,8 +160,8 @@ class Entries:
 
 
 def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """Loads the contents of panes, given by their starts. The stored chunks of each pane are merged; panes that merging
-    makes smaller are replaced in the state.
+    """Loads the contents of ``panes``, which are given by their starts. Stored rows of equal pane and key are merged;
+    panes that merging makes smaller are replaced in the state.
     """
     tables = state.read(panes)
     pane_tables = [tables[int(pane)] for pane in panes]
@@ -174,8 +176,8 @@ def read_entries(state: ChunkedState, panes: Times, keys: Sequence[str], aggrega
 
 
 def merged(rows: pa.Table, panes: Times, pane: Indices, keys: Sequence[str], aggregates: Aggregates) -> Entries:
-    """The contents of panes in which rows of equal pane and key are merged. ``pane``: for each row the index of its
-    pane in ``panes``, ascending.
+    """Merges rows of equal pane and key: in the result each pane has one row per key. ``panes``: the starts of the
+    panes; ``pane``: for each row the index of its pane in these, ascending.
     """
     ids = dense_ids(rows, keys)
     cells = number(pane * ids.count + ids.ids, len(panes) * ids.count)
@@ -216,8 +218,8 @@ class Firing(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The windows that close in a call: those that contain a pane of ``entries`` and whose end is in ``[begin, stop)``,
-    in microseconds.
+    """The windows that close in a call. For each pane of ``entries`` they are those that contain the pane and whose end
+    is in ``[begin, stop)``, in microseconds.
     """
 
     entries: Entries
@@ -238,15 +240,15 @@ class PaneResults:
 
     @cached_property
     def count(self) -> int:
-        """The number of results, except that windows of CUMULATE that end together, in an hour that daylight saving
-        skips, count twice.
+        """The number of results. It is too high where two windows of CUMULATE end at the same instant, in an hour that
+        daylight saving skips: the result is emitted once and counted twice.
         """
         if not self.panes.shared:
             return int(self.due.entries.rows.num_rows)
         return int(self._spans.counts(self.panes.step).sum())
 
     def parts(self) -> Iterator[Firing]:
-        """Yields all results, in parts of about MOST_RESULTS rows."""
+        """Yields all results in order, as ``Firing``s of about MOST_RESULTS results each."""
         if not self.panes.shared:
             entries = self.due.entries
             end = self.panes.last_end(entries.panes)[entries.pane]
@@ -330,7 +332,9 @@ def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
 def collapse(
     state: ChunkedState, entries: Entries, panes: Panes, clock: int, keys: Sequence[str], aggregates: Aggregates
 ) -> None:
-    """Merges the stored panes that all future windows of a CUMULATE contain together. ``clock`` is in microseconds."""
+    """Merges stored panes of a CUMULATE window into one, where all future windows contain either all or none of them.
+    ``clock`` is the watermark or the processing time in microseconds.
+    """
     opened, last = panes.first_open(entries.panes, clock), panes.last_end(entries.panes)
     together = np.flatnonzero((opened <= last) & (entries.panes < opened - panes.step))
     _, leader, sizes = np.unique(last[together], return_index=True, return_counts=True)

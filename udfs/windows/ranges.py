@@ -127,8 +127,8 @@ _SPARSE = 4
 
 
 def number(codes: Indices, bound: int) -> Ids:
-    """Numbers the integers ``codes``, which are in ``[0, bound)``, by first appearance: an ``Ids`` with equal ids for
-    equal codes.
+    """Numbers the integers ``codes``, which are in ``[0, bound)``: returns ``Ids`` that are equal for equal codes, from
+    0 in the order in which codes first appear.
     """
     if bound > _SPARSE * len(codes) + 1024:
         return dense_ids(pa.table({"code": codes}), ("code",))
@@ -142,15 +142,17 @@ def number(codes: Indices, bound: int) -> Ids:
 
 
 def renumbered(ids: Ids, order: Indices) -> Ids:
-    """Gives keys new ids: the new id of a key is the position of its old id in ``order``."""
+    """Returns ``Ids`` with new numbers: the new id of a key is the position of its old id in ``order``, which has each
+    old id once.
+    """
     numbers = np.empty(ids.count, np.int64)
     numbers[order] = np.arange(ids.count)
     return Ids(numbers[ids.ids], ids.first[order])
 
 
 def stable_order(ids: Indices, bound: int) -> Indices:
-    """The indices of ``ids``, which are in ``[0, bound)``, sorted by id (stable). NumPy sorts 16-bit integers by
-    radix.
+    """The order in which ``ids`` are sorted, as indices (a stable argsort). Fast for small ids: all are in ``[0,
+    bound)``.
     """
     order = np.argsort((ids & 0xFFFF).astype(np.uint16), kind="stable")
     for shift in range(16, int(bound).bit_length(), 16):

@@ -55,8 +55,9 @@ _FOLDS = 4
 
 @dataclass(frozen=True)
 class RowMeasuredKernel(Kernel):
-    """The kernel of windows that are evaluated at rows or at regular times over the last rows or the last interval.
-    ``time``: the column with the rows' times in microseconds; None means processing time.
+    """The kernel of windows whose slide and size are measured differently: at every n-th row over the last interval, or
+    at regular times over the last n rows. ``time``: the column with the rows' times in microseconds; None means
+    processing time.
 
     There is no allowed lateness. The side output has late rows with the bounds of a window that contains only the row.
     """
@@ -74,7 +75,7 @@ class RowMeasuredKernel(Kernel):
 
     @cached_property
     def kept(self) -> StoredColumns:
-        """The columns that are stored and emitted."""
+        """Says which columns of the input are stored, and which are emitted."""
         return StoredColumns(self.input, self.keys, self.function)
 
     @property
@@ -240,15 +241,16 @@ class Timeline(NamedTuple):
         return np.flatnonzero(np.diff(self.key, prepend=-1))
 
     def on_line(self, back: int) -> Intervals:
-        """For each row, the interval that ends at its time and begins ``back`` microseconds before it, as two arrays of
-        begins and ends. The times of all keys are mapped to one axis on which the ends are sorted.
+        """For each row the interval from ``back`` microseconds before its time to its time. The times of all keys are
+        mapped to one axis, key after key, so that the ends are sorted and can be searched.
         """
         return on_line(Windows(self.key, self.time - back, self.time))
 
 
 class StepResult(NamedTuple):
-    """The result of ``Measure.step``. The firings are in blocks that are each in order. The new state is the rows that
-    remain, with their timers and positions.
+    """The result of ``Measure.step``. ``firings``: the windows that fire, as ranges of row indices, in blocks that are
+    each in order. ``kept``: true for the rows that remain in the state. ``timer`` and ``position``: the new values of
+    each row.
     """
 
     firings: Iterator[Ranges]
@@ -284,8 +286,8 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class EveryRows:
-    """Fires every few rows. In event time a row is counted when the watermark reaches it, and its window includes all
-    rows of the same time.
+    """Fires at every ``slide``-th row of a key, over its rows of the last ``size`` microseconds. In event time a row is
+    counted when the watermark reaches it, and its window includes all rows of the same time.
 
     In processing time a row is counted when it arrives, and later rows of the same instant are not in its window.
     """
@@ -347,9 +349,9 @@ MOST_FIRINGS = 1 << 18
 
 @dataclass(frozen=True)
 class LastRows:
-    """Fires 1 ms before each multiple of ``slide``, shifted by ``offset`` (microseconds), over the last rows; also
-    without new rows, as long as a key has any. At the end of time the last firing of a key is the first one after its
-    newest row.
+    """Fires 1 ms before each multiple of ``slide`` (microseconds), shifted by ``offset``, over the last ``size`` rows
+    of a key; also if no new rows have arrived since. At the end of time the last firing of a key is the first one after
+    its newest row.
     """
 
     size: int

@@ -61,7 +61,10 @@ class Arrived(NamedTuple):
 
 
 def merge_rows(call: WindowCall, rows: pa.Table, assigned: Assigned, loaded: pa.Table) -> Merged:
-    """Adds the rows of a batch to the stored session windows, merging these. Returns the instances concerned."""
+    """Adds the rows of a batch to the stored sessions of their keys, merges the sessions that they connect, and
+    collects the results that they fire. ``assigned``: the own window of each row. ``loaded``: the table of stored
+    instances. Returns the sessions of these keys as they are then.
+    """
     names = list(call.kernel.keys)
     keys = dense_ids(joined(loaded.select(names), rows.select(names)), names).ids
     of_row = keys[loaded.num_rows :]
@@ -124,8 +127,8 @@ class GrownSessions:
 
     ``order``: the indices of the new rows, sorted by session and arrival; ``session``: for each of them the index of
     its session. For each session: ``first`` is the index of its first new row, ``sources`` the number of stored
-    sessions that merge into it, ``source`` the index of one of these. ``number``: for each session, with new rows or
-    not, its index among the grown ones, -1 for none.
+    sessions that merge into it, ``source`` the index of one of these or -1. ``number``: for each session of these keys,
+    its index in this object, -1 if it got no rows.
     """
 
     merged: Merged
@@ -184,8 +187,8 @@ class GrownSessions:
 
     @cached_property
     def bounds(self) -> tuple[Values, Values, Values]:
-        """For each row of ``order`` the start and the end of its session, in microseconds, when it has arrived, and
-        whether its window touches the session as it was before.
+        """Returns three arrays with one value per row of ``order``: the start and the end of its session, in
+        microseconds, once the row was added; and whether the row's own window touches the session as it was before.
         """
         start, end = self.arrived.start[self.order], self.arrived.end[self.order]
         at_first = self._at_first(start, end)
@@ -283,7 +286,7 @@ def _replace(merged: Merged, source: Values, joint: Instances, key: Values, stor
 
 
 class Live(NamedTuple):
-    """The open sessions that one call works on: their windows, and the columns of their contents."""
+    """The open sessions on which one call works: their ``windows``, and in ``held`` the accumulators of their rows."""
 
     windows: Windows
     held: pa.Table
@@ -292,7 +295,7 @@ class Live(NamedTuple):
 @dataclass(frozen=True)
 class SessionKernel(Kernel):
     """The kernel of session windows that close after a gap without rows, and by nothing else. ``input``: the schema of
-    the rows without KEY_HASH.
+    the rows without KEY_HASH, the hash of the key that every kernel's input has.
     """
 
     input: pa.Schema

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampType
 
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.columnar.groups import grouping_id, in_sets, key_in_sets, set_keys, split
 from sqlstream.planner.lowering.columnar.inputs import (
     Files,
@@ -111,7 +112,9 @@ def _prepared(step: Operator, node: WindowAggregate, context: Context) -> Prepar
     schema = kernel_schema(projected)
     named = tuple(replace(call.call, name=_result(i)) for i, call in enumerate(calls))
     updating = ROW_KIND in schema.names
-    identified_by = (design.time,) if updating and node.time is not None else ()
+    # In processing time a retraction has the time at which it arrives, not that of the row.
+    has_time = node.time is not None and node.domain is not TimeDomain.PROCESSING
+    identified_by = (design.time,) if updating and has_time else ()
     aggregates = Aggregates(named, schema, updating=updating, identified_by=identified_by)
     kernel = kernel_of(design, aggregates, schema)
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, projected.schema))

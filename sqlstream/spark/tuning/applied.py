@@ -289,7 +289,9 @@ COMPILER = (
 
 
 def tuned_settings(master: str, tuning: Tuning) -> Mapping[str, str]:
-    """Spark's settings for the tuning."""
+    """Returns those of Spark's settings that the chosen optimizations need, by key. ``master``: Spark's master, such as
+    ``local[4]``.
+    """
     sockets: Mapping[str, str] = {}
     if tuning.local_sockets:
         sockets = guarded("sqlstream.spark.local-sockets", lambda: socket_settings(master), sockets)
@@ -325,7 +327,7 @@ def while_starting(log: Path, tuning: Tuning) -> Iterator[None]:
 
 
 def tune_running(spark: SparkSession, tuning: Tuning) -> None:
-    """Tune a Spark that this process has started."""
+    """Applies those optimizations that need a running session to a Spark that this process has started."""
     if tuning.quick_files:
         guarded("sqlstream.spark.quick-files", lambda: use_quick_files(spark), None)
     be_quiet(tuning)

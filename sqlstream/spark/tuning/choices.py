@@ -13,7 +13,9 @@ _PREFIX = "sqlstream.spark."
 
 @dataclass(frozen=True)
 class Tuning:
-    """The chosen optimizations; ``OPTIONS`` describes each."""
+    """Which optimizations of a local Spark are on, such as reusing memory or starting Python workers faster.
+    ``OPTIONS`` describes each.
+    """
 
     class_archive: bool = True
     kept_memory: bool = True
@@ -79,11 +81,11 @@ OPTIONS = (
 
 
 class Values(Protocol):
-    """A mapping of settings by key."""
+    """Anything from which settings can be read by key, such as ``Settings`` or a dictionary."""
 
     def __getitem__(self, key: str) -> Any: ...
 
 
 def tuning_of(settings: Values) -> Tuning:
-    """The optimizations that the settings choose."""
+    """Returns which optimizations of Spark are on according to the settings ``sqlstream.spark.…``."""
     return Tuning(**{name: settings[key] for key, name in FIELDS.items()})

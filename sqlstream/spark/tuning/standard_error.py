@@ -20,7 +20,8 @@ def keep_stderr() -> None:
 
 @contextlib.contextmanager
 def messages_to(log: Path) -> Iterator[None]:
-    """Redirect descriptor 2 to ``log`` in the block; a JVM started there continues to write to it.
+    """A context manager: in its block file descriptor 2 (standard error) writes to the file ``log``. A JVM that is
+    started there continues to write to it afterwards.
 
     OSError where this process has no standard error.
     """

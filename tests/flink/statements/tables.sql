@@ -65,8 +65,10 @@ CREATE TABLE t17 (order_time TIMESTAMP(3), WATERMARK FOR order_time AS order_tim
 
 CREATE TABLE t18 (a TIMESTAMP(3), b INT, WATERMARK FOR a AS CASE WHEN b > 0 THEN a - INTERVAL '1' SECOND ELSE a - INTERVAL '5' SECOND END) WITH ('connector' = 'datagen');
 
--- refused SS214: no source here has a watermark of its own
 CREATE TABLE t19 (ts TIMESTAMP(3), id INT, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = 'datagen');
+
+-- refused SS214: tables in memory have no watermark of their own
+CREATE TABLE t19b (ts TIMESTAMP(3), id INT, WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH ('connector' = 'memory');
 
 CREATE TABLE t20 (ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
 WITH ('connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'json',

@@ -194,6 +194,36 @@ QUERIES = {
         (1, None, 2),
         (2, None, 1),
     ],
+    "SELECT shop, GROUPING(shop) + 1, COUNT(*) FROM sales WHERE shop < 3 GROUP BY ALL ORDER BY 1": [
+        (1, 1, 2),
+        (2, 1, 1),
+    ],
+    "SELECT shop, GROUPING_ID() AS i, CASE WHEN GROUPING(shop) = 1 THEN 'all' ELSE 'some' END AS w FROM sales "
+    "WHERE shop < 3 GROUP BY shop HAVING GROUPING_ID(shop) = 0 ORDER BY GROUPING(shop), shop": [
+        (1, 0, "some"),
+        (2, 0, "some"),
+    ],
+    "SELECT x, city FROM UNNEST(ARRAY[1, 2, 7]) AS u(x) LEFT JOIN shops ON shop = x ORDER BY x": [
+        (1, "Ulm"),
+        (2, "Bonn"),
+        (7, None),
+    ],
+    "SELECT n, city FROM STACK(2, 1, 'p', 2, 'q') AS s(n, letter) JOIN shops ON shop = n ORDER BY n": [
+        (1, "Ulm"),
+        (2, "Bonn"),
+    ],
+    "SELECT city, d, e FROM shops AS c, LATERAL (SELECT c.shop * 2 AS d, d + 1 AS e WHERE shop < 9) AS q ORDER BY d": [
+        ("Ulm", 2, 3),
+        ("Bonn", 4, 5),
+    ],
+    "SELECT city, x FROM shops AS c LEFT JOIN LATERAL (VALUES (c.shop), (c.shop * 2)) AS q(x) ON x > 3 ORDER BY 1, 2": [
+        ("Bonn", 4),
+        ("Köln", 9),
+        ("Köln", 18),
+        ("Ulm", None),
+    ],
+    "SELECT city, x, y FROM shops AS c, UNNEST(ARRAY[ROW(c.shop, 'p'), ROW(c.shop * 2, 'q')]) AS q(x, y) "
+    "WHERE shop = 1 ORDER BY x": [("Ulm", 1, "p"), ("Ulm", 2, "q")],
     "SELECT COUNT(*) FROM sales TABLESAMPLE (100 PERCENT)": [(4,)],
     "SELECT city, s.amount FROM shops AS c, LATERAL (SELECT MAX(amount) AS amount FROM sales WHERE shop = c.shop) AS s "
     "ORDER BY city": [("Bonn", 20), ("Köln", None), ("Ulm", 30)],

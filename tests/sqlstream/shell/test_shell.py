@@ -497,7 +497,7 @@ def test_the_columns_of_a_query_are_traced_to_tables(capsys):
     told = capsys.readouterr().err
     assert 'SS108: "\\lineage" needs a query before it, or the name of a view' in told
     assert 'SS202: table or view "none" does not exist' in told
-    assert 'SS108: "\\pset" takes pager, pager on, pager off, or format table, ' in told
+    assert 'SS108: "\\pset" takes pager, pager on, pager off, result-mode table or changelog, or format table, ' in told
 
 
 def test_modes_are_names_of_how_results_are_shown(capsys):

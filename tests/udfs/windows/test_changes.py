@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from sqlstream.udfs import assigners, triggers
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.harness import KernelHarness
-from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
+from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, Kernel
 from sqlstream.udfs.windows.aligned import AlignedWindows
 from sqlstream.udfs.windows.emission import Lateness
 from sqlstream.udfs.windows.operator import WindowKernel
@@ -246,6 +247,75 @@ def test_retracted_results_come_to_those_at_the_end(window, steps, options):
             shown[result] += 1 if kind in ("+I", "+U") else -1
         there = [(i.key, i.start, i.end, *expected(i.rows)) for i in operator.instances.values()]
         assert +shown == Counter(repr(list(result)) for result in there if result[3] > 0)
+
+
+# --- processing time: what goes counts where it goes --------------------------------------------------------------
+
+
+TICK = 10 * MS
+"""The unit of clocks and windows: in the last millisecond of a window of processing time it takes no more rows."""
+
+BY_CLOCK = Aggregates(tuple(CALLS.values()), SCHEMA, updating=True)
+CLOCKED: dict[str, tuple[Window, Any]] = {
+    "tumble": (Tumble(7, 1), assigners.Tumble(None, 7 * TICK, TICK, domain=Domain.PROCESSING)),
+    "hop": (Hop(3, 10), assigners.Hop(None, 3 * TICK, 10 * TICK, domain=Domain.PROCESSING)),
+    "cumulate": (Cumulate(4, 12), assigners.Cumulate(None, 4 * TICK, 12 * TICK, domain=Domain.PROCESSING)),
+    "session": (Session(4), assigners.Session(None, 4 * TICK, Domain.PROCESSING)),
+}
+
+
+def kernels_of(window: str) -> Iterator[tuple[Kernel, bool]]:
+    """Each kernel that computes the window, and whether it knows the order of rows."""
+    assigner = CLOCKED[window][1]
+    if window == "session":
+        yield SessionKernel(SCHEMA, ("k",), assigner, BY_CLOCK), True
+    else:
+        function = BY_CLOCK if window == "tumble" else UNORDERED
+        yield AlignedWindows(("k",), assigner, function), window == "tumble"
+    yield WindowKernel(SCHEMA, ("k",), assigner, triggers.AfterProcessingTime(), BY_CLOCK), True
+
+
+def at_arrival(steps: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The script with rows of the times at which they arrive, with a clock one tick ahead of the watermark."""
+    clock, clocked = 0, list[tuple[str, Any]]()
+    for kind, argument in steps:
+        clock = argument + 1 if kind == "watermark" else clock
+        clocked.append((kind, [row | {"ts": clock} for row in argument] if kind == "rows" else argument))
+    return clocked
+
+
+def of_equal_values(rows: list[Row]) -> Result:
+    return expected([Row(row, ts=0) for row in rows])
+
+
+def run_by_clock(kernel: Kernel, steps: list[tuple[str, Any]], **options: Any) -> list[list[Result]]:
+    harness = KernelHarness(kernel, SCHEMA, ["k"], **options)
+    outputs = []
+    for kind, argument in [*steps, ("watermark", 10**6)]:
+        if kind == "watermark":
+            harness.processing_time((argument + 1) * TICK)
+        else:
+            harness.rows([input_row(row) for row in argument])
+        outputs.append([tuple(_ticks(*value) for value in row.items()) for row in harness.output()])
+    assert not any(store.size for store in harness.stores), "nothing stays of windows that are over"
+    return outputs
+
+
+def _ticks(name: str, value: Any) -> Any:
+    return value // TICK if name in ("window_start", "window_end") else value
+
+
+@pytest.mark.parametrize("window", CLOCKED)
+@settings(max_examples=depth(10, 25), deadline=None)
+@given(steps=scripts(), options=OPTIONS)
+def test_in_processing_time_rows_go_in_the_windows_in_which_that_is_said(window, steps, options):
+    steps = at_arrival(steps)
+    wanted, _ = play(Operator(CLOCKED[window][0], of_equal_values), steps)
+    names = ["k", "start", "end", *CALLS]
+    for kernel, ordered in kernels_of(window):
+        chosen = [i for i, name in enumerate(names) if ordered or name not in ORDERED]
+        of_kernel = [[tuple(row[i] for i in chosen) for row in step] for step in wanted]
+        assert sorted_(run_by_clock(kernel, steps, **options)) == sorted_(of_kernel), type(kernel).__name__
 
 
 # --- facts ----------------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ def with_selects(source: exp.Expr) -> exp.Expr:
     if not isinstance(values, exp.Values):
         return source
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
-    selects = [exp.select(*(exp.alias_(value.copy(), f"col{i}") for i, value in enumerate(row, 1))) for row in rows]
+    selects: list[exp.Expr] = [
+        exp.select(*(exp.alias_(value.copy(), f"col{i}") for i, value in enumerate(row, 1))) for row in rows
+    ]
     query = reduce(lambda before, after: exp.Union(this=before, expression=after, distinct=False), selects)
     return with_args(source, this=exp.Subquery(this=query))

@@ -12,6 +12,7 @@ from enum import Enum
 
 from sqlstream.errors import repeating
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.expressions import columns_of
 from sqlstream.types import STRING, TIMESTAMP, DataType
 
 ON_ERROR = "on-error"
@@ -89,14 +90,29 @@ def required_columns(table: Table) -> tuple[Column, ...]:
     return tuple(c for c in table.physical_columns if not c.nullable or c.name == time)
 
 
-def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
-    """The columns that a source must read: the requested ``columns``, those in which NULL makes a row bad, and with a
-    dead letter table all columns that a dead letter contains.
+def computed_event_time(table: Table) -> Column | None:
+    """The computed column that is the event time of the table; None if the time is stored, or there is none."""
+    time = table.watermark.column if table.watermark is not None else None
+    return next((c for c in table.columns if c.name == time and c.expression is not None), None)
+
+
+def checked_columns(table: Table) -> tuple[Column, ...]:
+    """The stored columns that decide whether a row is bad: the required ones, and those from which the event time is
+    computed.
     """
-    required = required_columns(table) if on_error.tolerates else ()
-    if required and on_error.table is not None:
-        required = table.physical_columns
-    return (*columns, *(c.name for c in required if c.name not in columns))
+    required, time = required_columns(table), computed_event_time(table)
+    read = columns_of(time.expression) if time is not None and time.expression is not None else set()
+    return (*required, *(c for c in table.columns if c.name in read and c not in required))
+
+
+def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
+    """The columns that a source must read: the requested ``columns``, those that decide whether a row is bad, and with
+    a dead letter table all columns that a dead letter contains.
+    """
+    checked = checked_columns(table) if on_error.tolerates else ()
+    if checked and on_error.table is not None:
+        checked = tuple(dict.fromkeys((*table.physical_columns, *checked)))
+    return (*columns, *(c.name for c in checked if c.name not in columns))
 
 
 def unfit_columns(table: Table) -> Iterator[str]:

@@ -31,6 +31,8 @@ FILE = "__file"
 
 NULL_IN_COLUMN = repeating("SS403")
 
+_HINT = "Correct the row, or let the option on-error of its table skip it."
+
 LENGTH = "__length"
 """BIGINT column of file ranges: the size of the file in bytes."""
 
@@ -139,12 +141,11 @@ class FileRows(ABC):
             values = pa.nulls(piece.rows.num_rows, column.type)
         else:
             values = self.as_declared(piece.rows.column(column.source), column, path)
-        column_values = values.cast(pa.timestamp("us")).view(pa.int64()) if column.micros else values
         if column.event_time is not None:
-            _require_time(column_values, column.event_time)
+            _require_time(_in_micros(values), column.event_time, path, piece)
         elif column.not_null is not None and values.null_count:
             raise _null_in_column(column.not_null, values, path, piece)
-        return column_values
+        return _in_micros(values) if column.micros else values
 
     def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
         """Converts the values of a column, as read from the file ``path``, to the type that the table declares. The
@@ -153,19 +154,25 @@ class FileRows(ABC):
         return values
 
 
-def _require_time(times: pa.Array, name: str) -> None:
+def _in_micros(values: pa.Array) -> pa.Array:
+    return values.cast(pa.timestamp("us")).view(pa.int64())
+
+
+def _require_time(times: pa.Array, name: str, path: str, piece: Piece) -> None:
     if times.null_count:
-        raise ExecutionError(NULL_EVENT_TIME, f"{name} is NULL")
+        place = piece.place(int(np.flatnonzero(times.is_null())[0]))
+        raise ExecutionError(NULL_EVENT_TIME, f'{name} is NULL in {place} of file "{path}"', hint=_HINT)
     least, most = pc.min_max(times).values()
     for time in (least.as_py(), most.as_py()):
         if time is not None and not EARLIEST <= time <= LATEST:
-            raise ExecutionError(OUT_OF_RANGE, out_of_range(name, str(time)), hint=HINT)
+            place = piece.place(int(pc.index(times, time).as_py()))
+            message = f'{out_of_range(name, str(time))} in {place} of file "{path}"'
+            raise ExecutionError(OUT_OF_RANGE, message, hint=HINT)
 
 
 def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> ExecutionError:
     place = piece.place(int(np.flatnonzero(values.is_null())[0]))
-    hint = "Correct the row, or let the option on-error of its table skip it."
-    return ExecutionError(NULL_IN_COLUMN, f'{text} in {place} of file "{path}"', hint=hint)
+    return ExecutionError(NULL_IN_COLUMN, f'{text} in {place} of file "{path}"', hint=_HINT)
 
 
 def _ranges(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:

@@ -66,9 +66,9 @@ def _numbers(decoded: Decoded) -> np.ndarray:
     return np.concatenate((decoded.numbers, np.array([fault.record for fault in decoded.faults], np.int64)))
 
 
-def with_column(rows: pa.RecordBatch, bad: pa.Array) -> pa.RecordBatch:
-    """The rows with the column BAD."""
-    return pa.RecordBatch.from_arrays([*rows.columns, bad], [*rows.schema.names, BAD])
+def with_column(rows: pa.RecordBatch, values: pa.Array, name: str = BAD) -> pa.RecordBatch:
+    """The rows with one more column, BAD by default."""
+    return pa.RecordBatch.from_arrays([*rows.columns, values], [*rows.schema.names, name])
 
 
 # --- messages ---------------------------------------------------------------------------------------------------

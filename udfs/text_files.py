@@ -15,7 +15,7 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
-from sqlstream.udfs.bad_records import READ_FROM
+from sqlstream.udfs.bad_records import READ_FROM, READ_LINE
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record, with_bad, with_column
 
@@ -90,7 +90,8 @@ class TextFormat:
         for block in file.blocks(begin, end):
             skipped = 0 if header is None else header.behind(block.data, path)
             header = None
-            yield self.decoder.block(block.data.slice(skipped)), Read(path, block, skipped, lines, self.decoder)
+            read = Read(path, block, skipped, lines, self.decoder, self.quote is not None)
+            yield self.decoder.block(block.data.slice(skipped)), read
             lines.passed(block)
 
     def batches(self, path: str) -> Iterator[pa.RecordBatch]:
@@ -135,6 +136,10 @@ class TextRows(FileRows):
             raise read.error(decoded.faults[0])
         rows, start = decoded.rows, max(file_range.begin, 0)
         if not self.format.tolerant:
+            if READ_LINE in self.schema.names:
+                lines = read.lines_of_good(decoded)
+                numbers = pa.nulls(rows.num_rows, pa.int64()) if lines is None else pa.array(lines, pa.int64())
+                rows = with_column(rows, numbers, READ_LINE)
             yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
@@ -148,7 +153,7 @@ class TextRows(FileRows):
 @dataclass(frozen=True)
 class Read:
     """A decoded block of a text file, to find lines and texts of its records for messages. The first ``skipped`` bytes
-    of the block, the header, were not decoded.
+    of the block, the header, were not decoded. ``spans_lines``: records may have line breaks.
     """
 
     path: str
@@ -156,6 +161,7 @@ class Read:
     skipped: int
     lines: LineNumbers
     decoder: Decoder
+    spans_lines: bool = False
 
     def lines_at(self, starts: Sequence[int]) -> list[int]:
         """The line numbers in the file of these byte positions. Positions count from the first decoded byte of the
@@ -186,29 +192,43 @@ class Read:
         record = int(decoded.numbers[row])
         return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
 
+    def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
+        """The lines of the good rows; None where the records cannot be told apart."""
+        data = self.block.data.slice(self.skipped)
+        feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
+        is_ended = len(feeds) > 0 and int(feeds[-1]) == data.size - 1
+        if len(feeds) + (not is_ended) == decoded.records:  # each line is a record
+            return before + 1 + decoded.numbers
+        starts = self.decoder.starts(data)
+        if len(starts) != decoded.records:
+            return None
+        return np.asarray(before + 1 + np.searchsorted(feeds, starts)[decoded.numbers])
+
     def records(self, decoded: Decoded) -> pa.StructArray:
         """The values of the column BAD for the rows that could be read: each row's record and its place as
         ``path:line``, without an error. NULL if it is unknown where the records start.
         """
         data = self.block.data.slice(self.skipped)
-        starts = self.decoder.starts(data)
-        if len(starts) != decoded.records:
+        starts, lines = self.decoder.starts(data), self.lines_of_good(decoded)
+        if lines is None or len(starts) != decoded.records:
             return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
-        good = decoded.numbers
-        feeds = np.frombuffer(data, np.uint8) == ord("\n")
-        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
-        lines = before + 1 + np.concatenate(([0], np.cumsum(feeds)))[starts[good]]
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
-        texts = _without_ends(data, starts).take(pa.array(good))
+        texts = _without_ends(data, starts, self.spans_lines).take(pa.array(decoded.numbers))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
 
 
-def _without_ends(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
-    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line."""
+def _without_ends(data: pa.Buffer, starts: np.ndarray, spans_lines: bool) -> pa.BinaryArray:
+    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line, or of its last
+    line if ``spans_lines``.
+    """
     read = np.frombuffer(data, np.uint8)
-    feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
-    ends = feeds[np.searchsorted(feeds, starts)]
-    ends = ends - ((ends > starts) & (read[ends - 1] == ord("\r")))
+    ends = np.append(starts[1:], len(read))
+    if not spans_lines:
+        feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
+        ends = np.minimum(ends, feeds[np.searchsorted(feeds, starts)])
+    while (is_end := (ends > starts) & np.isin(read[ends - 1], (ord("\r"), ord("\n")))).any():
+        ends = ends - is_end
     steps = np.zeros(len(read) + 1, np.int8)
     steps[starts] += 1
     steps[ends] -= 1

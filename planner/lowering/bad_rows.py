@@ -7,7 +7,7 @@ that no Python is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -18,15 +18,17 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.bad_rows import NULL_IN_COLUMN, OnError, required_columns
+from sqlstream.planner.bad_rows import NULL_IN_COLUMN, OnError, computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.changes import is_upsert
+from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
 from sqlstream.planner.lowering.hidden_columns import column, passes_by, quoted
 from sqlstream.types import DataType
-from sqlstream.udfs.bad_records import BAD, READ_FROM
+from sqlstream.udfs.bad_records import BAD, READ_FROM, READ_LINE
+from sqlstream.udfs.event_times import HINT, OUT_OF_RANGE
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 
@@ -115,12 +117,25 @@ def without_rows(rows: DataFrame, kept: Callable[[Column], Column]) -> DataFrame
     below some subqueries; there the text reads the column READ_FROM, and a metric that nobody reads keeps other
     conditions above this one.
     """
+    name = _url_of_file(rows)
+    if rows.isStreaming:
+        return rows.where(kept(_of_file(name)))
+    checked = rows.where(kept(_of_file(name)))
+    return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
+
+
+def _url_of_file(rows: DataFrame) -> Column:
+    """The URL of the file from which a row was read; empty for rows that are not from files."""
     from_files = READ_FROM in rows.columns
     if rows.isStreaming:
         always = F.spark_partition_id() >= 0  # Spark does not move this function either
-        return rows.where(kept(_of_file(F.when(always, column(READ_FROM)) if from_files else F.input_file_name())))
-    checked = rows.where(kept(_of_file(column(READ_FROM)) if from_files else F.lit("")))
-    return checked.observe(f"checked_{uuid4().hex}", F.count(F.lit(1)).alias("rows"))
+        return F.when(always, column(READ_FROM)) if from_files else F.input_file_name()
+    return column(READ_FROM) if from_files else F.lit("")
+
+
+def file_of(rows: DataFrame) -> Column:
+    """The path of the file from which a row was read; NULL for rows that are not from files."""
+    return path_of(F.nullif(_url_of_file(rows), F.lit("")))
 
 
 def _of_file(name: Column) -> Column:
@@ -148,6 +163,20 @@ def lacks(table: Table) -> list[Lack]:
     """
     required = {c.name for c in required_columns(table)}
     return [lack for c in table.physical_columns for lack in _of_column(table, c, c.name in required)]
+
+
+def has_checks(table: Table, names: Collection[str]) -> bool:
+    """True if rows with the columns ``names`` are checked one by one: for NULL, or for the table's event time."""
+    return any(has_required(table, name) for name in names) or has_event_time(table, names)
+
+
+def has_event_time(table: Table, names: Collection[str]) -> bool:
+    """True if the event time of the table is one of the columns ``names``, or is computed from them."""
+    time = table.watermark.column if table.watermark is not None else None
+    computed = computed_event_time(table)
+    if computed is not None and computed.expression is not None:
+        return columns_of(computed.expression) <= set(names)
+    return time in names
 
 
 def has_required(table: Table, name: str) -> bool:
@@ -212,28 +241,35 @@ def _in_list(member: object, elements: Column, path: str) -> Iterator[Lack]:
         yield F.coalesce(F.exists(elements, nth(number)), F.lit(False)), inner
 
 
-def with_required(rows: DataFrame, table: Table, names: tuple[str, ...]) -> DataFrame:
+def with_required(rows: DataFrame, table: Table, names: tuple[str, ...], time_error: Column | None = None) -> DataFrame:
     """Adds a check to the rows: the job fails at a row with NULL in one of the columns ``names`` that the table
-    declares NOT NULL. The error names the row's file.
+    declares NOT NULL, or with a ``time_error``. The message names the row's file, and its line where that is known.
 
     Spark does not move the check (see ``without_rows``).
     """
     checked = [c for c in table.physical_columns if c.name in names and has_required(table, c.name)]
     lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
-    if not lacks:
-        return rows
+    if lacks or time_error is not None:
+        rows = without_rows(rows, lambda of_file: _complete(rows, names, lacks, time_error, of_file))
+    places = [name for name in (READ_FROM, READ_LINE) if name in rows.columns]
+    return rows.drop(*places) if places else rows
+
+
+def _complete(
+    rows: DataFrame, names: tuple[str, ...], lacks: Sequence[Lack], time_error: Column | None, of_file: Column
+) -> Column:
+    """True for rows that have all that they must have; others raise the error that says what is missing, and where."""
+    where = F.regexp_replace(of_file, "^(?=.)", " in a row")
+    if READ_LINE in rows.columns:
+        where = F.coalesce(F.concat(F.lit(" in line "), column(READ_LINE), of_file), where)
     record = F.left(F.to_json(F.struct(*map(column, names)), {"ignoreNullFields": "false"}), F.lit(_SHOWN))
+    of_time = [] if time_error is None else [time_error]
     # One call makes the error of all columns: Java would interpret, not compile, the code of a call for each.
-    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks))
-    lacking = reduce(or_, (condition for condition, _ in lacks))
-
-    def complete(of_file: Column) -> Column:
-        where = F.regexp_replace(of_file, "^(?=.)", " in a row")
-        error = F.concat(text, where, F.lit(": "), record, F.lit(f"\nHINT: {_HINT}"))
-        return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
-
-    good = without_rows(rows, complete)
-    return good.drop(READ_FROM) if READ_FROM in rows.columns else good
+    text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks), *of_time)
+    lacking = reduce(or_, (*(condition for condition, _ in lacks), *(error.isNotNull() for error in of_time)))
+    hint = F.lit(_HINT) if time_error is None else F.when(text.startswith(OUT_OF_RANGE), HINT).otherwise(_HINT)
+    error = F.concat(text, where, F.lit(": "), record, F.lit("\nHINT: "), hint)
+    return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
 
 
 # --- calls of scalar functions under ``'sqlstream.functions.on-error'`` ------------------------------------------

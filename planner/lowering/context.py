@@ -50,12 +50,24 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class RequiredTime:
+    """An event time that every row of a scan must have. ``name``: as messages show it. ``expression``: over the columns
+    of the scan. ``of_retractions``: rows of the kinds -U and -D must have it, too.
+    """
+
+    name: str
+    expression: exp.Expression
+    of_retractions: bool = True
+
+
+@dataclass(frozen=True)
 class Context:
     """What lowering functions share while a plan is lowered.
 
     ``lower_step`` is the function that returns the rows of a step, -U rows included. ``counted`` remembers the sources
     whose bad rows the query already counts as a metric. ``functions`` says what happens to rows for which a scalar
-    function raises an exception.
+    function raises an exception. ``required_time``: the event time that operators above need of the scan below, None
+    if none do.
     """
 
     runtime: Runtime
@@ -63,6 +75,7 @@ class Context:
     lower_step: Callable[[Step, Context], DataFrame]
     counted: Counted = field(default_factory=Counted)
     functions: OnError = FAIL
+    required_time: RequiredTime | None = None
 
     def lower(self, step: Step) -> DataFrame:
         """The DataFrame with the rows of a step."""
@@ -72,6 +85,10 @@ class Context:
     def with_functions(self, functions: OnError) -> Context:
         """This context for a part of the plan in which failures of functions are handled as ``functions`` says."""
         return replace(self, functions=functions)
+
+    def requiring(self, time: RequiredTime | None) -> Context:
+        """This context for a part of the plan in which the scan checks the event time ``time``."""
+        return replace(self, required_time=time)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:
         """Returns the expression as text of Spark SQL. Python functions that it calls are registered in the session

@@ -12,11 +12,21 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError, repeating
 from sqlstream.grammar.dialect import SparkWithTime
-from sqlstream.planner.bad_rows import columns_to_read, required_columns
+from sqlstream.planner.bad_rows import columns_to_read, computed_event_time, required_columns
+from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import FunctionKind, RowKind, Table, TimeDomain
-from sqlstream.planner.expressions import conjunction, conjuncts
-from sqlstream.planner.lowering.bad_rows import Letter, bad_column, lacks, parted, with_calls, with_required
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, folded, is_repeatable
+from sqlstream.planner.fields import field_of
+from sqlstream.planner.lowering.bad_rows import (
+    Letter,
+    bad_column,
+    file_of,
+    lacks,
+    parted,
+    with_calls,
+    with_required,
+)
+from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import (
     aligned,
@@ -68,7 +78,8 @@ def _none_fails(conditions: Sequence[str]) -> Column:
 
 def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a projection: expressions over the fields of the input."""
-    rows, expressions = with_calls(context.lower(step.input), [item.expression for item in node.items], context)
+    computed = [item.expression for item in node.items]
+    rows, expressions = with_calls(_reading(node.input, computed, context).lower(step.input), computed, context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
@@ -87,7 +98,8 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
 
 def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
-    rows = context.with_functions(node.functions).lower(step.input)
+    below = _reading(node.input, [field_of(f.name) for f in node.input.schema], context)
+    rows = below.with_functions(node.functions).lower(step.input)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
@@ -97,7 +109,8 @@ def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
-    rows = context.with_functions(node.functions).lower(step.input)
+    below = _reading(node.input, [field_of(f.name) for f in fields], context)
+    rows = below.with_functions(node.functions).lower(step.input)
     return rows.select(*columns, *hidden_results(rows))
 
 
@@ -118,28 +131,39 @@ def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
 
 
 def _strict(step: Read, context: Context) -> DataFrame:
-    rows = context.runtime.read(step.node, in_order=step.in_order)
-    return with_required(rows, step.node.table, step.node.columns)
+    node = step.node
+    rows = context.runtime.read(node, in_order=step.in_order)
+    time = context.required_time or _read_time(node, node.predicates)
+    if time is None or not is_repeatable(time.expression):  # functions of users are not called twice
+        return with_required(rows, node.table, node.columns)
+    rows, error = _with_time_error(rows, time, context)
+    checked = with_required(rows, node.table, node.columns, error)
+    return checked.select(*map(column, node.columns), *hidden(checked))
 
 
 def _tolerant(step: Read, context: Context) -> DataFrame:
     node = step.node
     read = columns_to_read(node.table, node.columns, node.on_error)
     rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
+    time, errors = context.required_time or _computed_time(node.table), _missing(node.table)
+    if time is not None and not _is_among(time.expression, required_columns(node.table)):
+        rows, error = _with_time_error(rows, time, context)
+        errors = [*errors, error]
     first = context.counted.first(node.table.name)
-    parts = parted(rows, _letter(node.table, read, rows), node.on_error, context.counted.metric if first else None)
+    letter = _letter(node.table, read, rows, errors)
+    parts = parted(rows, letter, node.on_error, context.counted.metric if first else None)
     return parts.select(*map(column, node.columns), *hidden(parts))
 
 
-def _letter(table: Table, read: tuple[str, ...], rows: DataFrame) -> Letter:
+def _letter(table: Table, read: tuple[str, ...], rows: DataFrame, errors: Sequence[Column]) -> Letter:
     record, error, location = (bad_column(rows, member) for member in ("record", "error", "place"))
     named = [column(c.name) for c in table.physical_columns if c.name in read]
     values = F.to_json(F.struct(*named), {"ignoreNullFields": "false"}).cast("BINARY") if named else F.lit(None)
     return Letter(
         table.name,
         values if record is None else F.coalesce(record, values),
-        F.coalesce(*([] if error is None else [error]), *_missing(table), F.lit(None).cast("STRING")),
-        F.lit(None) if location is None else location,
+        F.coalesce(*([] if error is None else [error]), *errors, F.lit(None).cast("STRING")),
+        file_of(rows) if location is None else location,
     )
 
 
@@ -151,6 +175,59 @@ def _missing(table: Table) -> list[Column]:
         *(F.expr(time_error(time_name(c.name, table.name), c.name)) for c in times),
         *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
     ]
+
+
+# --- event times that are computed: checked where the row is read, because only there it is known from where ------
+
+
+_TIME = "__required_time"
+
+_RETRACTIONS = [RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value]
+
+
+def _with_time_error(rows: DataFrame, time: RequiredTime, context: Context) -> tuple[DataFrame, Column]:
+    """The rows with a column of the time, and the error of a row whose time is NULL or out of range."""
+    rows, (expression,) = with_calls(rows, [time.expression], context)
+    rows = rows.select("*", context.column(expression, rows).alias(_TIME))
+    error = F.expr(time_error(time.name, _TIME))
+    unchecked = passes_by(rows)
+    if ROW_KIND in rows.columns and not time.of_retractions:
+        retracted = F.coalesce(column(ROW_KIND).isin(_RETRACTIONS), F.lit(False))
+        unchecked = retracted if unchecked is None else unchecked | retracted
+    return rows, error if unchecked is None else F.when(~unchecked, error)
+
+
+def _computed_time(table: Table) -> RequiredTime | None:
+    """The table's computed event time. Retracted rows may be their key alone, and so have none."""
+    time = computed_event_time(table)
+    if time is None or time.expression is None:
+        return None
+    return RequiredTime(time_name(time.name, table.name), time.expression, of_retractions=False)
+
+
+def _reading(below: Node, expressions: Sequence[exp.Expression], context: Context) -> Context:
+    """The context for a scan ``below`` whose event time is read by one of the expressions above it."""
+    if not isinstance(below, Scan) or context.required_time is not None:
+        return context
+    return context.requiring(_read_time(below, expressions))
+
+
+def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTime | None:
+    """The event time of the table if one of the expressions reads it, or computes it; else None."""
+    table = node.table
+    time = _computed_time(table)
+    if time is not None:
+        sought = (time.expression, folded(time.expression))
+        kinds = tuple(type(expression) for expression in sought)
+        return time if any(e in sought for whole in expressions for e in whole.find_all(*kinds)) else None
+    name = table.watermark.column if table.watermark is not None else None
+    if name is None or not any(name in columns_of(expression) for expression in expressions):
+        return None
+    return RequiredTime(time_name(name, table.name), field_of(name), of_retractions=False)
+
+
+def _is_among(expression: exp.Expression, columns: Sequence[TableColumn]) -> bool:
+    return isinstance(expression, exp.Column) and expression.name in (c.name for c in columns)
 
 
 # --- UNION ALL ---------------------------------------------------------------------------------------------------

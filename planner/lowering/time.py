@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from sqlstream.errors import repeating
-from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import TimeDomain
-from sqlstream.planner.lowering.bad_rows import Letter, parted
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.expressions import columns_of, substituted
+from sqlstream.planner.fields import field_of
+from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.hidden_columns import (
     AFTER_ALL_MS,
     END_OF_INPUT_MS,
@@ -23,7 +24,6 @@ from sqlstream.planner.lowering.hidden_columns import (
     hidden_clock,
     lifting_time,
     micros,
-    passes_by,
     quoted,
     string,
 )
@@ -106,7 +106,9 @@ def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFra
     """Builds the DataFrame of a table's rows with a time attribute and, where operators need one, a watermark, which
     control rows also advance.
     """
-    rows = _without_bad_times(node, _with_time_column(node, context.lower(step.input)), context)
+    is_awaited = step.watermark_source in (WatermarkSource.BY_ROWS, WatermarkSource.BY_BLOBS)
+    below = context.requiring(_required(node)) if is_awaited and node.domain is TimeDomain.EVENT else context
+    rows = _with_time_column(node, below.lower(step.input))
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
     return rows if node.follows is None else rows.drop(node.follows)
 
@@ -118,28 +120,19 @@ def _with_time_column(node: AssignTime, rows: DataFrame) -> DataFrame:
     return rows.select(*(column(f.name) for f in node.input.schema), clock.alias(node.column), *hidden(rows))
 
 
-def _without_bad_times(node: AssignTime, rows: DataFrame, context: Context) -> DataFrame:
-    """If the table tolerates bad rows, rows whose computed time is NULL or out of range are bad."""
-    scan = _scan_of(node)
-    if node.domain is not TimeDomain.EVENT or scan is None or not scan.on_error.tolerates:
-        return rows
-    if node.column in (c.name for c in required_columns(scan.table)):
-        return rows
-    error, passing = F.expr(time_error(time_of(node), node.column)), passes_by(rows)
-    error = error if passing is None else F.when(~passing, error)
-    fields = F.struct(*(column(f.name) for f in node.input.schema if f.name not in (node.column, node.follows)))
-    record = F.to_json(fields, {"ignoreNullFields": "false"})
-    letter = Letter(node.table, record, error, F.lit(None))
-    first = context.counted.first(node.table, node.column)
-    return parted(rows, letter, scan.on_error, context.counted.metric if first else None)
-
-
-def _scan_of(node: AssignTime) -> Scan | None:
-    """The table whose rows, as they are or with computed columns, get their time here."""
+def _required(node: AssignTime) -> RequiredTime | None:
+    """The event time, for the scan to check, which knows where each row was read. None where more than projections are
+    between: then the check above the operators there names no place.
+    """
     below = node.input
+    time: exp.Expression = field_of(node.column)
     while isinstance(below, Project | AssignTime):
+        if isinstance(below, Project):
+            time = substituted(time, {item.name: item.expression for item in below.items})
         below = below.input
-    return below if isinstance(below, Scan) else None
+    if not isinstance(below, Scan) or not columns_of(time) <= set(below.columns):
+        return None
+    return RequiredTime(time_of(node), time)
 
 
 def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:

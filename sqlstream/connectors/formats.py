@@ -7,6 +7,7 @@ A record that cannot be read fails the job, or is marked as a bad row if the tab
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
@@ -145,18 +146,35 @@ def timestamp_pattern(values: Mapping[str, Any]) -> str | None:
     return None if standard is None else _TIMESTAMPS[standard] + "[.SSSSSS]"
 
 
-def writing(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns Spark's options to write a table's format. ``values``: the parsed options of the table."""
-    pattern = _TIMESTAMPS["SQL"] + ".SSSSSS"
+def written_pattern(values: Mapping[str, Any]) -> str:
+    """Returns Spark's datetime pattern with which timestamps are written in a table's format."""
+    return _TIMESTAMPS[values.get(f"{values['format']}.timestamp-format.standard") or "SQL"] + ".SSSSSS"
+
+
+def escaping(values: Mapping[str, Any]) -> str | None:
+    """Returns the character that takes the next one literally in a table's CSV; None if quotes are doubled."""
+    escape: str | None = values.get("csv.escape-character")
+    return None if values["format"] != "csv" or escape == csv_settings(values)["quote"] else escape
+
+
+def writing(values: Mapping[str, Any], *, escaped: bool = False) -> dict[str, str]:
+    """Returns Spark's options to write a table's format. ``values``: the parsed options of the table. ``escaped``: the
+    texts have their escape characters already (``records.csv_columns``).
+    """
+    pattern = written_pattern(values)
+    times = {"timestampFormat": pattern, "timestampNTZFormat": pattern}
     if values["format"] == "csv":
         spaces = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-        options = csv_settings(values)
-        empty = {"emptyValue": options["quote"] * 2}
-        return options | spaces | empty | {"timestampFormat": pattern, "timestampNTZFormat": pattern}
+        escape = escaping(values) if escaped else None
+        options = csv_settings(values if escape is None else {**values, "csv.escape-character": None})
+        if escape is not None and "nullValue" in options:
+            options["nullValue"] = options["nullValue"].replace(escape, escape * 2)
+        if not options["quote"]:  # else Spark encloses a line that begins with # in NUL; none begins with a delimiter
+            options["comment"] = options["sep"]
+        return options | spaces | {"emptyValue": options["quote"] * 2} | times
     if values["format"].endswith("json"):
-        pattern = _TIMESTAMPS[values[f"{values['format']}.timestamp-format.standard"] or "SQL"] + ".SSSSSS"
         nulls = str(bool(values.get(f"{values['format']}.encode.ignore-null-fields"))).lower()
-        return {"timestampFormat": pattern, "timestampNTZFormat": pattern, "ignoreNullFields": nulls}
+        return times | {"ignoreNullFields": nulls}
     return {}
 
 
@@ -185,6 +203,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     if chosen == "csv":
         flat = "Use the format json, parquet or orc, or declare it STRING."
         yield from (_not_held(table, c, "csv", flat) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
+        yield from _check_csv(table, spans)
     if chosen.endswith("json"):
         yield from wrong_keys_of_json(table)
     if chosen == "orc":
@@ -204,6 +223,32 @@ _OF_FORMATS = (
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})
 _STRING = DataType("STRING")
+
+
+def _check_csv(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Yields diagnostics SS504 for characters that mean two things, and for a text of NULL that no field can be."""
+    names = ("csv.field-delimiter", "csv.quote-character", "csv.escape-character")
+    defaults = {option.key: option.default for option in CSV_OPTIONS}
+    delimiter, quote, escape = (_character(table.option(name) or defaults[name]) for name in names)
+    quote = None if (table.option("csv.disable-quote-character") or "").strip().lower() == "true" else quote
+    for name, character in ((names[1], quote), (names[2], escape)):
+        if character == delimiter:
+            message = f'option "{name}" is the delimiter of fields, too'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(name) or spans.get(names[0]), hint="Choose another one.")
+    null = table.option("csv.null-literal") or ""
+    has_breaks = "\n" in null or "\r" in null
+    many_lines = quote is not None and (table.option("csv.multi-line") or "").strip().lower() == "true"
+    if (has_breaks and not many_lines) or (quote is None and delimiter is not None and delimiter in null):
+        what = "a line break" if has_breaks else "a delimiter, and no quotes are allowed"
+        message = f'option "csv.null-literal" is no text of a field: it has {what}'
+        yield Diagnostic(WRONG_VALUE, message, spans.get("csv.null-literal"), hint="Let another text stand for NULL.")
+
+
+def _character(text: str | None) -> str | None:
+    """The character that an option names; None without one, and for a text that the option does not take."""
+    with suppress(ValueError):
+        return None if text is None else CHARACTER.parse(text)
+    return None
 
 
 def _not_held(table: Table, column: Column, format: str, hint: str) -> Diagnostic:  # noqa: A002

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from sqlstream.formats.compressions import is_compressed, opened
+
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
-
-COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-"""The compression of a file by the end of its name, in lower case."""
-
-ONLY_SPARK_UNPACKS = frozenset({".deflate", ".lz4", ".snappy"})
-"""The ends of names of files in compressions of Hadoop's, which would otherwise be read as if they were text."""
 
 _UTF8 = "utf-8"
 _BOM = codecs.BOM_UTF8
@@ -69,12 +64,7 @@ class TextFile:
         """True where the file can be split into byte ranges that are read independently: it is UTF-8, not compressed,
         and no record has line feeds.
         """
-        return self.compression is None and self.quote is None and self._is_utf8
-
-    @property
-    def compression(self) -> str | None:
-        """Arrow's name of the file's compression, taken from the extension; None where the file is not compressed."""
-        return COMPRESSIONS.get(Path(self.path).suffix.lower())
+        return not is_compressed(self.path) and self.quote is None and self._is_utf8
 
     @property
     def _is_utf8(self) -> bool:
@@ -86,9 +76,6 @@ class TextFile:
         A file that cannot be split is read whole by the range that begins at 0; other ranges are empty. Raises OSError
         or pyarrow.ArrowException where the file cannot be read or decompressed.
         """
-        suffix = Path(self.path).suffix.lower()
-        if suffix in ONLY_SPARK_UNPACKS:
-            raise OSError(f"only Spark unpacks {suffix}: use .gz or .zst, or SET 'sqlstream.file-reader' = 'spark'")
         if self.divides:
             yield from self._range(begin, _UNTIL_THE_END if end is None else end)
         elif begin <= 0 and end != 0:
@@ -131,7 +118,7 @@ class TextFile:
 
     def _texts(self) -> Iterator[bytes]:
         """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
-        with self._opened() as file:
+        with opened(self.path) as file:
             if self._is_utf8:
                 while data := _read(file, self.size):
                     yield data
@@ -142,15 +129,6 @@ class TextFile:
                 following = _read(file, self.size)
                 yield decoder.decode(data, final=not following).encode(_UTF8, "surrogateescape")
                 data = following
-
-    @contextmanager
-    def _opened(self) -> Iterator[BinaryIO]:
-        if self.compression is None:
-            with Path(self.path).open("rb", buffering=0) as plain:
-                yield cast(BinaryIO, plain)
-        else:
-            with pa.input_stream(self.path, compression=self.compression) as packed:
-                yield cast(BinaryIO, packed)
 
 
 def _read(file: BinaryIO, size: int) -> bytes:

@@ -10,7 +10,7 @@ cut one by one; the others of the block stay with Arrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from sqlstream.formats.csv_records import (
 )
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
 from sqlstream.formats.values import text_rule
+from sqlstream.types import DataType
 
 _SHOWN = 100
 """Characters of a value in a message."""
@@ -55,6 +56,16 @@ class CsvDecoder(Decoder):
     @cached_property
     def schema(self) -> pa.Schema:
         return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
+
+    def starts(self, data: pa.Buffer) -> np.ndarray:
+        """Returns the byte offset of each record of a block, valid or not."""
+        view, dialect = np.frombuffer(data, np.uint8), self.dialect
+        has_quotes = dialect.quote is not None and dialect.quote.encode() in memoryview(data).tobytes()
+        if not (has_quotes or dialect.comments or dialect.delimiter <= " ") and len(view) and _lines(view) >= 0:
+            return super().starts(data)
+        lines = Lines.of_block(view)
+        replace(self, fields=[Field(f.name, DataType("VOID"), wanted=False) for f in self.fields])._exact(data, lines)
+        return np.asarray(lines.starts[lines.are_records])
 
     def block(self, data: pa.Buffer) -> Decoded:
         view = np.frombuffer(data, np.uint8)

@@ -7,8 +7,11 @@ import codecs
 import csv
 import gzip
 import io
+import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,11 +21,44 @@ from hypothesis import strategies as st
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 
 LINES = st.lists(st.sampled_from([b"", b"a", b"\xc3\xa9t\xc3\xa9", b"a longer line of text", b"\r"]), max_size=12)
-PACKED = {
+
+
+def in_blocks(codec: str, data: bytes, pieces: int = 1) -> bytes:
+    """As Hadoop writes it: blocks of a hundred bytes, of so many compressed pieces each."""
+    packed = b""
+    for block in (data[i : i + 100] for i in range(0, len(data), 100)):
+        size = -(-len(block) // pieces)
+        parts = (pa.compress(block[i : i + size], codec, asbytes=True) for i in range(0, len(block), size))
+        packed += len(block).to_bytes(4, "big") + b"".join(len(p).to_bytes(4, "big") + p for p in parts)
+    return packed
+
+
+def in_frames(data: bytes) -> bytes:
+    """The framing format of Snappy: a mark, compressed and plain pieces with checksums, and one to skip."""
+    packed = pa.compress(data[:50], "snappy", asbytes=True)
+    pieces = ((b"\xff", b"sNaPpY"), (b"\x00", b"sum " + packed), (b"\xfe", b"skip"), (b"\x01", b"sum " + data[50:]))
+    return b"".join(kind + len(content).to_bytes(3, "little") + content for kind, content in pieces if content)
+
+
+def in_lz4_frame(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
     "a.csv": bytes,
     "a.csv.gz": lambda data: gzip.compress(data[:7]) + gzip.compress(data[7:]),
     "a.csv.bz2": bz2.compress,
     "a.csv.ZST": lambda data: pa.compress(data, "zstd", asbytes=True),
+    "a.csv.deflate": lambda data: zlib.compress(data[:7]) + zlib.compress(data[7:]),
+    "a.csv.snappy": lambda data: in_blocks("snappy", data),
+    "b.csv.SNAPPY": lambda data: in_blocks("snappy", data, 3),
+    "c.csv.snappy": in_frames,
+    "a.csv.lz4": lambda data: in_blocks("lz4_raw", data),
+    "b.csv.lz4": lambda data: in_blocks("lz4_raw", data, 3),
+    "c.csv.lz4": in_lz4_frame,
 }
 
 
@@ -130,7 +166,18 @@ def test_a_torn_file_is_an_error(folder: Path) -> None:
         list(TextFile(written(folder / "t.gz", data[: len(data) // 2])).blocks())
 
 
-@pytest.mark.parametrize("suffix", [".snappy", ".lz4", ".deflate", ".SNAPPY"])
-def test_a_compression_that_only_spark_unpacks_is_not_read_as_text(folder: Path, suffix: str) -> None:
-    with pytest.raises(OSError, match=r"use \.gz or \.zst, or SET 'sqlstream\.file-reader' = 'spark'"):
-        list(TextFile(written(folder / f"t.csv{suffix}", b"1\n2\n")).blocks())
+@pytest.mark.parametrize("name", [name for name in PACKED if name != "a.csv"])
+@pytest.mark.parametrize("tear", [lambda packed: packed[: len(packed) * 2 // 3], lambda packed: b"1,a\n2,b\n" * 9])
+def test_what_is_torn_or_not_compressed_is_an_error_whatever_its_name(folder: Path, name: str, tear: Any) -> None:
+    data = bytes(range(256)) * 9
+    with pytest.raises((OSError, pa.ArrowException)):
+        list(TextFile(written(folder / f"torn {name}", tear(PACKED[name](data)))).blocks())
+
+
+def test_repetitions_of_lz4_of_any_length_are_unpacked(folder: Path) -> None:
+    data = b"".join(bytes([65 + n % 26]) * n + bytes(range(n % 200)) for n in range(0, 900, 7))
+    block = len(data).to_bytes(4, "big")
+    for half in (data[:9999], data[9999:]):
+        packed = pa.compress(half, "lz4_raw", asbytes=True)
+        block += len(packed).to_bytes(4, "big") + packed
+    assert b"".join(texts([*TextFile(written(folder / "r.csv.lz4", block)).blocks()])) == data

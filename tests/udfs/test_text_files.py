@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.lines import LineDecoder
-from sqlstream.types import STRING
-from sqlstream.udfs.bad_records import BAD
+from sqlstream.types import STRING, TIMESTAMP, DataType
+from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
 from sqlstream.udfs.messages import BAD_TYPE
@@ -22,6 +23,7 @@ from sqlstream.udfs.text_files import Header, TextFormat, TextRows, _without_end
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}
+INT = DataType("INT")
 
 
 def rows(reader: TextRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
@@ -81,7 +83,39 @@ def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_pa
 def test_records_end_with_their_line_whatever_follows() -> None:
     data = pa.py_buffer(b"a\n\n  \r\nb,\r\n\rc\n\n")
     starts = Decoder.starts(DECODER, data)  # blank lines are no records, as in CSV and JSON
-    assert _without_ends(data, starts).to_pylist() == [b"a", b"b,", b"\rc"]
+    assert _without_ends(data, starts, spans_lines=False).to_pylist() == [b"a", b"b,", b"\rc"]
+    quoted = pa.py_buffer(b'1,"a\r\nb"\r\n\n2,c\r3,d\n')
+    starts = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(multi_line=True)).starts(quoted)
+    assert _without_ends(quoted, starts, spans_lines=True).to_pylist() == [b'1,"a\r\nb"', b"2,c", b"3,d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [(b"1,a\n2,b\n3,c", [1, 2, 3]), (b"1,a\n\n2,b\r\n3,c\n\n", [1, 3, 4]), (b'1,"a\nb"\n2,b\n\n3,c\n', [1, 3, 5])],
+)
+@pytest.mark.parametrize("header", [False, True])
+def test_rows_may_carry_the_line_in_which_they_begin(
+    text: bytes, lines: list[int], header: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"n,s\n" * header + text)
+    decoder = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(multi_line=True))
+    names = Header("t", ((0, "n"), (1, "s")), decoder.dialect) if header else None
+    reader = TextRows(
+        pa.schema({"n": pa.int32(), READ_LINE: pa.int64()}), {}, TextFormat(decoder, quote=b'"', header=names)
+    )
+    assert [(row["n"], row[READ_LINE] - header) for row in rows(reader, path)] == [*enumerate(lines, 1)]
+
+
+def test_an_event_time_that_is_null_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('2024-01-31 12:00:00\n\n"NULL"\n')
+    decoder = CsvDecoder([Field("ts", TIMESTAMP)], Dialect(null="NULL"))
+    columns = {"ts": FromFile("ts", pa.timestamp("us", "UTC"), event_time='event time "ts" of table "t"')}
+    reader = TextRows(pa.schema({"ts": pa.timestamp("us", "UTC")}), columns, TextFormat(decoder))
+    message = f'event time "ts" of table "t" is NULL in line 3 of file "{path}"'
+    with pytest.raises(ExecutionError, match=re.escape(message)):
+        rows(reader, path)
 
 
 def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from sqlstream.connectors.file_tables import ROWS, credentials, holds_rows_now, 
 from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.change_messages import encode_changes
 from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
-from sqlstream.connectors.on_spark.records import json_columns
+from sqlstream.connectors.on_spark.records import csv_columns, directory_column, json_columns
+from sqlstream.connectors.on_spark.text_files import tasks_read
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
@@ -218,6 +219,8 @@ def _of_lines(columns: Sequence[Column], values: Mapping[str, Any]) -> Iterator[
         yield first.startswith(_BYTE_ORDER_MARK), "begins with a byte order mark"
         if values.get("csv.allow-comments"):
             yield first.startswith("#"), "makes a line that is a comment"
+    if values.get("csv.allow-comments") and (values["csv.null-literal"] or "").startswith("#"):
+        yield first.isNull(), "makes a line that is a comment"
     if len(columns) == 1 or values["csv.field-delimiter"] <= " ":
         yield reduce(and_, (_is_blank(c, values) for c in columns)), _IS_EMPTY_LINE
 
@@ -240,10 +243,13 @@ _LINE = "__line"
 
 @dataclass(frozen=True)
 class _Target:
+    """What Spark's writer gets. ``escaped``: escape characters of CSV are doubled in all texts, for our own reader."""
+
     path: str
     format: str
     options: Mapping[str, str]
     partitions: list[str]
+    escaped: bool = False
 
 
 def stream_writer(
@@ -303,13 +309,16 @@ def _replace_batches(environment: Environment, table: Table, values: Mapping[str
 def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target: _Target) -> DataFrame:
     """The input of Spark's writer: rows, or the text of each change."""
     checked = refusing(rows, table, values, target.partitions)
-    if target.format == "json":
-        return checked.select(*json_columns(checked, values))
-    if not has_kinds(table):
-        return checked
-    changes = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
-    text = encode_changes(changes, values).alias(_LINE)
-    return checked.select(text, *(F.col(quoted(name)) for name in target.partitions))
+    in_files = checked.select(*(F.col(quoted(name)) for name in checked.columns if name not in target.partitions))
+    if has_kinds(table):
+        columns = [encode_changes(in_files, values).alias(_LINE)]
+    elif target.format == "json":
+        columns = json_columns(in_files, values)
+    elif target.format == "csv":
+        columns = csv_columns(in_files, values, escaped=target.escaped)
+    else:
+        columns = [F.col(quoted(name)) for name in in_files.columns]
+    return checked.select(*columns, *(directory_column(checked, name) for name in target.partitions))
 
 
 def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
@@ -322,12 +331,13 @@ def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -
         _refuse_foreign_files(environment, table, values["path"])
     except (OSError, ValueError) as error:
         raise SqlStreamError.of([unusable(table, values["path"], error)]) from None
-    options = writing(values)
+    escaped = tasks_read(environment, table)
+    options = writing(values, escaped=escaped)
     if values["format"] == "csv":
         options["header"] = str(values["csv.header"]).lower()
     if has_kinds(table):
         return _Target(values["path"], "text", {}, partition_columns(table))
-    return _Target(values["path"], values["format"], options, partition_columns(table))
+    return _Target(values["path"], values["format"], options, partition_columns(table), escaped)
 
 
 def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> None:

@@ -53,15 +53,16 @@ from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_sch
 from sqlstream.connectors.on_spark.text_files import is_local, text_format
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.options import WRONG_VALUE
-from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
+from sqlstream.planner.bad_rows import computed_event_time, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
-from sqlstream.planner.lowering.bad_rows import has_required, path_of
+from sqlstream.planner.lowering.bad_rows import has_checks, has_event_time, has_required, path_of
+from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
-from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM
+from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS, part_fields
-from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
+from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
@@ -135,7 +136,7 @@ def _whole_files(
     in_files = columns_in_files(table, columns)
     directories, of_directories = _directories(environment, table)
     schema = ", ".join(filter(None, (_BINARY_FILE, schema_ddl(directories))))
-    read_from = _read_from(environment, table, columns)
+    read_from = _read_from(environment, table, columns, by_python=True)
     elsewhere = local_path(table.option("path") or "") is None
     files = _files(environment, table, values, schema, "binaryFile").select(
         F.col(_URL).alias(FILE),
@@ -204,17 +205,31 @@ def _read_by_tasks(
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
     hidden = [pa.field(BAD, BAD_TYPE)] if text.tolerant else []
-    if any(has_required(table, c.name) for c in columns):
+    time, names = _event_time(table, columns, text), [c.name for c in columns]
+    is_computed = computed_event_time(table) is not None and has_event_time(table, names) and not text.tolerant
+    if is_computed or any(has_required(table, name) for name in names):
         hidden.append(pa.field(READ_FROM, pa.string()))
+    hidden += [pa.field(READ_LINE, pa.int64())] if is_computed else []
     hidden += part_fields(places.columns) if environment.in_order else []
     given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns]
     given += [(f.name, from_arrow(f.type).ddl(), f.type) for f in hidden]
     filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
     schema = pa.schema([(name, kind) for name, _, kind in filled])
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
-    reader = TextRows(schema, {}, text, metadata)
+    reader = TextRows(schema, time, text, metadata)
     rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(name)} {ddl}" for name, ddl, _ in filled))
     return rows if given else rows.select()
+
+
+def _event_time(table: Table, columns: Sequence[Column], text: TextFormat) -> dict[str, FromFile]:
+    """The event time if it is a column of the files, for tasks to check, unless bad rows are tolerated, or there are
+    retractions, which may lack it.
+    """
+    if table.watermark is None or text.tolerant or tells_kinds(table):
+        return {}
+    name = table.watermark.column
+    of_files = (c for c in columns if c.name == name and c.physical and c.name not in partition_columns(table))
+    return {c.name: FromFile(c.name, c.type.to_arrow(), event_time=time_name(c.name, table.name)) for c in of_files}
 
 
 def _checked(
@@ -286,10 +301,13 @@ def _directories(environment: Environment, table: Table) -> tuple[list[Column], 
     return columns, {c.name: F.col(quoted(c.name)) for c in columns}
 
 
-def _read_from(environment: Environment, table: Table, columns: tuple[str, ...]) -> dict[str, SparkColumn]:
-    """READ_FROM of finished rows of which columns are NOT NULL, for what is said of a row that lacks a value."""
-    checks = environment.finished and any(has_required(table, name) for name in columns)
-    return {READ_FROM: F.col(_URL)} if checks else {}
+def _read_from(
+    environment: Environment, table: Table, columns: tuple[str, ...], *, by_python: bool = False
+) -> dict[str, SparkColumn]:
+    """READ_FROM of rows that are checked, for what is said of a row that lacks a value. In streams Spark knows the file
+    without it, but not behind Python (``by_python``).
+    """
+    return {READ_FROM: F.col(_URL)} if (environment.finished or by_python) and has_checks(table, columns) else {}
 
 
 def _metadata(key: str) -> SparkColumn:

@@ -7,7 +7,7 @@ that spells a number is that number, and anything is a STRING. What also fails t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -19,12 +19,14 @@ from pyspark.sql import types as T
 
 from sqlstream.connectors.formats import (
     CORRUPT,
+    escaping,
     quoted,
     reading,
     records_columns,
     schema_ddl,
     timestamp_pattern,
     writing,
+    written_pattern,
 )
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.messages import decoded
@@ -183,37 +185,64 @@ def _type(kind: object) -> DataType:
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def spelled(name: str, kind: T.DataType, plain: bool) -> SparkColumn:
-    """Returns the column ``name`` as it must be passed to ``to_json``. ``plain``: its DECIMALs are to be written
-    without exponent, for which they are converted to VARIANT.
-    """
+Spellings = Mapping[type[T.DataType], Callable[[SparkColumn], SparkColumn]]
+"""How values of a type are spelled that Spark's writers would spell in another way."""
+
+_IN_NUMBERS_AND_TIMES = frozenset("0123456789+-.: truefalsENaInityZ")
+"""The characters in which values are spelled that are no texts."""
+
+_WITHOUT_CHANGES = frozenset({"UTC", "Etc/UTC", "GMT", "Z"})
+"""Names of time zones in which every local time is one instant."""
+
+
+def spelled(name: str, kind: T.DataType, spellings: Spellings) -> SparkColumn:
+    """Returns the column ``name`` in which values of the types in ``spellings`` are spelled so, at any depth."""
     column = F.col(quoted(name))
-    return _spelled(column, kind).alias(name) if plain and _has_decimals(kind) else column
+    return _spelled(column, kind, spellings).alias(name) if _is_respelled(kind, spellings) else column
 
 
-def _has_decimals(kind: T.DataType) -> bool:
+def _is_respelled(kind: T.DataType, spellings: Spellings) -> bool:
     match kind:
         case T.MapType():
-            return _has_decimals(kind.valueType)
+            return _is_respelled(kind.valueType, spellings)
         case T.ArrayType():
-            return _has_decimals(kind.elementType)
+            return _is_respelled(kind.elementType, spellings)
         case T.StructType():
-            return any(_has_decimals(f.dataType) for f in kind.fields)
-    return isinstance(kind, T.DecimalType)
+            return any(_is_respelled(f.dataType, spellings) for f in kind.fields)
+    return type(kind) in spellings
 
 
-def _spelled(value: SparkColumn, kind: T.DataType) -> SparkColumn:
+def _spelled(value: SparkColumn, kind: T.DataType, spellings: Spellings) -> SparkColumn:
     match kind:
         case T.ArrayType():
-            return F.transform(value, lambda v: _spelled(v, kind.elementType))
+            return F.transform(value, lambda v: _spelled(v, kind.elementType, spellings))
         case T.MapType():
-            return F.transform_values(value, lambda _, v: _spelled(v, kind.valueType))
+            return F.transform_values(value, lambda _, v: _spelled(v, kind.valueType, spellings))
         case T.StructType():
-            fields = (_spelled(value[f.name], f.dataType).alias(f.name) for f in kind.fields)
+            fields = (_spelled(value[f.name], f.dataType, spellings).alias(f.name) for f in kind.fields)
             return F.when(value.isNotNull(), F.struct(*fields))
-        case T.DecimalType():
-            return value.cast("VARIANT")  # Spark writes the DECIMALs of a VARIANT with all their digits
-    return value
+    return spellings[type(kind)](value) if type(kind) in spellings else value
+
+
+def _instants(rows: DataFrame, pattern: str) -> Spellings:
+    """TIMESTAMP in the session's time zone, with its offset where the local time alone is another instant: in the hour
+    that the zone has twice. Empty where no zone has such hours.
+    """
+    if rows.sparkSession.conf.get("spark.sql.session.timeZone") in _WITHOUT_CHANGES:
+        return {}
+    return {T.TimestampType: lambda value: _with_offset(value, F.date_format(value, pattern))}
+
+
+def _with_offset(value: SparkColumn, text: SparkColumn) -> SparkColumn:
+    is_read_again = value.cast("TIMESTAMP_NTZ").cast("TIMESTAMP") == value
+    return F.when(is_read_again, text).otherwise(F.concat(text, F.date_format(value, "XXX")))
+
+
+def directory_column(rows: DataFrame, name: str) -> SparkColumn:
+    """Returns the column ``name`` as the names of directories spell it."""
+    instants = _instants(rows, "")
+    spellings = {kind: lambda value: _with_offset(value, value.cast("STRING")) for kind in instants}
+    return spelled(name, rows.schema[name].dataType, spellings)
 
 
 def decode(
@@ -392,10 +421,11 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     """Returns an expression that encodes each row as a text in the table's format. ``values``: the parsed options of
     the table.
     """
-    columns = [F.col(quoted(c)) for c in rows.columns]
     if values["format"] == "raw":
-        return columns[0]
-    return F.to_csv(F.struct(*columns), writing(values)) if values["format"] == "csv" else encode_object(rows, values)
+        return F.col(quoted(rows.columns[0]))
+    if values["format"] == "csv":
+        return F.to_csv(F.struct(*csv_columns(rows, values)), writing(values))
+    return encode_object(rows, values)
 
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
@@ -406,11 +436,35 @@ def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
 
 def json_columns(rows: DataFrame, values: Mapping[str, Any]) -> list[SparkColumn]:
-    """Returns the columns of ``rows`` as they must be passed to ``to_json``, so that DECIMALs are written in the way
-    that the table's options say. ``values``: the parsed options.
+    """Returns the columns of ``rows`` converted to what ``to_json`` must get for the table's options."""
+    spellings = {**_instants(rows, written_pattern(values))}
+    if values.get(f"{values['format']}.encode.decimal-as-plain-number"):
+        spellings[T.DecimalType] = _plain
+    return [spelled(f.name, f.dataType, spellings) for f in rows.schema.fields]
+
+
+def _plain(value: SparkColumn) -> SparkColumn:
+    return value.cast("VARIANT")  # Spark writes the DECIMALs of a VARIANT with all their digits
+
+
+def csv_columns(rows: DataFrame, values: Mapping[str, Any], *, escaped: bool = False) -> list[SparkColumn]:
+    """Returns the columns of ``rows`` converted to what Spark's writer of CSV must get for the table's options.
+
+    ``escaped``: escape characters in names and texts are doubled, as the decoder of CSV reads them. Spark's writer
+    doubles them within quotes only, and its reader knows them there only.
     """
-    plain = bool(values.get(f"{values['format']}.encode.decimal-as-plain-number"))
-    return [spelled(f.name, f.dataType, plain) for f in rows.schema.fields]
+    spellings = {**_instants(rows, written_pattern(values))}
+    escape = escaping(values) if escaped else None
+    if escape is None:
+        return [spelled(f.name, f.dataType, spellings) for f in rows.schema.fields]
+
+    def doubled(value: SparkColumn, kind: T.DataType) -> SparkColumn:
+        if not isinstance(kind, T.StringType) and escape not in _IN_NUMBERS_AND_TIMES:
+            return value
+        return F.replace(value.cast("STRING"), F.lit(escape), F.lit(escape * 2))
+
+    texts = (doubled(spelled(f.name, f.dataType, spellings), f.dataType) for f in rows.schema.fields)
+    return [text.alias(name.replace(escape, escape * 2)) for text, name in zip(texts, rows.columns, strict=True)]
 
 
 def parsing(table: Table, values: Mapping[str, Any]) -> dict[str, str]:

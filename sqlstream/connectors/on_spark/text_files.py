@@ -11,7 +11,7 @@ from sqlstream.connectors.file_tables import columns_in_files, local_path
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder
-from sqlstream.planner.bad_rows import action_of, required_columns, tolerates_bad_rows
+from sqlstream.planner.bad_rows import action_of, checked_columns, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.text_files import Header, TextFormat
@@ -24,22 +24,24 @@ def is_local(environment: Environment, table: Table) -> bool:
     return path.startswith("file:") or (local_path(path) is not None and str(elsewhere).startswith("file:"))
 
 
+def tasks_read(environment: Environment, table: Table) -> bool:
+    """True where tasks decode the table's files of text: local ones that hold no messages of changes, unless through
+    Spark Connect or where the settings say that Spark reads all files.
+    """
+    through_spark = environment.spark_reads or is_connect(environment.spark) or has_kinds(table)
+    return not through_spark and is_local(environment, table)
+
+
 def text_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> TextFormat | None:
-    """Returns the decoder and the encoding with which tasks read the files as text; None where Spark must read them.
-
-    Spark reads remote files, change formats, types that no decoder supports, CSV with an escape character (which its
-    writer leaves out outside quotes), everything through Spark Connect, and all files if the settings say so.
+    """Returns the decoder and the encoding with which tasks read the files as text; None where Spark must read them:
+    where ``tasks_read`` is false, and for types that no decoder supports.
     """
-    if environment.spark_reads or is_connect(environment.spark) or has_kinds(table):
+    if not tasks_read(environment, table):
         return None
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    if decoder is None or not is_local(environment, table):
-        return None
-    if isinstance(decoder, CsvDecoder) and decoder.dialect.escape is not None:
-        return None
-    return _of_decoder(table, columns, values, decoder)
+    return None if decoder is None else _of_decoder(table, columns, values, decoder)
 
 
 def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> TextFormat | None:
@@ -53,7 +55,7 @@ def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, A
 
 def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder) -> TextFormat:
     tolerant = tolerates_bad_rows(table)
-    keeps = tolerant and action_of(table)[1] is not None and bool(required_columns(table))
+    keeps = tolerant and action_of(table)[1] is not None and bool(checked_columns(table))
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)

@@ -34,6 +34,7 @@ WORDS = [
     "nan",
     "__HIVE_DEFAULT_PARTITION__",
     "a,b",
+    "#a",
     '"q"',
     "01",
     "2024-01-01",
@@ -44,8 +45,13 @@ TEXTS = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=5),
 )
 FLOATS = st.floats(width=32) | st.sampled_from([0.0, -0.0, float("nan"), float("inf")])
-TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)) | st.datetimes(
-    datetime(1969, 12, 31), datetime(1970, 1, 2)
+ZONES = ("UTC", "Europe/Berlin", "America/New_York")
+TIMES = st.one_of(
+    st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)),
+    st.datetimes(datetime(1969, 12, 31), datetime(1970, 1, 2)),
+    st.datetimes(datetime(2024, 10, 27), datetime(2024, 10, 27, 2)),  # the hour that Berlin has twice
+    st.datetimes(datetime(2024, 11, 3, 5), datetime(2024, 11, 3, 7)),  # the one of New York
+    st.sampled_from([datetime(2024, 10, 27, 0, 30), datetime(2024, 10, 27, 1, 30)]),
 )
 DAYS = st.dates(date(1, 1, 2)) | st.dates(date(1582, 9, 30), date(1582, 10, 20))
 VALUES: dict[str, tuple[st.SearchStrategy[Any], pa.DataType]] = {
@@ -76,7 +82,16 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "csv of one column": (["STRING"], {"format": "csv"}),
     "csv with tabs": (["STRING", "STRING", "INT"], {"format": "csv", "csv.field-delimiter": "\\t"}),
     "csv of many lines": (["STRING", "STRING"], {"format": "csv", "csv.multi-line": "true", "csv.header": "true"}),
-    "csv with escapes": (["STRING", "STRING"], {"format": "csv", "csv.escape-character": "\\"}),
+    "csv with escapes": (["STRING", "STRING", "TIMESTAMP"], {"format": "csv", "csv.escape-character": "\\",
+                                                              "csv.header": "true"}),
+    "csv with escapes and a word for NULL": (["STRING", "DOUBLE", "STRING"], {
+        "format": "csv", "csv.escape-character": "\\", "csv.null-literal": "\\N"}),
+    "csv with escapes of many lines": (["STRING", "STRING"], {
+        "format": "csv", "csv.escape-character": "\\", "csv.multi-line": "true"}),
+    "csv with escapes without quotes": (["STRING", "STRING"], {
+        "format": "csv", "csv.escape-character": "\\", "csv.disable-quote-character": "true"}),
+    "csv with escapes in numbers": (["STRING", "DOUBLE", "TIMESTAMP", "DECIMAL(20, 5)", "DATE"], {
+        "format": "csv", "csv.escape-character": "-"}),
     "csv with a word for NULL": (["STRING", "DOUBLE"], {"format": "csv", "csv.null-literal": "n/a",
                                                         "csv.quote-character": "'"}),
     "csv without quotes": (["STRING", "STRING"], {"format": "csv", "csv.disable-quote-character": "true"}),
@@ -89,6 +104,7 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "text": (["STRING"], {"format": "text"}),
     "directories": (["BIGINT", "STRING", "DATE"], {"format": "json", "partition-by": "c1,c2"}),
     "directories of bytes": (["BIGINT", "BINARY"], {"format": "json", "partition-by": "c1"}),
+    "directories of times": (["BIGINT", "TIMESTAMP", "STRING"], {"format": "csv", "partition-by": "c1"}),
 }  # fmt: skip
 VALUES["INT"] = (st.integers(-(2**31), 2**31 - 1), pa.int32())
 
@@ -119,23 +135,31 @@ def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment
     )
     @given(columns)
     def check(columns: tuple[list[Any], ...]) -> None:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
         table = table_of(name)
         values = connector("filesystem").values(table)
         partitions = [p for p in (table.option("partition-by") or "").split(",") if p]
         arrays = [pa.array(column, VALUES[kind][1]) for column, kind in zip(columns, kinds, strict=True)]
-        written = spark.createDataFrame(pa.table(arrays, [f"c{i}" for i in range(len(kinds))])).coalesce(1)
+        made = spark.createDataFrame(pa.table(arrays, [f"c{i}" for i in range(len(kinds))]))
+        made = made.select(*(F.col(name).cast(kind) for name, kind in zip(made.columns, kinds, strict=True)))
+        spark.conf.set("spark.sql.session.timeZone", ZONES[len(numbers) % len(ZONES)])
+        written = made.coalesce(1)
         conditions = [
             F.coalesce(c, F.lit(False)) for item in faults(table, values, partitions).values() for c, _ in item
         ]
         held = shown(written.where(~reduce(or_, conditions, F.lit(False))))
-        rows = spark.createDataFrame(pa.table(arrays, written.columns)).where(~reduce(or_, conditions, F.lit(False)))
+        rows = made.where(~reduce(or_, conditions, F.lit(False)))
         sink_connector("filesystem").batch_writer(environment, table)(rows.coalesce(1), 0)
         read = source_connector("filesystem").read
         item = shown(read(reading, table, tuple(c.name for c in table.columns)))
         assert ([*(item - held)], [*(held - item)]) == ([], [])
         numbers.append(held.total())
 
-    check()
+    own_zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        check()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", own_zone)
     assert sum(numbers) > most
 
 

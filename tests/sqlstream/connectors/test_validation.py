@@ -153,6 +153,26 @@ def test_csv_holds_flat_columns_only(make_table, type_: str) -> None:
     assert codes(files(make_table, f"a {type_}", format="json")) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"csv__escape_character": ","}, 'option "csv.escape-character" is the delimiter of fields, too'),
+        ({"csv__quote_character": "|", "csv__field_delimiter": "|"}, 'option "csv.quote-character" is the delimiter'),
+        ({"csv__null_literal": "a,b", "csv__disable_quote_character": "true"}, "it has a delimiter, and no quotes"),
+        ({"csv__null_literal": "a\nb"}, 'option "csv.null-literal" is no text of a field: it has a line break'),
+    ],
+)
+def test_csv_that_no_reader_could_read_is_refused(make_table, options: dict[str, str], message: str) -> None:
+    table = files(make_table, **options)
+    assert codes(table) == ["SS504"]
+    assert message in messages(table)
+
+
+def test_quotes_hold_any_text_of_null(make_table) -> None:
+    for options in ({"csv__null_literal": "a,b"}, {"csv__null_literal": "a\nb", "csv__multi_line": "true"}):
+        assert codes(files(make_table, **options)) == []
+
+
 def test_text_is_one_string(make_table) -> None:
     assert codes(files(make_table, "line STRING", format="text")) == []
     assert codes(files(make_table, "line INT", format="text")) == ["SS505"]

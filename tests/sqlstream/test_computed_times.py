@@ -1,0 +1,126 @@
+"""Event times that are computed: a row without one is bad, and is named as it was read, with its file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.query import Query
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ("id", "at", "v")
+ROWS = [(1, "2024-01-31 12:00:00", 1), (5, "31/01/2024", 4), (6, None, 5), (7, "2024-01-31 12:00:03", 6)]
+TEXTS = {
+    "csv": '1,"2024-01-31 12:00:00",1\n\n5, 31/01/2024,4\r\n6,,5\n7,2024-01-31 12:00:03,6\n',
+    "json": '{"id":1,"at":"2024-01-31 12:00:00","v":1}\n\n{"id": 5, "at": "31/01/2024", "v": 4, "more": [1]}\n'
+    '{"v": 5, "id": 6}\n{"id":7,"at":"2024-01-31 12:00:03","v":6}',
+}
+RECORDS = {
+    "csv": ["5, 31/01/2024,4", "6,,5"],
+    "json": ['{"id": 5, "at": "31/01/2024", "v": 4, "more": [1]}', '{"v": 5, "id": 6}'],
+    "parquet": ['{"id":5,"at":"31/01/2024","v":4}', '{"id":6,"at":null,"v":5}'],
+}
+WINDOW = (
+    "SELECT COUNT(*) AS id FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
+)
+NULL_TIME = 'SS401: event time "ts" of table "t" is NULL'
+
+
+@pytest.fixture
+def session(spark) -> Iterator[Session]:
+    with Session(spark) as own_session:
+        yield own_session
+
+
+def write(folder: Path, form: str) -> Path:
+    folder.mkdir()
+    path = folder / f"ü 1.{form}"
+    if form == "parquet":
+        pq.write_table(pa.table([*map(list, zip(*ROWS, strict=True))], names=[*COLUMNS]), path)
+    else:
+        path.write_text(TEXTS[form], newline="")
+    return path
+
+
+def declare(session: Session, folder: Path, form: str, more: str = "") -> None:
+    session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT, ts AS TRY_CAST(at AS TIMESTAMP),
+        WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = '{form}'{more})""")
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return sorted(result.fetchall(), key=repr)
+
+
+def written(folder: Path) -> list[int]:
+    return sorted(json.loads(line)["id"] for file in folder.rglob("part-*") for line in file.read_text().splitlines())
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_a_row_without_a_time_is_a_dead_letter_whatever_the_query_reads(
+    form: str, session: Session, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "in", form)
+    declare(session, tmp_path / "in", form, ", 'on-error' = 'dead-letter:dead'")
+    for number, (query, result) in enumerate({"SELECT id FROM t": [1, 7], WINDOW: [2]}.items()):
+        session.sql(f"""DROP TABLE IF EXISTS dead; DROP TABLE IF EXISTS o;
+            CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
+            CREATE TABLE o (id BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
+                'path' = '{tmp_path}/out{number}')""")
+        job = session.sql(f"INSERT INTO o {query}")
+        assert isinstance(job, Job)
+        assert job.wait(200)
+        assert written(tmp_path / f"out{number}") == result
+        lines = ("", "") if form == "parquet" else (":3", ":4")
+        letters = zip(RECORDS[form], [NULL_TIME] * 2, (f"{path}{line}" for line in lines), strict=True)
+        assert rows(session, "SELECT record, error, place FROM dead") == sorted(letters)
+        assert job.progress().bad_rows == {"t": 2}
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Session, tmp_path: Path) -> None:
+    path = write(tmp_path / "in", form)
+    declare(session, tmp_path / "in", form)
+    place = "a row" if form == "parquet" else "line 3"
+    assert rows(session, "SELECT id FROM t") == [(1,), (5,), (6,), (7,)]
+    queries = {"streaming": (WINDOW, "SELECT id, ts FROM t"), "batch": (WINDOW, "SELECT id FROM t WHERE ts > '2024'")}
+    for mode, (window, plain) in queries.items():
+        session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+        for query in (window, plain):
+            with pytest.raises(SqlStreamError) as error:
+                rows(session, query)
+            assert f'{NULL_TIME} in {place} of file "{path}"' in str(error.value), (mode, query)
+            assert "31/01/2024" in str(error.value)
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Session, tmp_path: Path) -> None:
+    write(tmp_path / "in", form)
+    session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT) WITH ('connector' = 'filesystem',
+        'path' = '{tmp_path}/in', 'format' = '{form}');
+        CREATE TABLE times (id BIGINT, ts TIMESTAMP) WITH ('connector' = 'filesystem', 'format' = '{form}',
+        'path' = '{tmp_path}/times')""")
+    job = session.sql("INSERT INTO times SELECT id, TRY_CAST(at AS TIMESTAMP) FROM t")
+    assert isinstance(job, Job)
+    assert job.wait(200)
+    session.sql(f"""DROP TABLE t; CREATE TABLE t (id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (
+        'connector' = 'filesystem', 'path' = '{tmp_path}/times', 'format' = '{form}')""")
+    (times,) = (tmp_path / "times").glob("part-*")
+    place = {"csv": "line 2", "json": "line 2", "parquet": "row 2"}[form]
+    for mode, query in (("streaming", WINDOW), ("streaming", "SELECT ts FROM t"), ("batch", WINDOW)):
+        session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+        with pytest.raises(SqlStreamError) as error:
+            rows(session, query)
+        where = "a row" if form == "parquet" and query != WINDOW else place
+        assert f'{NULL_TIME} in {where} of file "{times}"' in str(error.value), (mode, query)

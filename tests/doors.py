@@ -332,7 +332,8 @@ def is_documented(door: str, records: Records, number: int, expected: Outcome) -
     """
     text = records.records[number]
     counts = records.kind.is_timestamp and _IS_NUMBER.fullmatch(expected[1]) is not None
-    return door == "http" and (counts or text.startswith(b"[{") or b"12024-" in text)
+    other_years = b"12024-" in text or (records.kind.name == "TIMESTAMP" and b'"0001-01-01"' in text)  # in UTC
+    return door == "http" and (counts or text.startswith(b"[{") or other_years)
 
 
 def differs(expected: Outcome, found: Outcome) -> bool:

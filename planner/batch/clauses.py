@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.binder.context import Context
-from sqlstream.planner.expressions import has_subquery, rewritten
+from sqlstream.planner.expressions import has_subquery, rewritten, with_args
 from sqlstream.planner.functions.calls import spark_name
 
 
@@ -85,3 +87,18 @@ def _with_computed_order(select: exp.Expr) -> exp.Expr:
         by.set("this", exp.column(names[-1].copy()))
     source = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("sorted")))
     return exp.Select(expressions=[exp.Star(except_=names)], from_=exp.From(this=source), **parts)
+
+
+def with_selects(source: exp.Expr) -> exp.Expr:
+    """``LATERAL (VALUES …)`` with a SELECT of each row in place of VALUES, which read no columns in Spark; other
+    sources unchanged.
+    """
+    values = source.this.unnest() if isinstance(source, exp.Lateral) else None
+    if not isinstance(values, exp.Values):
+        return source
+    rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
+    selects: list[exp.Expr] = [
+        exp.select(*(exp.alias_(value.copy(), f"col{i}") for i, value in enumerate(row, 1))) for row in rows
+    ]
+    query = reduce(lambda before, after: exp.Union(this=before, expression=after, distinct=False), selects)
+    return with_args(source, this=exp.Subquery(this=query))

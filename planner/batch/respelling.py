@@ -20,7 +20,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
-from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark
+from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark, with_selects
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.batch.select_lists import names_given, with_aliases_read, without_grouping
 from sqlstream.planner.binder import hints
@@ -419,7 +419,7 @@ class _Respelling:
         right = join.this
         generator = self._generator(right) if isinstance(right, exp.Unnest | exp.Lateral) else None
         if generator is None:
-            return with_children_changed(join, self.of)
+            return with_children_changed(join, lambda child: self.of(with_selects(child) if child is right else child))
         lateral = exp.Lateral(this=generator)
         copy = with_children_changed(join, lambda child: lateral if child is right else self.of(child))
         if self._is_of_map(right) and _keeps_or_drops(join) and isinstance(generator.this, exp.Anonymous):

@@ -50,6 +50,7 @@ _CHANGING = re.compile(
     r"|CURRENT_ROW_TIMESTAMP|CURRENT_WATERMARK|UNIX_TIMESTAMP\(\))\b",
     re.IGNORECASE,
 )
+_PICKS_BY_KEY = re.compile(r"\bASOF\b|\bSYSTEM_TIME\b", re.IGNORECASE)
 _FIELDS_OF_STREAMS = re.compile(r"window_pane|STATEMENT SET|\bSTATE\b|BARRIER", re.IGNORECASE)
 
 Change = tuple[str, Sequence[Any]]
@@ -113,7 +114,7 @@ def _needed(statements: Sequence[str], query: str) -> list[str]:
         )
         if name is None or re.search(rf"\b{name[1]}\b", text, re.IGNORECASE):
             needed.append(statement)
-            text += statement
+            text += f"\n{statement}"
     return needed[::-1]
 
 
@@ -227,7 +228,8 @@ def _way_of_batch(question: Question, session: Session, tables: dict[str, pa.Tab
     session.sql("SET 'execution.runtime-mode' = 'batch'")
     try:
         for statement in question.statements:
-            session.execute(without_job(_finished(statement, tables, folder)), "")
+            keyed = _PICKS_BY_KEY.search(question.text) is not None
+            session.execute(without_job(_finished(statement, tables, folder, keyed)), "")
         (query,) = parse_script(question.text)
         assert isinstance(query, nodes.Query)
         if isinstance(chosen(query, session.workspace), Batch):
@@ -324,9 +326,9 @@ def _changes(statement: nodes.Statement) -> bool:
     return isinstance(statement, nodes.CreateTable) and any(o.key == "changelog-mode" for o in statement.options)
 
 
-def _finished(statement: nodes.Statement, tables: dict[str, pa.Table], folder: Path) -> nodes.Statement:
+def _finished(statement: nodes.Statement, tables: dict[str, pa.Table], folder: Path, keyed: bool) -> nodes.Statement:
     """A table of a test as one of files. One with changes has the rows of its end, which have no key: with one they
-    would be changes."""
+    would be changes. ``keyed``: they keep it, because the query chooses among equal rows by it."""
     if not isinstance(statement, nodes.CreateTable):
         return statement
     options = {option.key: option.value for option in statement.options}
@@ -338,7 +340,7 @@ def _finished(statement: nodes.Statement, tables: dict[str, pa.Table], folder: P
     if rows is not None and rows.num_rows:
         pq.write_table(rows, path / "rows.parquet")
     of_files = {"connector": "filesystem", "format": "parquet", "path": str(path)}
-    key = () if _changes(statement) else statement.primary_key
+    key = () if _changes(statement) and not keyed else statement.primary_key
     return replace(statement, options=tuple(nodes.Option(k, v) for k, v in of_files.items()), primary_key=key)
 
 

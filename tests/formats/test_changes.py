@@ -6,14 +6,18 @@ import base64
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sqlstream.formats.changes import DELETE, INSERT, SKIPPED, UPDATE, ChangeDecoder, Envelope
 from sqlstream.formats.decoder import Field
 from sqlstream.types import parse_type
+from tests.depth import depth
 
 DEBEZIUM = Envelope(
     "op",
@@ -164,6 +168,82 @@ def test_lines_are_messages() -> None:
     assert [row["id"] for row in decoded.rows.to_pylist()] == [1, 2]
     assert [(f.record, f.start, f.text) for f in decoded.faults] == [(1, text.index(b"oops"), b"oops")]
     assert decoder.block(pa.py_buffer(b"")).records == decode(decoder).records == 0
+
+
+# --- a plain model --------------------------------------------------------------------------------------------
+
+OGG = Envelope("op_type", (("I", INSERT), ("U", UPDATE), ("D", DELETE)))
+ROWS = st.none() | st.fixed_dictionaries(
+    {},
+    optional={"id": st.sampled_from([None, 1, "2", 3.9, "x"]), "v": st.sampled_from([None, "a", "b"]), "w": st.just(1)},
+)
+LISTS = st.none() | st.lists(ROWS, max_size=3)
+
+
+class Fault(Exception):
+    """A message that is none."""
+
+
+def value(row: dict[str, Any]) -> tuple[int | None, str | None]:
+    number = row.get("id")
+    if number == "x":
+        raise Fault
+    return None if number is None else int(number), row.get("v")
+
+
+def changes(
+    envelope: Envelope, operation: int, after: dict[str, Any] | None, before: dict[str, Any] | None, with_before: bool
+) -> list[tuple[Any, ...]]:
+    for row in (after, before):
+        value(row or {})
+    deleted = after if envelope.old else before
+    needed = {INSERT: [after], DELETE: [deleted], UPDATE: [after, *([before] if with_before else [])]}[operation]
+    if any(row is None for row in needed):
+        raise Fault
+    if operation == DELETE:
+        return [("-D", *value(deleted or {}))]
+    now = value(after or {})
+    if operation == INSERT:
+        return [("+I", *now)]
+    old = (after or {}) | (before or {}) if envelope.old else before or {}
+    return [*([("-U", *value(old))] if with_before else []), ("+U", *now)]
+
+
+def modelled(envelope: Envelope, message: dict[str, Any], with_before: bool) -> list[tuple[Any, ...]]:
+    operation = dict(envelope.operations).get(message.get(envelope.operation, ""))
+    if operation == SKIPPED or (envelope.ddl and message.get(envelope.ddl)):
+        return []
+    after, before = message.get(envelope.after), message.get(envelope.before)
+    if operation is None:
+        raise Fault
+    if not envelope.lists:
+        return changes(envelope, operation, after, before, with_before)
+    if after is None or len(before or []) > len(after):
+        raise Fault
+    pairs = zip_longest(after, before or [])
+    return [change for a, b in pairs for change in changes(envelope, operation, a, b, with_before)]
+
+
+@settings(deadline=None, max_examples=depth(150, 3000))
+@given(st.data(), st.sampled_from([DEBEZIUM, NESTED, OGG, MAXWELL, CANAL]), st.booleans())
+def test_messages_are_what_a_plain_model_makes_of_each(data: Any, envelope: Envelope, with_before: bool) -> None:
+    rows_of = LISTS if envelope.lists else ROWS
+    fields_of = {envelope.after: rows_of, envelope.before: rows_of}
+    words = st.sampled_from([*(word for word, _ in envelope.operations), "?"])
+    more = {envelope.ddl: st.booleans()} if envelope.ddl else {}
+    one = st.fixed_dictionaries({}, optional={envelope.operation: words, **fields_of, **more})
+    messages = data.draw(st.lists(one, max_size=8))
+    decoder = ChangeDecoder(fields("id INT; v STRING"), envelope, "kind", with_before=with_before)
+    decoded = decode(decoder, *({"payload": m} if envelope.nested else m for m in messages))
+    expected: list[tuple[int, tuple[Any, ...]]] = []
+    faults = []
+    for number, message in enumerate(messages):
+        try:
+            expected += [(number, change) for change in modelled(envelope, message, with_before)]
+        except Fault:
+            faults.append(number)
+    assert [f.record for f in decoded.faults] == faults
+    assert list(zip(decoded.numbers.tolist(), rows(decoded), strict=True)) == expected
 
 
 # --- logical types --------------------------------------------------------------------------------------------

@@ -71,6 +71,11 @@ def spelled(text: str) -> str:
         ("SELECT x FROM TABLE(EXPLODE(ARRAY(1))) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
         ("SELECT x FROM LATERAL EXPLODE(ARRAY(1)) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
         ("SELECT x FROM LATERAL (SELECT 1 AS x) AS t", "SELECT x FROM (SELECT 1 AS x) AS t"),
+        (
+            "SELECT x FROM t LEFT JOIN LATERAL (VALUES (t.a, 'p'), (b, NULL)) AS v(x, y) ON x > 1",
+            "SELECT x FROM `_t` AS `t` LEFT JOIN LATERAL (SELECT t.a AS col1, 'p' AS col2 UNION ALL SELECT b AS col1, "
+            "NULL AS col2) AS v(x, y) ON x > 1",
+        ),
         ("SELECT COUNT(*) FROM t", "SELECT COUNT(*) AS `count(*)` FROM `_t` AS `t`"),
         ("SELECT FIRST_VALUE(a) AS f FROM t", "SELECT FIRST_VALUE(a) IGNORE NULLS AS f FROM `_t` AS `t`"),
         (

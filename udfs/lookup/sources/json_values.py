@@ -127,7 +127,8 @@ class JsonNodes:
             try:
                 values.append(_with_keys(value.as_py(), kind, zone))
             except (OverflowError, ValueError) as error:  # a time beyond the years of Python, a key of another type
-                raise Misfit(number, f'column "{name}" of type {kind} is {shown(texts[number])}: {error}') from None
+                text = shown(texts[number].removeprefix('"').removesuffix('"'))
+                raise Misfit(number, f'column "{name}" of type {kind} is {text}: {error}') from None
         return values
 
 

@@ -229,7 +229,8 @@ def test_a_failed_job_names_the_root_cause_and_the_checkpoint(spark, streams):
 def test_a_row_without_event_time_fails_the_job(spark, streams):
     streams.write(EVENTS, [("a", 0, None)])
     job = started(spark, Output(totals(), ("k", "w", "s")), streams)
-    with pytest.raises(ExecutionError, match=r'^SS401: event time "ts" of table "events" is NULL(\n|$)'):
+    row = r'in a row of file ".*/events/000000.parquet": {"k":"a","v":0,"ts":null}'
+    with pytest.raises(ExecutionError, match=rf'^SS401: event time "ts" of table "events" is NULL {row}\nHINT'):
         job.wait()
 
 

@@ -25,6 +25,7 @@ from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles, path_of_url
+from sqlstream.udfs.messages import MessageRows
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 
@@ -65,14 +66,14 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
     return blobs
 
 
-def rows_of(files: FileRows) -> Batches:
-    """Returns a function for ``mapInArrow`` that reads files: its input rows are file splits, its output the rows of
-    these.
+def rows_of(reader: FileRows | MessageRows) -> Batches:
+    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, or messages into the
+    rows that they hold.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
-        yield from files.rows(batches)
+        yield from reader.rows(batches)
 
     return rows
 

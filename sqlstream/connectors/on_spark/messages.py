@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,8 +13,8 @@ from pyspark.sql.types import StructType
 from sqlstream.connectors.formats import quoted
 from sqlstream.formats.json_records import RAW_JSON
 from sqlstream.types import DataType, from_arrow
-from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
+from sqlstream.udfs.spark.batches import rows_of
 
 
 def decoded(
@@ -36,21 +35,13 @@ def decoded(
     texts = messages.select(value.cast("BINARY").alias(VALUE), place, *given)
     own = [f"{quoted(field.name)} {from_arrow(field.type).ddl()}" for field in reader.schema]
     others = [_field(texts.schema, name) for name in (PLACE, *kept)]
-    rows = texts.mapInArrow(_function(reader), ", ".join([*own, *others]))
+    rows = texts.mapInArrow(rows_of(reader), ", ".join([*own, *others]))
     columns = (F.col(quoted(field.name)) for field in reader.schema)
     return rows.select(*columns, *(F.col(own).alias(name) for own, name in kept.items()))
 
 
 def _field(schema: StructType, name: str) -> str:
     return f"{quoted(name)} {schema[name].dataType.simpleString()}"
-
-
-def _function(reader: MessageRows) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_imports()
-        yield from reader.rows(batches)
-
-    return rows
 
 
 # --- VARIANT: tasks give its JSON, of which Spark makes it --------------------------------------------------------

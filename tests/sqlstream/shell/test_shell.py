@@ -241,7 +241,7 @@ def test_a_failed_background_job_is_told_of_once(shell, capsys):
 @pytest.mark.spark
 def test_long_results_show_a_page_of_each_batch_on_a_terminal(shell, monkeypatch):
     running, out = shell
-    monkeypatch.setattr(showing, "page_of_terminal", lambda: 2)
+    monkeypatch.setattr(showing, "page_of_terminal", lambda *_, **__: 2)
     running.read(io.StringIO(NUMBERS + "SELECT n FROM numbers;"))
     assert out.getvalue().endswith(" 1\n 2\n 3\n(3 rows)\n")
     monkeypatch.setattr(out, "isatty", lambda: True, raising=False)

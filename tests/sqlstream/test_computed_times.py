@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,26 @@ def test_a_row_without_a_time_is_a_dead_letter_whatever_the_query_reads(
         letters = zip(RECORDS[form], [NULL_TIME] * 2, (f"{path}{line}" for line in lines), strict=True)
         assert rows(session, "SELECT record, error, place FROM dead") == sorted(letters)
         assert job.progress().bad_rows == {"t": 2}
+
+
+def parsed(text: str | None) -> datetime | None:
+    return None if text is None or "/" in text else datetime.fromisoformat(f"{text}+00:00")
+
+
+def test_a_time_of_a_python_function_is_checked_likewise(session: Session, tmp_path: Path) -> None:
+    path = write(tmp_path / "in", "json")
+    session.register_function("parsed", parsed)
+    session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT, ts AS parsed(at), WATERMARK FOR ts AS ts) WITH (
+            'connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'json', 'on-error' = 'dead-letter:dead');
+        CREATE TABLE dead (record STRING, place STRING) WITH ('connector' = 'memory');
+        CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
+    job = session.sql("INSERT INTO o SELECT id FROM t")
+    assert isinstance(job, Job)
+    assert job.wait(200)
+    assert rows(session, "SELECT id FROM o") == [(1,), (7,)]
+    assert rows(session, "SELECT record, place FROM dead") == sorted(
+        zip(RECORDS["json"], (f"{path}:3", f"{path}:4"), strict=True)
+    )
 
 
 @pytest.mark.parametrize("form", RECORDS)

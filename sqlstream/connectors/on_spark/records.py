@@ -8,9 +8,11 @@ that spells a number is that number, and anything is a STRING. What also fails t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from datetime import datetime, timedelta
+from functools import lru_cache, reduce
 from operator import or_
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -228,21 +230,55 @@ def _instants(rows: DataFrame, pattern: str) -> Spellings:
     """TIMESTAMP in the session's time zone, with its offset where the local time alone is another instant: in the hour
     that the zone has twice. Empty where no zone has such hours.
     """
-    if rows.sparkSession.conf.get("spark.sql.session.timeZone") in _WITHOUT_CHANGES:
-        return {}
-    return {T.TimestampType: lambda value: _with_offset(value, F.date_format(value, pattern))}
+    zone = _zone_with_changes(rows)
+    return {} if zone is None else {T.TimestampType: lambda v: _with_offset(v, F.date_format(v, pattern), zone)}
 
 
-def _with_offset(value: SparkColumn, text: SparkColumn) -> SparkColumn:
-    is_read_again = value.cast("TIMESTAMP_NTZ").cast("TIMESTAMP") == value
-    return F.when(is_read_again, text).otherwise(F.concat(text, F.date_format(value, "XXX")))
+def _zone_with_changes(rows: DataFrame) -> str | None:
+    zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
+    return None if zone in _WITHOUT_CHANGES else zone
+
+
+def _with_offset(value: SparkColumn, text: SparkColumn, zone: str) -> SparkColumn:
+    """The text of an instant, and the offset where the zone has its local time twice, and it is the second."""
+    is_second = value.cast("TIMESTAMP_NTZ").cast("TIMESTAMP") != value
+    spans = _spans_with_changes(zone)
+    if spans is not None:  # a look at the number of the span costs a tenth of the conversions
+        span = F.shiftright(F.unix_micros(value), _SPAN).cast("INT")
+        is_second = (span.isin(*spans) | ~span.between(*_KNOWN_SPANS)) & is_second
+    return F.when(is_second, F.concat(text, F.date_format(value, "XXX"))).otherwise(text)
+
+
+_SPAN = 40
+"""Bits of the microseconds in a span, which is 12.7 days long."""
+
+_KNOWN_SPANS = (-2_208_988_800_000_000 >> _SPAN, 4_102_444_800_000_000 >> _SPAN)
+"""The numbers of the spans from 1900 to 2100."""
+
+
+@lru_cache(8)
+def _spans_with_changes(zone: str) -> tuple[int, ...] | None:
+    """The numbers of the spans from 1900 to 2100 in which, or shortly before which, a zone changes its offset; None for
+    a zone that Python does not know.
+    """
+    try:
+        info = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+
+    def offsets(span: int) -> set[timedelta | None]:
+        start, quarter = (span << _SPAN) / 1e6, (1 << _SPAN) / 4e6
+        moments = (start - 14_400, *(start + quarter * i for i in range(5)))
+        return {datetime.fromtimestamp(moment, info).utcoffset() for moment in moments}
+
+    return tuple(span for span in range(_KNOWN_SPANS[0], _KNOWN_SPANS[1] + 1) if len(offsets(span)) > 1)
 
 
 def directory_column(rows: DataFrame, name: str) -> SparkColumn:
     """Returns the column ``name`` as the names of directories spell it."""
-    instants = _instants(rows, "")
-    spellings = {kind: lambda value: _with_offset(value, value.cast("STRING")) for kind in instants}
-    return spelled(name, rows.schema[name].dataType, spellings)
+    zone = _zone_with_changes(rows)
+    instants: Spellings = {} if zone is None else {T.TimestampType: lambda v: _with_offset(v, v.cast("STRING"), zone)}
+    return spelled(name, rows.schema[name].dataType, instants)
 
 
 def decode(

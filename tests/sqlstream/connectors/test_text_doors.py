@@ -135,3 +135,24 @@ def test_other_encodings_are_read_and_wrong_bytes_are_faults(spark: Any, tmp_pat
             declare(session, tmp_path, "csv", ", 'encoding' = 'rot13'")
         with pytest.raises(SqlStreamError, match='SS504: option "encoding" has no effect with format "parquet"'):
             declare(session, tmp_path, "parquet", ", 'encoding' = 'UTF-16'")
+
+
+def test_what_spark_has_compressed_is_read_in_a_stream_and_as_finished_data(spark: Any, tmp_path: Path) -> None:
+    """Each row once from each compression; 20,000 rows are several blocks of Hadoop's."""
+    compressions = ("deflate", "snappy", "lz4", "gzip", "bzip2")
+    given = spark.range(20_000).selectExpr("id AS a", "repeat('x', CAST(id % 50 AS INT)) AS b", "'2024-01-31' AS ts")
+    for compression in compressions:
+        given.coalesce(1).write.mode("append").option("compression", compression).csv(str(tmp_path / "in"))
+    assert {path.suffix for path in (tmp_path / "in").glob("part-*")} == {".deflate", ".snappy", ".lz4", ".gz", ".bz2"}
+    with Session(spark) as session:
+        declare(session, tmp_path / "in", "csv")
+        session.sql(f"""CREATE TABLE o (a BIGINT, n BIGINT, ts TIMESTAMP) WITH ('connector' = 'filesystem',
+            'format' = 'json', 'path' = '{tmp_path}/out')""")
+        job = session.sql("""INSERT INTO o SELECT SUM(a), SUM(LENGTH(b)), window_end
+            FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY) GROUP BY window_start, window_end""")
+        assert isinstance(job, Job)
+        assert job.wait(200)
+        session.sql("SET 'execution.runtime-mode' = 'batch'")
+        totals = (len(compressions) * 19_999 * 10_000, len(compressions) * 400 * 1225)
+        assert rows(session, "SELECT SUM(a), SUM(LENGTH(b)) FROM t") == [totals]
+    assert written(tmp_path / "out") == [totals[0]]

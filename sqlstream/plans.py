@@ -410,7 +410,8 @@ def refused_changes(plan: Insert, span: Span | None, *, collide: bool = True) ->
     """Yields diagnostics for an INSERT whose query produces changes that the table does not accept.
 
     SS510: row kinds that the sink does not accept. SS286: updates without a PRIMARY KEY. SS667: updates of different
-    rows of the query may write to the same PRIMARY KEY. ``collide``: whether this last case is allowed.
+    rows of the query may write to the same PRIMARY KEY.
+    ``collide``: True if that is allowed, so that SS667 is left out.
     """
     table = plan.table
     for _, kinds in rejected_kinds(plan):

@@ -87,7 +87,10 @@ class Context:
         return replace(self, functions=functions)
 
     def requiring(self, time: RequiredTime | None) -> Context:
-        """This context for a part of the plan in which the scan checks the event time ``time``."""
+        """Returns this context for a part of the plan whose operators need the event time ``time``. Where it is NULL,
+        the scan below treats the row as a bad one: the job fails, or ``on-error`` says where the row goes. With None
+        the scan does not check.
+        """
         return replace(self, required_time=time)
 
     def sql(self, expression: exp.Expression, rows: DataFrame | None = None) -> str:

@@ -117,8 +117,8 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
-    """True where a statement can only run as a batch, because streams do not support it. Raises SqlStreamError with
-    all errors.
+    """True if a statement runs as a batch because streams do not support it; False if a stream runs it or reports
+    its mistakes. Raises SqlStreamError with all errors where neither a stream nor a batch runs it.
     """
     if workspace.settings["execution.runtime-mode"] == "streaming":
         return False

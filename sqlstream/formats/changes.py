@@ -121,7 +121,9 @@ class ChangeDecoder(Decoder):
         return self.with_unit(re.sub(_PATH.pattern % names, 'column "', text))
 
     def with_unit(self, text: str) -> str:
-        """The reason, with the way out where a number stands for a time."""
+        """Returns ``text``, the reason why a message was not decoded. If it says that a number cannot be read as a
+        time, the format's hint follows (Debezium's names the option that gives the unit of such numbers).
+        """
         hint = self.envelope.number_hint
         return _TIMES.sub(lambda found: f"{found[0]}{hint}", text) if hint else text
 

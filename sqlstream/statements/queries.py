@@ -70,7 +70,7 @@ class SelectStatement(StatementType[nodes.Query]):
         return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
 
     def starts_job(self, statement: nodes.Query) -> bool:
-        """Whether the statement starts a job: a query runs while its rows are read."""
+        """True: reading the rows of a query runs a job, which ends with the reading."""
         return True
 
 

@@ -234,8 +234,11 @@ class Trigger(ABC):
 
     @abstractmethod
     def fire(self, state: TriggerState, run: Run, cursor: Values) -> Fire:
-        """For each instance its first firing at or after the position ``cursor``; earlier rows were processed by
-        ``take``. Does not change the state.
+        """For each instance its first firing at or after ``cursor``, without changing the state.
+
+        ``run`` arranges the rows of a micro-batch by instance. ``cursor`` and the positions in the result are positions
+        in this arrangement, one per instance; the result has NONE where an instance does not fire. The rows before the
+        cursor are in the state already (see ``take``).
         """
 
     @abstractmethod
@@ -279,8 +282,8 @@ class Trigger(ABC):
     # --- time -------------------------------------------------------------------------------------------------
 
     def timer(self, state: TriggerState, domain: Domain, windows: Windows) -> Values:
-        """For each instance the time of its next timer on the clock ``domain``, in microseconds, or NONE. Barriers have
-        no timers.
+        """For each instance (one window of one key) the time of its next timer on the clock ``domain``, in
+        microseconds, or NONE. In the domain of barriers there are no timers.
         """
         return np.full(state.count, NONE, np.int64)
 

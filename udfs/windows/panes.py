@@ -332,7 +332,8 @@ def _stops(entries: Entries, first: Indices, end: Times) -> Indices:
 def collapse(
     state: ChunkedState, entries: Entries, panes: Panes, clock: int, keys: Sequence[str], aggregates: Aggregates
 ) -> None:
-    """Merges stored panes of a CUMULATE window into one, where all future windows contain either all or none of them.
+    """Merges stored panes of a CUMULATE window into one, where all future windows contain either all or none of them,
+    so that the state gets smaller. Replaces these ``entries`` in ``state``; ``panes`` tells the bounds of panes.
     ``clock`` is the watermark or the processing time in microseconds.
     """
     opened, last = panes.first_open(entries.panes, clock), panes.last_end(entries.panes)

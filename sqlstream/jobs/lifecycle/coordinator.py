@@ -218,7 +218,7 @@ class RestartStrategy(Protocol):
         ...
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """Those of the failures ``before`` that still count at ``now_ms``."""
+        """Returns the failures of ``before`` that still count at ``now_ms``. A new failure then is not added."""
         ...
 
 
@@ -301,7 +301,9 @@ class FailureRate:
         return self.wait_ms if len(before.times_ms) < self.failures else None
 
     def counted(self, before: Failures, now_ms: int) -> Failures:
-        """The failures within the interval."""
+        """Returns ``before`` with only the failures of the last ``interval_ms`` before ``now_ms``. A new failure at
+        ``now_ms`` is not added.
+        """
         recent = tuple(time for time in before.times_ms if now_ms - time <= self.interval_ms)
         return replace(before, times_ms=recent)
 

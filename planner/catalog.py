@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlstream.errors import Span
 from sqlstream.grammar.nodes import Option
-from sqlstream.types import DataType
+from sqlstream.types import BIGINT, DataType
 from sqlstream.udfs.signature import Function as Function
 from sqlstream.udfs.signature import FunctionKind as FunctionKind
 
@@ -127,6 +127,16 @@ class Table:
 
     def option(self, key: str) -> str | None:
         return dict(self.options).get(key)
+
+
+ONE_ROW = Table(
+    "one row",
+    (Column("row", BIGINT, nullable=False),),
+    "datagen",
+    (("number-of-rows", "1"), ("fields.row.kind", "sequence"), ("fields.row.start", "1"), ("fields.row.end", "1")),
+    bounded=True,
+)
+"""The source of a query without FROM."""
 
 
 @dataclass(frozen=True)

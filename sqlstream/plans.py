@@ -165,20 +165,22 @@ RULES = stages(_checks)
 
 
 @on_deep_stack
-def plan_of(statement: Planned, workspace: Workspace) -> Root:
-    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement."""
-    plan = optimize(bound_plan(statement, workspace), RULES)
+def plan_of(statement: Planned, workspace: Workspace, *, finished: bool = False) -> Root:
+    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement. ``finished``:
+    all rows exist already, so that an aggregate without GROUP BY has a result also without rows.
+    """
+    plan = optimize(bound_plan(statement, workspace, finished=finished), RULES)
     assert isinstance(plan, Root)
     return plan
 
 
 @on_deep_stack
-def bound_plan(statement: Planned, workspace: Workspace) -> Root:
+def bound_plan(statement: Planned, workspace: Workspace, *, finished: bool = False) -> Root:
     """Binds a statement and checks that its connectors support the plan. Returns the plan before optimization. Raises
-    SqlStreamError with all errors.
+    SqlStreamError with all errors. ``finished``: as `plan_of` has it.
     """
     collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
-    plan = unchecked_plan(statement, workspace)
+    plan = unchecked_plan(statement, workspace, finished=finished)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -194,11 +196,13 @@ def bound_plan(statement: Planned, workspace: Workspace) -> Root:
 
 
 @on_deep_stack
-def unchecked_plan(statement: Planned, workspace: Workspace, *, any_order: bool = False) -> Root:
+def unchecked_plan(
+    statement: Planned, workspace: Workspace, *, any_order: bool = False, finished: bool = False
+) -> Root:
     """Binds a statement and returns its plan, without checking what its connectors support. ``any_order``: ORDER BY
-    and LIMIT are dropped.
+    and LIMIT are dropped. ``finished``: as `plan_of` has it.
     """
-    settings = replace(emit_settings(workspace.settings), any_order=any_order)
+    settings = replace(emit_settings(workspace.settings), any_order=any_order, finished=finished)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))
     plan = _with_columns_left(plan, statement, workspace.settings[PARTIAL_INSERT])
     keeps = workspace.settings[UPSERT_MATERIALIZE] in ("auto", "force")

@@ -26,6 +26,7 @@ from sqlstream.planner.binder.grouping import (
     has_timed_window,
 )
 from sqlstream.planner.binder.hints import ttl_ms_of
+from sqlstream.planner.binder.no_rows import with_result_of_no_rows
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, is_proctime, scope_of
 from sqlstream.planner.binder.windows import WINDOW_COLUMNS, assign_windows, with_times_of_distinct
 from sqlstream.planner.catalog import TimeDomain
@@ -320,7 +321,8 @@ def bind_group_aggregate(
     names = tuple(dict.fromkeys(keys.values()))
     if not names and not groups.items:  # as HAVING alone may have it: the only row is counted by something
         groups.rewrite(exp.Count(this=exp.Star()))
-    node: Node = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
+    aggregate = GroupAggregate(below.node, names, groups.items, sets, grouping_id, ttl_ms)
+    node: Node = with_result_of_no_rows(aggregate) if context.settings.finished else aggregate
     node = node if having is None else Filter(node, having)
     node = node if clock is None else AssignTime(node, clock[0], 0, TimeDomain.PROCESSING, clock[1])
     relation = projected(node, selected, results, below, context)

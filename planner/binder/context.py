@@ -34,7 +34,8 @@ class BinderSettings:
     allowed. ``lengths`` says what INSERT does with values that are longer than their column allows. ``drops_nulls``:
     INSERT drops rows with NULL in a NOT NULL column. ``not_in_star`` are the kinds of virtual metadata columns that
     ``*`` leaves out. ``any_order``: the query is over finished data, and Spark SQL executes its ORDER BY, LIMIT and
-    OFFSET, so that only their names are bound.
+    OFFSET, so that only their names are bound. ``finished``: the query runs as a stream over finished data, and an
+    aggregate without GROUP BY has a result there also without rows.
     """
 
     early_ms: int | None = None
@@ -51,6 +52,7 @@ class BinderSettings:
     drops_nulls: bool = False
     not_in_star: frozenset[MetadataColumns] = frozenset()
     any_order: bool = False
+    finished: bool = False
 
     @property
     def allowed_ms(self) -> int:

@@ -449,8 +449,9 @@ def flink_function(node: exp.Expr, types: Types, context: Context, again: Respel
         case exp.Dot() if types.of(node.this).name == "VARIANT":
             return called("VARIANT_GET", again(node.this), text("$" + member(node.expression.name)), text("variant"))
         case exp.Window() | exp.Filter() | exp.WithinGroup() if (call := _collecting_call(node)) is not None:
-            return _collecting_aggregate(call, types, again, partial(_wrapped, node, call, again), may_lack_rows(node))
-        case exp.Expr() if may_lack_rows(node) and (call := array_call(node)) is not None:
+            filtered = partial(_wrapped, node, call, again)
+            return _collecting_aggregate(call, types, again, filtered, _lacks_rows(node, context))
+        case exp.Expr() if _lacks_rows(node, context) and (call := array_call(node)) is not None:
             return filled(_OF_ROWS_ONLY, _wrapped(node, call, again, with_children_changed(call, again)))
         case exp.Anonymous() | JsonCall():
             return _flink_call(node, node.name.lower(), types, context, again)
@@ -464,7 +465,7 @@ def _flink_call(node: exp.Expr, name: str, types: Types, context: Context, again
     if name.upper() in OF_A_PATH:
         _check_path(node, name, context)
     elif name in COLLECTING:
-        return _collecting_aggregate(node, types, again, lambda collected: collected)
+        return _collecting_aggregate(node, types, again, lambda collected: collected, _lacks_rows(node, context))
     elif name == "to_timestamp_ltz" and operands:
         return _instant([again(o) for o in operands], types.of(operands[0]))
     elif name == "truncate" and (kind := types.of(operands[0])).is_numeric and kind.name != "DECIMAL":
@@ -560,6 +561,10 @@ def may_lack_rows(node: exp.Expr) -> bool:
             return True
         node = node.this
     return isinstance(node, exp.Func) and isinstance(node.args.get("this"), exp.IgnoreNulls)
+
+
+def _lacks_rows(node: exp.Expr, context: Context) -> bool:
+    return may_lack_rows(node) or (context.settings.finished and not isinstance(node, exp.Window))
 
 
 def _frame_of(window: exp.Window) -> exp.Expr | None:

@@ -62,14 +62,13 @@ from sqlstream.planner.binder.temporal_joins import (
     temporal_join,
 )
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
-from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Column, Table, TimeDomain, View
+from sqlstream.planner.catalog import APPEND_ONLY, ONE_ROW, Catalog, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan, below_projections
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
-from sqlstream.types import BIGINT
 
 NO_KEY = "SS286"
 NO_COLUMNS = "SS652"
@@ -509,15 +508,6 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
 
 WRONG_TYPES = "SS651"
 WRONG_WIDTH = "SS653"
-
-ONE_ROW = Table(
-    "one row",
-    (Column("row", BIGINT, nullable=False),),
-    "datagen",
-    (("number-of-rows", "1"), ("fields.row.kind", "sequence"), ("fields.row.start", "1"), ("fields.row.end", "1")),
-    bounded=True,
-)
-"""The source of a query without FROM."""
 
 
 def one_row() -> Scope:

@@ -39,13 +39,13 @@ from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
-from sqlstream.planner.binder.sources import ONE_ROW
-from sqlstream.planner.catalog import APPEND_ONLY, Catalog, Table
+from sqlstream.planner.binder.no_rows import lacks_result
+from sqlstream.planner.catalog import APPEND_ONLY, ONE_ROW, Catalog, Table
 from sqlstream.planner.changes import rejected_kinds
 from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.plans import Root, not_read, plan_of, unchecked_plan
+from sqlstream.plans import Planned, Root, not_read, plan_of, unchecked_plan
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
@@ -100,11 +100,24 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
     """
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
-    match workspace.settings["execution.runtime-mode"]:
-        case "streaming":
-            return plan_of(statement, workspace)
-        case "batch":
-            return _as_batch(statement, workspace)
+    mode = workspace.settings["execution.runtime-mode"]
+    if mode == "streaming":
+        return plan_of(statement, workspace)
+    way = _as_batch(statement, workspace) if mode == "batch" else _chosen(statement, workspace, finished)
+    return way if isinstance(way, Batch) else _over_finished_data(way, statement, workspace)
+
+
+def _over_finished_data(plan: Root, statement: Planned, workspace: Workspace) -> Root:
+    """The plan of a stream that has results without rows where a batch has them. An INSERT in mode ``auto`` is a job,
+    which may go on when more rows have come: it has none before, as in Flink."""
+    if not (isinstance(plan, Output) or workspace.settings["execution.runtime-mode"] == "batch"):
+        return plan
+    scanned = [node.table for node in plan.walk() if isinstance(node, Scan)]
+    differs = any(map(lacks_result, plan.walk())) and all(map(ends, scanned))
+    return plan_of(statement, workspace, finished=True) if differs else plan
+
+
+def _chosen(statement: Chosen, workspace: Workspace, finished: bool) -> Root | Batch:
     examined = _finished(statement, workspace)
     if examined is None:
         return plan_of(statement, workspace)
@@ -208,7 +221,7 @@ def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
         if wrong:
             raise SqlStreamError.of(wrong)
-    return plan_of(statement, workspace)
+    return _over_finished_data(plan_of(statement, workspace), statement, workspace)
 
 
 def _without_end(unbounded: Input) -> Diagnostic:

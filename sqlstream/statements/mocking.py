@@ -12,8 +12,7 @@ from sqlstream.connectors.test import TAKES
 from sqlstream.errors import BindError, Diagnostic, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, parse_query
 from sqlstream.grammar.quoting import quote_name
-from sqlstream.planner.binder.sources import ONE_ROW
-from sqlstream.planner.catalog import Column, Table, TimeDomain, View, Watermark
+from sqlstream.planner.catalog import ONE_ROW, Column, Table, TimeDomain, View, Watermark
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.suggestions import did_you_mean

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sqlstream.planner.binder.sources import ONE_ROW
-from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.catalog import APPEND_ONLY, ONE_ROW
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.kernel import ROW_KIND

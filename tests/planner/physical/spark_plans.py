@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlstream.planner.binder.sources import ONE_ROW
+from sqlstream.planner.catalog import ONE_ROW
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -200,9 +200,9 @@ class Project(Unary):
     def shown_below(self, shown: ShownNames) -> ShownNames:
         below: dict[str, str | None] = {}
         for item in self.items:
-            for column in item.expression.find_all(exp.Column):
-                name = None if _is_order_hidden(column) else shown.get(item.name, item.name)
-                below[column.name] = below.get(column.name) or name
+            for column, order_is_hidden in _columns_read(item.expression):
+                name = None if order_is_hidden else shown.get(item.name, item.name)
+                below[column] = below.get(column) or name
         return below
 
     @property
@@ -608,12 +608,17 @@ class StatementSet(Node):
         return self.with_inputs(tuple(insert.pruned(insert.field_names) for insert in self.inserts))
 
 
-def _is_order_hidden(node: exp.Expr) -> bool:
-    """True inside a call to which the order of a list does not matter."""
-    around = node.parent
-    while around is not None and spark_name(around) not in _HIDE_ORDER:
-        around = around.parent
-    return around is not None
+def _columns_read(expression: exp.Expression) -> Iterator[tuple[str, bool]]:
+    """The columns of an expression, each with whether it is inside a call to which the order of a list does not
+    matter."""
+    waiting: list[tuple[exp.Expr, bool]] = [(expression, False)]
+    while waiting:
+        node, hidden = waiting.pop()
+        if isinstance(node, exp.Column):
+            yield node.name, hidden
+        else:
+            hidden = hidden or spark_name(node) in _HIDE_ORDER
+            waiting.extend((child, hidden) for child in node.iter_expressions(reverse=True))
 
 
 def _exactly(branch: Node, names: list[str]) -> Node:

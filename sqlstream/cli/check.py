@@ -18,7 +18,6 @@ from sqlstream.cli.scripts import Script, named, open_session, read_scripts, wri
 from sqlstream.cli.terminal import OK, WRONG_SQL
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script
-from sqlstream.lsp.server import server_of
 from sqlstream.results import Rows
 from sqlstream.statements.checking import changes_from_flink, script_warnings
 from sqlstream.statements.definitions import create_table
@@ -218,6 +217,8 @@ def lsp_command(files: tuple[str, ...]) -> None:
     """
     if find_spec("pygls") is None:
         raise click.UsageError("the language server needs pygls: pip install 'sqlstream[lsp]'")
+    from sqlstream.lsp.server import server_of  # pygls is optional, and takes 0.4 s
+
     with open_session(None, ()) as session:
         planner = Planner().with_session(session)
         for script in read_scripts(files, (), ()) if files else ():

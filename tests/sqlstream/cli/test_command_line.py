@@ -43,6 +43,21 @@ def test_help_and_version_load_neither_spark_nor_pandas(arguments):
     assert process.stderr == "set()\n"
 
 
+WITHOUT_EXTRAS = """
+import importlib, pkgutil, sys
+for name in ("psycopg", "pgserver", "redis", "duckdb", "pygls", "lsprotocol", "aiohttp", "sqlalchemy", "IPython"):
+    sys.modules[name] = None
+import sqlstream.cli, sqlstream.shell, sqlstream.statements
+for package in (sqlstream.cli, sqlstream.shell, sqlstream.statements):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+"""
+
+
+def test_commands_statements_and_shell_load_without_the_packages_of_extras():
+    subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], check=True)
+
+
 def test_the_version_is_an_option_too(capsys):
     assert run(["version"]) == 0
     shown = capsys.readouterr().out

@@ -8,7 +8,7 @@ timestamps is always microseconds, lengths of strings are not enforced.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -84,14 +84,25 @@ class DataType:
     def parts(self) -> Iterator[DataType]:
         """Yields this type and all types nested in it."""
         yield self
-        members = [t for _, t in _members(self)] if self.name == "STRUCT" else self.args
-        for member in members:
-            if isinstance(member, DataType):
-                yield from member.parts()
+        for kind in (*self.inner, *(kind for _, kind in self.fields())):
+            yield from kind.parts()
 
     def fields(self) -> list[tuple[str, DataType]]:
         """Returns pairs of name and type for the fields of a STRUCT."""
-        return _members(self)
+        return [member for member in self.args if isinstance(member, tuple)]
+
+    @property
+    def inner(self) -> tuple[DataType, ...]:
+        """The type of the elements of an ARRAY, or the types of the keys and of the values of a MAP."""
+        return tuple(argument for argument in self.args if isinstance(argument, DataType))
+
+    def with_inner(self, change: Callable[[DataType], DataType]) -> DataType:
+        """Returns the type with each type directly in it replaced by the result of ``change``: those of elements, of
+        keys and values, or of fields. Types without such are returned as they are.
+        """
+        changed: tuple[object, ...] = tuple((name, change(kind)) for name, kind in self.fields())
+        changed = changed or tuple(change(kind) for kind in self.inner)
+        return replace(self, args=changed) if changed else self
 
     @property
     def is_numeric(self) -> bool:
@@ -111,9 +122,9 @@ class DataType:
             case "DECIMAL":
                 return f"DECIMAL({self.args[0]}, {self.args[1]})"
             case "ARRAY" | "MAP":
-                return f"{self.name}<{', '.join(_ddl(a) for a in self.args)}>"
+                return f"{self.name}<{', '.join(a.ddl() for a in self.inner)}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'{_quoted(n)}: {_ddl(t)}' for n, t in _members(self))}>"
+                return f"STRUCT<{', '.join(f'{_quoted(n)}: {t.ddl()}' for n, t in self.fields())}>"
             case "INTERVAL":
                 return _SPARK_INTERVAL
             case _:
@@ -125,9 +136,9 @@ class DataType:
         """
         match self.name:
             case "ARRAY" | "MAP":
-                return f"{self.name}<{', '.join(_required(_type(a)) for a in self.args)}>"
+                return f"{self.name}<{', '.join(_required(a) for a in self.inner)}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(map(_declared, _members(self)))}>"
+                return f"STRUCT<{', '.join(map(_declared, self.fields()))}>"
         return self.ddl()
 
     def __str__(self) -> str:
@@ -156,11 +167,11 @@ class DataType:
             case "DECIMAL":
                 return pa.decimal128(*self.args)
             case "ARRAY":
-                return pa.list_(_type(self.args[0]).to_arrow(time_zone))
+                return pa.list_(self.inner[0].to_arrow(time_zone))
             case "MAP":
-                return pa.map_(*(_type(a).to_arrow(time_zone) for a in self.args))
+                return pa.map_(*(a.to_arrow(time_zone) for a in self.inner))
             case "STRUCT":
-                return pa.struct([(n, t.to_arrow(time_zone)) for n, t in _members(self)])
+                return pa.struct([(n, t.to_arrow(time_zone)) for n, t in self.fields()])
             case "TIMESTAMP":
                 return pa.timestamp("us", tz=time_zone)
             case "TIMESTAMP_NTZ":
@@ -203,10 +214,6 @@ def _quoted(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
 
 
-def _ddl(value: object) -> str:
-    return _type(value).ddl()
-
-
 def _declared(member: tuple[str, DataType]) -> str:
     name, kind = member
     return f"{_quoted(name)}: {kind.declaration()}{'' if kind.nullable else ' NOT NULL'}"
@@ -214,15 +221,6 @@ def _declared(member: tuple[str, DataType]) -> str:
 
 def _required(kind: DataType) -> str:
     return f"{kind.declaration()}{'' if kind.nullable else ' NOT NULL'}"
-
-
-def _type(value: object) -> DataType:
-    assert isinstance(value, DataType)
-    return value
-
-
-def _members(struct: DataType) -> list[tuple[str, DataType]]:
-    return [member for member in struct.args if isinstance(member, tuple)]
 
 
 def from_sqlglot(node: exp.DataType | None) -> DataType:

@@ -273,7 +273,7 @@ class Rows:
         elements = _Values(values.level + 1, members, complete=True)
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
         if kind.name == "ARRAY":
-            return pa.ListArray.from_arrays(offsets, self._array(_type(kind.args[0]), elements), type=of)
+            return pa.ListArray.from_arrays(offsets, self._array(kind.inner[0], elements), type=of)
         names = self._keys(inner, members)
         codes = names.dictionary_encode()
         owners = np.repeat(np.arange(len(kinds)), counts)
@@ -286,7 +286,7 @@ class Rows:
             owners = owners[kept]
             ends = np.cumsum(np.bincount(owners, minlength=len(kinds)))
             offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
-        return pa.MapArray.from_arrays(offsets, names, self._array(_type(kind.args[1]), elements), type=of)
+        return pa.MapArray.from_arrays(offsets, names, self._array(kind.inner[1], elements), type=of)
 
     def _keys(self, level: Level, members: np.ndarray) -> pa.StringArray:
         starts, ends = level.key_starts[members], level.key_ends[members]
@@ -332,11 +332,6 @@ class Rows:
                 path = f"[{member - int(level.firsts[container])}]{path}"
             member = int(level.parents[container])
         return container, path[1:]
-
-
-def _type(kind: object) -> DataType:
-    assert isinstance(kind, DataType)
-    return kind
 
 
 def _unescaped(texts: pa.StringArray) -> pa.StringArray:

@@ -93,9 +93,9 @@ def _regular(value: Value, kind: DataType) -> str:
     if isinstance(content, dict) and kind.name == "STRUCT":
         return regular(value, kind.fields())
     if isinstance(content, dict) and kind.name == "MAP":
-        return "{" + ",".join(f"{quoted(k)}:{_regular(v, _type(kind.args[1]))}" for k, v in content.items()) + "}"
+        return "{" + ",".join(f"{quoted(k)}:{_regular(v, kind.inner[1])}" for k, v in content.items()) + "}"
     if isinstance(content, list) and kind.name == "ARRAY":
-        return "[" + ",".join(_regular(element, _type(kind.args[0])) for element in content) + "]"
+        return "[" + ",".join(_regular(element, kind.inner[0]) for element in content) + "]"
     return quoted(value.raw) if content is not None or value.infinite else value.raw
 
 
@@ -111,11 +111,6 @@ def _spelled(value: Value) -> str:
         if content is not None or value.infinite
         else value.raw
     )
-
-
-def _type(kind: object) -> DataType:
-    assert isinstance(kind, DataType)
-    return kind
 
 
 def quoted(text: str) -> str:

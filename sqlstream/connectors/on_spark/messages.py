@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -49,17 +48,7 @@ def _field(schema: StructType, name: str) -> str:
 
 def with_raw_json(kind: DataType) -> DataType:
     """The type with the JSON text of each VARIANT."""
-    if kind.name == "VARIANT":
-        return RAW_JSON
-    members = tuple(
-        (member[0], with_raw_json(member[1])) if isinstance(member, tuple) else _of_argument(member)
-        for member in kind.args
-    )
-    return kind if members == kind.args else replace(kind, args=members)
-
-
-def _of_argument(argument: object) -> object:
-    return with_raw_json(argument) if isinstance(argument, DataType) else argument
+    return RAW_JSON if kind.name == "VARIANT" else kind.with_inner(with_raw_json)
 
 
 def as_variants(name: str, kind: DataType) -> SparkColumn:
@@ -72,15 +61,10 @@ def _variants(value: SparkColumn, kind: DataType) -> SparkColumn:
         return value
     match kind.name:
         case "ARRAY":
-            return F.transform(value, lambda v: _variants(v, _type(kind.args[0])))
+            return F.transform(value, lambda v: _variants(v, kind.inner[0]))
         case "MAP":
-            return F.transform_values(value, lambda _, v: _variants(v, _type(kind.args[1])))
+            return F.transform_values(value, lambda _, v: _variants(v, kind.inner[1]))
         case "STRUCT":
             members = (_variants(value[name], inner).alias(name) for name, inner in kind.fields())
             return F.when(value.isNotNull(), F.struct(*members))
     return F.parse_json(value)
-
-
-def _type(kind: object) -> DataType:
-    assert isinstance(kind, DataType)
-    return kind

@@ -96,9 +96,9 @@ def converted(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkC
     """
     match kind.name:
         case "ARRAY":
-            return F.transform(_elements(value), lambda v: converted(v, _type(kind.args[0]), pattern))
+            return F.transform(_elements(value), lambda v: converted(v, kind.inner[0], pattern))
         case "MAP":
-            return F.transform_values(_fields(value), lambda _, v: converted(v, _type(kind.args[1]), pattern))
+            return F.transform_values(_fields(value), lambda _, v: converted(v, kind.inner[1], pattern))
         case "STRUCT":
             fields = _fields(value)
             members = ((name, F.try_element_at(fields, F.lit(name)), inner) for name, inner in kind.fields())
@@ -140,9 +140,9 @@ def is_wrong(value: SparkColumn, kind: DataType, pattern: str | None) -> SparkCo
     given = _is_given(value)
     match kind.name:
         case "ARRAY":
-            inner, nested = _elements(value), _type(kind.args[0])
+            inner, nested = _elements(value), kind.inner[0]
         case "MAP":
-            inner, nested = F.map_values(_fields(value)), _type(kind.args[1])
+            inner, nested = F.map_values(_fields(value)), kind.inner[1]
         case "STRUCT":
             fields = _fields(value)
             wrong = [is_wrong(F.try_element_at(fields, F.lit(name)), t, pattern) for name, t in kind.fields()]
@@ -177,11 +177,6 @@ def _elements(value: SparkColumn) -> SparkColumn:
 
 def _fields(value: SparkColumn) -> SparkColumn:
     return F.try_variant_get(value, "$", "map<string, variant>")
-
-
-def _type(kind: object) -> DataType:
-    assert isinstance(kind, DataType)
-    return kind
 
 
 # --- writing --------------------------------------------------------------------------------------------------

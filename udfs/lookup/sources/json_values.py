@@ -208,11 +208,11 @@ def _fast_nested(values: list[Any], given: list[Any], kind: DataType, zone: str)
         rows = zip(*cast(list[list[Any]], columns), strict=True) if columns else ((),) * len(values)
         return [None if v is None else dict(zip(names, row, strict=True)) for v, row in zip(values, rows, strict=True)]
     inner = [element for value in given for element in (value.values() if kind.name == "MAP" else value)]
-    elements = _fast(inner, _type(kind.args[-1]), zone)
+    elements = _fast(inner, kind.inner[-1], zone)
     if elements is None:
         return None
     if kind.name == "MAP":
-        keys = _fast([key for value in given for key in value], _type(kind.args[0]), zone)
+        keys = _fast([key for value in given for key in value], kind.inner[0], zone)
         if keys is None:
             return None
         elements = list(zip(keys, elements, strict=True))
@@ -279,26 +279,21 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
 
 
 def _with_text_keys(kind: DataType) -> DataType:
-    if kind.name == "MAP":
-        return replace(kind, args=(STRING, _with_text_keys(_type(kind.args[1]))))
-    if kind.name == "ARRAY":
-        return replace(kind, args=(_with_text_keys(_type(kind.args[0])),))
-    if kind.name == "STRUCT":
-        return replace(kind, args=tuple((name, _with_text_keys(member)) for name, member in kind.fields()))
-    return kind
+    changed = kind.with_inner(_with_text_keys)
+    return replace(changed, args=(STRING, changed.inner[1])) if kind.name == "MAP" else changed
 
 
 def _with_keys(value: Any, kind: DataType, zone: str) -> Any:
     if value is None or all(part.name != "MAP" or part.args[0] == STRING for part in kind.parts()):
         return value
     if kind.name == "ARRAY":
-        return [_with_keys(element, _type(kind.args[0]), zone) for element in value]
+        return [_with_keys(element, kind.inner[0], zone) for element in value]
     if kind.name == "STRUCT":
         return {name: _with_keys(value[name], member, zone) for name, member in kind.fields()}
-    keys = _from_texts([key for key, _ in value], _type(kind.args[0]), zone)
+    keys = _from_texts([key for key, _ in value], kind.inner[0], zone)
     if keys is None:
         raise ValueError(f"a key is no {kind.args[0]}")
-    return [(key, _with_keys(v, _type(kind.args[1]), zone)) for key, (_, v) in zip(keys, value, strict=True)]
+    return [(key, _with_keys(v, kind.inner[1], zone)) for key, (_, v) in zip(keys, value, strict=True)]
 
 
 def has_json(kind: DataType) -> bool:
@@ -309,7 +304,7 @@ def has_json(kind: DataType) -> bool:
         key, value = kind.args
         return isinstance(key, DataType) and key.name in SCALARS and isinstance(value, DataType) and has_json(value)
     if kind.name == "STRUCT":
-        return all(has_json(member) for _, member in _members(kind))
+        return all(has_json(member) for _, member in kind.fields())
     return kind.name in SCALARS
 
 
@@ -330,14 +325,14 @@ def to_json(value: object, kind: DataType) -> str:
     match kind.name:
         case "ARRAY":
             assert isinstance(value, list)
-            return f"[{','.join(to_json(item, _type(kind.args[0])) for item in value)}]"
+            return f"[{','.join(to_json(item, kind.inner[0]) for item in value)}]"
         case "MAP":
-            key, inner = map(_type, kind.args)
+            key, inner = kind.inner
             assert isinstance(value, list)
             return _object({to_text(k, key): to_json(v, inner) for k, v in value})
         case "STRUCT":
             assert isinstance(value, Mapping)
-            return _object({name: to_json(value[name], inner) for name, inner in _members(kind)})
+            return _object({name: to_json(value[name], inner) for name, inner in kind.fields()})
     text = to_text(value, kind)
     # NaN and infinity are no numbers of JSON; as texts they are read again.
     bare = kind.name in _BARE and text[-1] not in "Ny"
@@ -356,12 +351,3 @@ def json_object(values: Mapping[str, object], kinds: Mapping[str, DataType]) -> 
 
 def _object(fields: Mapping[str, str]) -> str:
     return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in fields.items()) + "}"
-
-
-def _type(value: object) -> DataType:
-    assert isinstance(value, DataType)
-    return value
-
-
-def _members(kind: DataType) -> list[tuple[str, DataType]]:
-    return [member for member in kind.args if isinstance(member, tuple)]

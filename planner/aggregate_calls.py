@@ -84,6 +84,14 @@ def call_parts(expression: exp.Expression) -> CallParts:
     return CallParts(call, values, condition, tuple(order), call.find(exp.Distinct) is not None, nulls)
 
 
+def with_filter(call: exp.Expr, condition: exp.Expr) -> exp.Filter:
+    """The aggregate call over the rows for which ``condition`` holds too, beside that of its own FILTER."""
+    if isinstance(call, exp.Filter):
+        condition = exp.And(this=exp.paren(call.expression.this.copy()), expression=condition.copy())
+        return exp.Filter(this=call.this.copy(), expression=exp.Where(this=condition))
+    return exp.Filter(this=call.copy(), expression=exp.Where(this=condition.copy()))
+
+
 def _unwrapped(argument: exp.Expression) -> tuple[list[exp.Expression], list[exp.Ordered]]:
     """The values of an argument, and its ORDER BY."""
     match argument:

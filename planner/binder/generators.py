@@ -15,6 +15,7 @@ from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.grammar.trees import ARG
 from sqlstream.planner import unsupported
+from sqlstream.planner.aggregate_calls import with_filter
 from sqlstream.planner.binder.aggregation import bind_aggregation
 from sqlstream.planner.binder.calls import aggregate_name, check_arity
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
@@ -480,10 +481,7 @@ def _filtered(node: exp.Expr, holds: exp.Expr, context: Context) -> exp.Expr:
     """The expression with its aggregates filtered by ``holds``."""
     if aggregate_name(node, context.catalog) is None:
         return with_children_changed(node, lambda child: _filtered(child, holds, context))
-    if isinstance(node, exp.Filter):
-        condition = exp.And(this=exp.paren(node.expression.this.copy()), expression=holds.copy())
-        return exp.Filter(this=node.this.copy(), expression=exp.Where(this=condition))
-    return exp.Filter(this=node.copy(), expression=exp.Where(this=holds.copy()))
+    return with_filter(node, holds)
 
 
 # --- UNPIVOT as a generator -----------------------------------------------------------------------------------

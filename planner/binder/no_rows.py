@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from sqlstream.planner.aggregate_calls import with_filter
 from sqlstream.planner.catalog import ONE_ROW
 from sqlstream.planner.expressions import as_expression, columns_of
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
@@ -48,7 +49,4 @@ def _filtered(call: exp.Expression, counts: str) -> exp.Expression:
     """An aggregate call over the rows in which the field ``counts`` is TRUE. IGNORE NULLS stays around FILTER."""
     if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
         return type(call)(this=_filtered(as_expression(call.this), counts))
-    condition: exp.Expr = field_of(counts)
-    if isinstance(call, exp.Filter):
-        condition, call = exp.and_(condition, call.expression.this, copy=True), as_expression(call.this)
-    return exp.Filter(this=call.copy(), expression=exp.Where(this=condition))
+    return with_filter(call, field_of(counts))

@@ -98,8 +98,7 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
 
 def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
-    below = _reading(node.input, [field_of(f.name) for f in node.input.schema], context)
-    rows = below.with_functions(node.functions).lower(step.input)
+    rows = _all_read(node, step, context)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
@@ -109,8 +108,7 @@ def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
-    below = _reading(node.input, [field_of(f.name) for f in fields], context)
-    rows = below.with_functions(node.functions).lower(step.input)
+    rows = _all_read(node, step, context)
     return rows.select(*columns, *hidden_results(rows))
 
 
@@ -203,6 +201,12 @@ def _computed_time(table: Table) -> RequiredTime | None:
     if time is None or time.expression is None:
         return None
     return RequiredTime(time_name(time.name, table.name), time.expression, of_retractions=False)
+
+
+def _all_read(node: Output | Insert, step: Step, context: Context) -> DataFrame:
+    """The rows of the input of a root, which reads all of its fields."""
+    fields = [field_of(f.name) for f in node.input.schema]
+    return _reading(node.input, fields, context).with_functions(node.functions).lower(step.input)
 
 
 def _reading(below: Node, expressions: Sequence[exp.Expression], context: Context) -> Context:

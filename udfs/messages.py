@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
+from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT
 from sqlstream.udfs.listed_files import path_of_url
 
@@ -130,4 +132,6 @@ class MessageRows:
     def _decoded(self, values: pa.Array) -> Decoded:
         if not self.lines:
             return self.decoder.messages(values.cast(pa.binary()))
-        return self.decoder.block(pa.py_buffer(b"".join(line + b"\n" for line in values.to_pylist())))
+        ends, nothing = pa.scalar(b"\n", pa.binary()), pa.scalar(b"", pa.binary())
+        lines = pc.binary_join_element_wise(values, ends, nothing)
+        return self.decoder.block(pa.py_buffer(bytes_of(lines)[: offsets_of(lines)[-1]]))

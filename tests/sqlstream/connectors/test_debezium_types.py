@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
@@ -13,18 +12,12 @@ import pytest
 from sqlstream.connectors.kafka import Kafka
 from sqlstream.planner.catalog import ALL_KINDS
 from sqlstream.udfs.bad_records import BAD
+from tests.formats.test_changes import AT, MICROS, unscaled
 from tests.sqlstream.connectors.test_change_formats import SCHEMA
 
 pytestmark = pytest.mark.spark
 
-AT = datetime(2024, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
-MICROS = 1_706_702_400_123_456
 MILLIS = AT.replace(microsecond=123000)
-
-
-def unscaled(number: int) -> str:
-    size = (number.bit_length() + 8) // 8
-    return base64.b64encode(number.to_bytes(size, "big", signed=True)).decode()
 
 
 LOGICAL = [

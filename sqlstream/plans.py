@@ -15,6 +15,7 @@ from sqlstream.connectors import (
     answers_lookups,
     connector,
     installed,
+    is_scanned,
     row_kinds_taken,
 )
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
@@ -25,6 +26,7 @@ from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
+from sqlstream.planner.binder.no_rows import lacks_result
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, with_final_rows
 from sqlstream.planner.node import Node
@@ -165,22 +167,20 @@ RULES = stages(_checks)
 
 
 @on_deep_stack
-def plan_of(statement: Planned, workspace: Workspace, *, finished: bool = False) -> Root:
-    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement. ``finished``:
-    all rows exist already, so that an aggregate without GROUP BY has a result also without rows.
-    """
-    plan = optimize(bound_plan(statement, workspace, finished=finished), RULES)
+def plan_of(statement: Planned, workspace: Workspace) -> Root:
+    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement."""
+    plan = optimize(bound_plan(statement, workspace), RULES)
     assert isinstance(plan, Root)
     return plan
 
 
 @on_deep_stack
-def bound_plan(statement: Planned, workspace: Workspace, *, finished: bool = False) -> Root:
+def bound_plan(statement: Planned, workspace: Workspace) -> Root:
     """Binds a statement and checks that its connectors support the plan. Returns the plan before optimization. Raises
-    SqlStreamError with all errors. ``finished``: as `plan_of` has it.
+    SqlStreamError with all errors.
     """
     collide = workspace.settings[UPSERT_MATERIALIZE] != "error"
-    plan = unchecked_plan(statement, workspace, finished=finished)
+    plan = unchecked_plan(statement, workspace)
     if isinstance(plan, StatementSet):
         assert isinstance(statement, nodes.StatementSet)
         pairs = zip(plan.inserts, statement.inserts, strict=True)
@@ -192,7 +192,32 @@ def bound_plan(statement: Planned, workspace: Workspace, *, finished: bool = Fal
         wrong = tuple(_misused_connectors(plan, statement, collide))
     if wrong:
         raise SqlStreamError.of(wrong)
-    return plan
+    return unchecked_plan(statement, workspace, finished=True) if _lacks_results(plan, workspace) else plan
+
+
+def _lacks_results(plan: Root, workspace: Workspace) -> bool:
+    """Whether a stream over finished data may have no result where a batch has one. An INSERT in mode ``auto`` is a
+    job, which may go on when more rows have come: it has none before, as in Flink."""
+    mode = workspace.settings["execution.runtime-mode"]
+    if mode == "streaming" or not (isinstance(plan, Output) or mode == "batch"):
+        return False
+    nodes_of_plan = [*plan.walk()]
+    return any(map(lacks_result, nodes_of_plan)) and all(ends(n.table) for n in nodes_of_plan if isinstance(n, Scan))
+
+
+def ends(table: Table) -> bool:
+    """True where all rows of a table exist already: its source is bounded, or it is a table in a database."""
+    return is_read(table) and (table.bounded or is_scanned(table))
+
+
+def is_read(table: Table) -> bool:
+    """True if queries can read all rows of a table: as a stream, or at once from a database."""
+    return is_source(table) or is_scanned(table)
+
+
+def is_source(table: Table) -> bool:
+    """True if the table's connector is a source of streams."""
+    return isinstance(connector(table.connector), Source)
 
 
 @on_deep_stack
@@ -200,7 +225,7 @@ def unchecked_plan(
     statement: Planned, workspace: Workspace, *, any_order: bool = False, finished: bool = False
 ) -> Root:
     """Binds a statement and returns its plan, without checking what its connectors support. ``any_order``: ORDER BY
-    and LIMIT are dropped. ``finished``: as `plan_of` has it.
+    and LIMIT are dropped. ``finished``: an aggregate without GROUP BY has a result also without rows.
     """
     settings = replace(emit_settings(workspace.settings), any_order=any_order, finished=finished)
     plan = _with_sinks(bind_statement(statement, workspace.catalog, settings))

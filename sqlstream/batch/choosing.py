@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlstream.connectors import Source, connector, is_scanned
 from sqlstream.errors import Diagnostic, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.depth import on_deep_stack
@@ -39,13 +38,12 @@ from sqlstream.planner.batch.spark_gaps import with_values_of_groups
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.inserts import without_partition
 from sqlstream.planner.binder.lookups import is_time_travel
-from sqlstream.planner.binder.no_rows import lacks_result
 from sqlstream.planner.catalog import APPEND_ONLY, ONE_ROW, Catalog, Table
 from sqlstream.planner.changes import rejected_kinds
 from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.plans import Planned, Root, not_read, plan_of, unchecked_plan
+from sqlstream.plans import Root, ends, is_read, is_source, not_read, plan_of, unchecked_plan
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
@@ -100,24 +98,11 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
     """
     if isinstance(statement, nodes.Insert):
         statement = without_partition(statement, workspace.catalog)
-    mode = workspace.settings["execution.runtime-mode"]
-    if mode == "streaming":
-        return plan_of(statement, workspace)
-    way = _as_batch(statement, workspace) if mode == "batch" else _chosen(statement, workspace, finished)
-    return way if isinstance(way, Batch) else _over_finished_data(way, statement, workspace)
-
-
-def _over_finished_data(plan: Root, statement: Planned, workspace: Workspace) -> Root:
-    """The plan of a stream that has results without rows where a batch has them. An INSERT in mode ``auto`` is a job,
-    which may go on when more rows have come: it has none before, as in Flink."""
-    if not (isinstance(plan, Output) or workspace.settings["execution.runtime-mode"] == "batch"):
-        return plan
-    scanned = [node.table for node in plan.walk() if isinstance(node, Scan)]
-    differs = any(map(lacks_result, plan.walk())) and all(map(ends, scanned))
-    return plan_of(statement, workspace, finished=True) if differs else plan
-
-
-def _chosen(statement: Chosen, workspace: Workspace, finished: bool) -> Root | Batch:
+    match workspace.settings["execution.runtime-mode"]:
+        case "streaming":
+            return plan_of(statement, workspace)
+        case "batch":
+            return _as_batch(statement, workspace)
     examined = _finished(statement, workspace)
     if examined is None:
         return plan_of(statement, workspace)
@@ -180,7 +165,7 @@ def _reads_endless(query: exp.Expr, catalog: Catalog) -> bool:
 def _lacks_stream(statement: Chosen, examined: _Examined, workspace: Workspace) -> bool:
     """Whether no stream executes the statement: a part of its query, or its changes that the table does not take."""
     tables = {examined.names[one.table.name]: one.table for one in examined.resolved.inputs}
-    gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, _is_source)
+    gaps = stream_gaps(examined.resolved.query, workspace.catalog, tables, is_source)
     if gaps or isinstance(statement, nodes.Query):
         return bool(gaps)
     plan = unchecked_plan(statement, workspace)
@@ -221,11 +206,11 @@ def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
         if wrong:
             raise SqlStreamError.of(wrong)
-    return _over_finished_data(plan_of(statement, workspace), statement, workspace)
+    return plan_of(statement, workspace)
 
 
 def _without_end(unbounded: Input) -> Diagnostic:
-    if not _is_read(unbounded.table):
+    if not is_read(unbounded.table):
         return not_read(unbounded.table, span_of(unbounded.at) if unbounded.view is None else None)
     message = f'table "{unbounded.table.name}" has no end, and "execution.runtime-mode" is "batch"'
     hint = "SET 'execution.runtime-mode' = 'auto' runs the query as a stream."
@@ -305,19 +290,6 @@ def _star_with_fewer_columns(resolved: Resolved, workspace: Workspace) -> Clause
         return None
     stars = (e for select in resolved.query.find_all(exp.Select) for e in select.expressions if e.is_star)
     return next((Clause(f"* as '{COLUMN_EXPANSION}' has it", span_of(star)) for star in stars), None)
-
-
-def ends(table: Table) -> bool:
-    """True where all rows of a table exist already: its source is bounded, or it is a table in a database."""
-    return _is_read(table) and (table.bounded or is_scanned(table))
-
-
-def _is_read(table: Table) -> bool:
-    return _is_source(table) or is_scanned(table)
-
-
-def _is_source(table: Table) -> bool:
-    return isinstance(connector(table.connector), Source)
 
 
 def _tolerates_functions(resolved: Resolved, workspace: Workspace) -> bool:

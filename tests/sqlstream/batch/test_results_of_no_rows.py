@@ -58,6 +58,11 @@ def test_groups_and_having_have_none(session):
     assert rows(session, text.format("COUNT(*)", "HAVING COUNT(*) > 0"), batch=False) == []
 
 
+def test_explain_shows_the_plan_that_runs(session):
+    shown = str(session.sql(f"EXPLAIN SELECT COUNT(*) FROM ({OF_WINDOWS})").fetchall())
+    assert "COUNT(*) FILTER(WHERE counts)" in shown and "Scan(one row: row)" in shown
+
+
 def test_a_job_that_may_go_on_waits_for_rows(session):
     plan = "EXPLAIN INSERT INTO counts SELECT COUNT(*) AS n FROM clicks"
     session.sql("CREATE TABLE counts (n BIGINT) WITH ('connector' = 'blackhole')")

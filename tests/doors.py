@@ -26,7 +26,7 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import ALL_KINDS, Column, Table
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.bad_records import BAD, READ_FROM
-from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES
+from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.files import FileSource, _loaded, signature_of
 from sqlstream.udfs.lookup.sources.http import AnswerReader
@@ -227,7 +227,7 @@ def of_files(form: str) -> Door:
         path = _file(records, folder, form)
         schema = pa.schema([(COLUMN, records.kind.to_arrow()), (BAD, BAD_TYPE), (READ_FROM, pa.string())])
         reader = TextRows(schema, {}, TextFormat(decoder_of(form, records), tolerant=True))
-        place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, SHARE: 0, SHARES: 1}
+        place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, SHARE: 0, SHARES: 1}
         batches = [*reader.rows([pa.RecordBatch.from_pylist([place])])]
         table = pa.Table.from_batches(batches, schema).combine_chunks()
         return _with_bad(table.column(COLUMN).combine_chunks(), table.column(BAD).combine_chunks())

@@ -36,6 +36,9 @@ _HINT = "Correct the row, or let the option on-error of its table skip it."
 LENGTH = "__length"
 """BIGINT column of file ranges: the size of the file in bytes."""
 
+MODIFIED = "__modified"
+"""BIGINT column of file ranges: the modification time of the file in microseconds since 1970."""
+
 SHARE, SHARES = "__share", "__shares"
 """INT columns of file ranges: the number of the task, from 0, and the number of tasks."""
 
@@ -176,9 +179,10 @@ def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> Exe
 
 
 def _ranges(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
-    """The share of the files that a task reads, by bytes. Every task gets the files in the same order."""
+    """The share of the files that a task reads, by bytes, in the order of the files' modification times and names, as
+    streams take them: every task gets the same files, so that together they read them in this order."""
     for share in sorted({file[SHARE] for file in places}):
-        listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(FILE))
+        listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(MODIFIED, FILE))
         total, start = sum(file[LENGTH] for file in listed), 0
         for file in listed:
             begin, end = (total * (share + i) // file[SHARES] - start for i in (0, 1))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import CLOCK, PARTS
-from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
+from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.listed_files import type_name
 from sqlstream.udfs.parquet import ParquetRows
@@ -26,7 +26,7 @@ INSTANT = pa.timestamp("us", "UTC")
 
 def places(*paths, share=0, shares=1, **constants):
     values = {SHARE: share, SHARES: shares, **constants}
-    rows = [{FILE: path.as_uri(), LENGTH: path.stat().st_size, **values} for path in paths]
+    rows = [{FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, **values} for path in paths]
     return pa.RecordBatch.from_pylist(rows)
 
 

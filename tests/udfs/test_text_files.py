@@ -17,7 +17,7 @@ from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING, TIMESTAMP, DataType
 from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.exchange import PARTS
-from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
+from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.text_files import Header, TextFormat, TextRows, _without_ends
 
@@ -29,7 +29,7 @@ INT = DataType("INT")
 def rows(reader: TextRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
     size = path.stat().st_size
     places = [
-        pa.RecordBatch.from_pylist([{FILE: path.as_uri(), LENGTH: size, SHARE: share, SHARES: shares}])
+        pa.RecordBatch.from_pylist([{FILE: path.as_uri(), LENGTH: size, MODIFIED: 0, SHARE: share, SHARES: shares}])
         for share in range(shares)
     ]
     return [row for place in places for batch in reader.rows([place]) for row in batch.to_pylist()]

@@ -62,7 +62,7 @@ from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS, part_fields
-from sqlstream.udfs.file_splits import FILE, LENGTH, SHARE, SHARES, FromFile
+from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
@@ -181,6 +181,7 @@ def file_splits(
     files = _files(environment, table, values, schema, "binaryFile").select(
         name.alias(FILE),
         F.col("length").alias(LENGTH),
+        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
         *([name.alias(PARTS[1])] if named else []),
         *(F.col(quoted(c.name)) for c in directories),
     )

@@ -111,9 +111,10 @@ def test_files_are_read_in_the_order_of_time_and_name(make_table, read_all, tmp_
     for name, seconds in (("c", 1_000), ("b", 3_000), ("a", 2_000), ("z", 4_000), ("y", 4_000)):
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
         os.utime(tmp_path / f"{name}.txt", (seconds, seconds))
-    options = {"source__max_files_per_trigger": 1}
-    table = make_table("filesystem", "line STRING", path=tmp_path / "*.txt", format="text", **options)
-    assert [line for (line,) in read_all(table)] == ["c", "a", "b", "y", "z"]
+    for files in (1, 10):
+        options = {"source__max_files_per_trigger": files}
+        table = make_table("filesystem", "line STRING", path=tmp_path / "*.txt", format="text", **options)
+        assert [line for (line,) in read_all(table, checkpoint=f"{files}")] == ["c", "a", "b", "y", "z"]
 
 
 def test_the_number_of_files_limits_a_batch(make_table, environment, tmp_path) -> None:

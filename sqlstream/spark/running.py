@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 OTHER_SPARK = "SS413"
 
 ONE_AT_A_TIME = RLock()
-"""Held while PySpark is loaded, while Spark starts, and from when the settings of a session are in effect until its
-query or job is planned by Spark: all sessions of a process share one Spark, whichever threads they are used by. Nobody
-waits for the end of a query or a job with it."""
+"""Held while Spark starts, and from when the settings of a session are in effect until its query or job is planned by
+Spark: all sessions of a process share one Spark, whichever threads they are used by. Nobody waits for the end of a
+query or a job with it."""
+
+_LOADING = RLock()
+"""Held while PySpark is loaded. Another lock than that of the start of Spark, which takes seconds, in which the shell
+imports all else."""
 
 _CONNECT = "sc://"
 _CONNECT_URL = re.compile(r"sc://(?:[^@/;]*@)?([^:/;]*)(?::(\d+))?")
@@ -55,7 +59,7 @@ def loaded(name: str) -> Any:
     The modules of PySpark import each other in circles: two threads that begin at different places of a circle see
     modules without their names.
     """
-    with ONE_AT_A_TIME:
+    with _LOADING:
         return import_module(name)
 
 

@@ -75,8 +75,8 @@ class AvroFormat(RecordFormat):
                 fault = Fault(0, 0, blocks.beginning, blocks.reason)
                 yield Decoded(rows, 1, [fault]), _Read(path, [blocks.at], [0], is_block=True)
                 continue
-            decoded = decoder.blocks([block.data for block in blocks], [block.count for block in blocks])
-            starts = np.cumsum([0, *(block.count for block in blocks)])[:-1]
+            decoded = decoder.blocks([block.data for block in blocks], [block.records for block in blocks])
+            starts = np.cumsum([0, *(block.records for block in blocks)])[:-1]
             yield decoded, _Read(path, [block.at for block in blocks], starts.tolist())
 
     def _decoder(self, written: str, path: str) -> AvroDecoder:

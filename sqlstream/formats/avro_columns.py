@@ -241,7 +241,8 @@ class Bytes(Reader):
         for number in range(_DECIMAL, min(most, _LONGEST)):
             read = bytes_.take(np.maximum(ends - 1 - number, 0), mode="clip")
             wrong |= (ends - starts > number) & (read != signs)
-        return wrong | (ends - starts > _LONGEST)
+        wrong |= ends - starts > _LONGEST
+        return wrong
 
 
 _DECIMAL, _LONGEST = 16, 64

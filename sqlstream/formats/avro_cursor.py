@@ -99,7 +99,7 @@ class Cursor:
 
     def word(self, size: int, path: str) -> np.ndarray:
         """Reads a value of ``size`` bytes, up to 8, as unsigned numbers."""
-        words = self.data.words[np.minimum(self.at, self.data.last)]
+        words: np.ndarray = self.data.words[np.minimum(self.at, self.data.last)]
         self.move(self.at + size, path)
         return words
 
@@ -137,7 +137,8 @@ class Cursor:
         if not stops.all():
             bits, lengths = self._long(stops == 0, bits, lengths, path)
         self.move(self.at + lengths, path)
-        return ((bits >> _ONE) ^ (~(bits & _ONE) + _ONE)).view(np.int64)
+        numbers: np.ndarray = ((bits >> _ONE) ^ (~(bits & _ONE) + _ONE)).view(np.int64)
+        return numbers
 
     def _long(
         self, is_long: np.ndarray, bits: np.ndarray, lengths: np.ndarray, path: str

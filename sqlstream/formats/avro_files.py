@@ -36,7 +36,7 @@ class StoredBlock(NamedTuple):
     """A block of a file: its position, the number of its records, and their bytes."""
 
     at: int
-    count: int
+    records: int
     data: pa.Buffer
 
 

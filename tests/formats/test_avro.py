@@ -1,4 +1,4 @@
-"""Avro read as another library reads it: values of all types, messages that are cut or changed, files and their blocks."""
+"""Avro read as another library reads it: values of all types, messages that are cut or changed, blocks of files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import io
 import json
 import math
 import pickle
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.avro import AvroDecoder
-from sqlstream.formats.avro_files import CODECS, Container, Corrupt, StoredBlock
+from sqlstream.formats.avro_files import CODECS, COMPRESS, Container, Corrupt, StoredBlock
 from sqlstream.formats.avro_schema import SchemaError, natural_type, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Field
 from sqlstream.types import DataType, parse_type
@@ -38,7 +41,7 @@ class Type:
     schema: Any
     values: st.SearchStrategy[Any]
     kind: str
-    read: Any = staticmethod(lambda value: value)
+    read: Callable[[Any], Any] = copy
 
 
 def _logical(of: str, name: str, **more: Any) -> dict[str, Any]:
@@ -241,7 +244,7 @@ def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
     try:
         expected = _as_others(schema, types, text)
         read = rows(found)
-    except OverflowError:  # times that Python does not have
+    except OverflowError:  # times that Python does not have, and texts that are no UUID
         return
     if expected is None or found.faults:
         assert found.faults, (text, expected)
@@ -255,12 +258,12 @@ def _as_others(schema: Any, types: list[Type], text: bytes) -> dict[str, Any] | 
     """What the other library reads; None if it does not."""
     stream = io.BytesIO(text)
     try:
-        value = fastavro.schemaless_reader(
+        value: Any = fastavro.schemaless_reader(
             stream, fastavro.parse_schema(schema), None, handle_unicode_errors="surrogateescape"
         )
         return None if stream.read(1) else {f"c{i}": t.read(value[f"c{i}"]) for i, t in enumerate(types)}
     except Exception as error:
-        if isinstance(error, OverflowError) or "ordinal" in str(error) or "year" in str(error):
+        if isinstance(error, OverflowError) or any(word in str(error) for word in ("ordinal", "year", "UUID")):
             raise OverflowError from None
         return None
 
@@ -289,15 +292,13 @@ def test_files_of_all_codecs_are_read_in_shares(codec):
     for shares in (1, 3, 7):
         cuts = [len(content) * i // shares for i in range(shares + 1)]
         found: list[dict[str, Any]] = []
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in pairwise(cuts):
             blocks = [b for b in Container(content).blocks(begin, end) if isinstance(b, StoredBlock)]
-            found += rows(decoder.blocks([b.data for b in blocks], [b.count for b in blocks]))
+            found += rows(decoder.blocks([b.data for b in blocks], [b.records for b in blocks]))
         assert found == written
 
 
 def _recoded(schema: Any, written: list[Any], codec: str) -> bytes:
-    from sqlstream.formats.avro_files import COMPRESS
-
     stream = io.BytesIO()
     fastavro.writer(stream, schema, written, codec="null", sync_interval=1_000)
     plain = Container(stream.getvalue())
@@ -313,7 +314,7 @@ def _recoded(schema: Any, written: list[Any], codec: str) -> bytes:
     for block in plain.blocks():
         assert isinstance(block, StoredBlock)
         packed = COMPRESS[codec](block.data.to_pybytes())
-        fastavro.schemaless_writer(out, "long", block.count)
+        fastavro.schemaless_writer(out, "long", block.records)
         fastavro.schemaless_writer(out, "bytes", packed)
         out.write(marker)
     return out.getvalue()
@@ -363,7 +364,8 @@ def test_fields_are_found_by_name_alias_and_default():
 
 def test_faults_name_column_and_value():
     schema = {"type": "record", "name": "r", "fields": [
-        {"name": "n", "type": "int"}, {"name": "s", "type": {"type": "array", "items": ["string", "int"]}}]}  # fmt: skip
+        {"name": "n", "type": "int"},
+        {"name": "s", "type": {"type": "array", "items": ["string", "int"]}}]}  # fmt: skip
     columns = (Field("n", parse_type("TINYINT")), Field("s", parse_type("ARRAY<STRING>")))
     values = [{"n": 1, "s": ["a"]}, {"n": 300, "s": []}, {"n": 2, "s": ["b", 5]}, {"n": 3, "s": []}]
     messages = [*(message(schema, v) for v in values), b"\x02\x02\x00\x04\xc3\x28\x00", b"\x02\x06", b"", None]

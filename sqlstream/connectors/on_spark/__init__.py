@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         postgres,
         records,
         rows,
+        task_files,
         test,
         text_files,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "postgres",
     "records",
     "rows",
+    "task_files",
     "test",
     "text_files",
 ]

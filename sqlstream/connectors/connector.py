@@ -109,6 +109,19 @@ _NO_SPANS: Mapping[str, Span] = MappingProxyType({})
 # --- what connectors are given --------------------------------------------------------------------------------
 
 
+class Watch(ABC):
+    """What a source does again and again while a job runs, such as looking for new files, every ``interval_ms``.
+
+    None: only when the job starts.
+    """
+
+    interval_ms: int | None
+
+    @abstractmethod
+    def look(self) -> None:
+        """Called from any thread. A SqlStreamError that does not go away fails the job."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """What a connector needs to read or write, besides the table.
@@ -126,6 +139,7 @@ class Environment:
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
       checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
+    * ``watches``: sources add what must be done while the job runs; None where there is no job.
     """
 
     spark: SparkSession
@@ -140,6 +154,7 @@ class Environment:
     anew: bool = False
     logs: str | None = None
     finished: bool = False
+    watches: list[Watch] | None = None
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:

@@ -4,6 +4,7 @@ side outputs, and the check of a micro-batch's files."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -322,7 +323,7 @@ def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFra
     which is never NULL.
     """
     own = places.schema
-    looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
+    looked = places.mapInArrow(_look_first(listed, arrow_schema(own), name), f"{_ddl(own)}, {_LOOKED}")
     return _counted(looked, listed).where(F.col(name).isNotNull()).drop(_MISSING, _SIZES)
 
 
@@ -343,8 +344,8 @@ def _look_alone(listed: ListedFiles) -> Batches:
     return look
 
 
-def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
-    """What was seen, as a row without a file, then the rows."""
+def _look_first(listed: ListedFiles, own: pa.Schema, name: str) -> Batches:
+    """What was seen, as a row without a file, then the rows; not those of files that are gone and may be."""
     seen = pa.schema([(_MISSING, pa.int64()), (_SIZES, pa.string())])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -352,11 +353,17 @@ def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
         yield pa.RecordBatch.from_arrays(
             [*(pa.nulls(1, f.type) for f in own), *looked.columns], [*own.names, *seen.names]
         )
-        for rows in batches:
+        for batch in batches:
+            rows = _there(batch, name) if listed.skips else batch
             empty = [pa.nulls(rows.num_rows, f.type) for f in seen]
             yield pa.RecordBatch.from_arrays([*rows.columns, *empty], [*own.names, *seen.names])
 
     return look
+
+
+def _there(places: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """The places whose files exist: Spark leaves others out, but not where the checkpoint names the file."""
+    return places.filter(pa.array([os.path.lexists(path_of_url(url)) for url in places.column(name).to_pylist()]))
 
 
 def _look(listed: ListedFiles) -> pa.RecordBatch:

@@ -35,6 +35,7 @@ from sqlstream.connectors.file_checks import (
     wrong_schema,
 )
 from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
     ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
@@ -49,6 +50,7 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
+from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.connectors.on_spark.text_files import is_local, text_format
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
@@ -175,17 +177,14 @@ def file_splits(
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
-    name = F.col(_URL) if environment.finished else F.input_file_name()
-    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
-    files = _files(environment, table, values, schema, "binaryFile").select(
-        name.alias(FILE),
-        F.col("length").alias(LENGTH),
-        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
-        *([name.alias(PARTS[1])] if named else []),
-        *(F.col(quoted(c.name)) for c in directories),
-    )
-    shares = _shares(environment.spark, table, values, stats)
+    ranges = ranges_of_table(environment, table, values, sum(f.st_size for f in stats))
+    if ranges is None:
+        files = _whole(environment, table, values, directories)
+    else:
+        files = cut_files(environment, ranges, directories)
+    if named:
+        files = files.withColumn(PARTS[1], F.col(FILE))
+    shares = _shares(environment.spark, table, values, stats, None if ranges is None else ranges.limits.bytes)
     look = _listed_files(environment, table, values)
     places = files.coalesce(1)
     checked = places if look is None else checked_places(places, look, FILE)
@@ -195,6 +194,21 @@ def file_splits(
     # A union would be a source per share, and Spark's checkpoint lets no later start have more or fewer of them.
     keys = (F.struct(F.lit(i).alias(SHARE), F.lit(int(n)).alias(_TASK)) for i, n in enumerate(numbers_of(shares)))
     return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
+
+
+def _whole(
+    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column]
+) -> DataFrame:
+    """Files that Spark lists, each whole in one micro-batch."""
+    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
+    name = F.col(_URL) if environment.finished else F.input_file_name()
+    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
+    return _files(environment, table, values, schema, "binaryFile").select(
+        name.alias(FILE),
+        F.col("length").alias(LENGTH),
+        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
+        *(F.col(quoted(c.name)) for c in directories),
+    )
 
 
 def _read_by_tasks(
@@ -365,13 +379,18 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
     return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
 
 
-def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result]) -> int:
-    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
+def _shares(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result], most_bytes: int | None
+) -> int:
+    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
+    where a micro-batch has no more than ``most_bytes``.
+    """
     most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     if not is_bounded(table):
         return most
     sizes = sorted((f.st_size for f in stats), reverse=True)
-    largest = sum(sizes[: values["source.max-files-per-trigger"]])
+    largest = sum(sizes[: values[MOST_PER_TRIGGER]])
+    largest = largest if most_bytes is None else min(largest, most_bytes)
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
@@ -448,8 +467,7 @@ def _make_directory(table: Table, path: str) -> None:
 
 def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
     options = (parsing(table, values) if values["format"] == "csv" else {}) | {
-        # Spark would skip files that come late and are a week older than the newest one.
-        "maxFileAge": "36500d",
+        "maxFileAge": ANY_AGE,
         # Directories are either values of columns or just places where files lie.
         "recursiveFileLookup": str(not partitions).lower(),
     }
@@ -461,6 +479,8 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
+    elif values[BYTES_PER_TRIGGER] is not None:
+        options["maxBytesPerTrigger"] = str(values[BYTES_PER_TRIGGER])
     return options
 
 

@@ -198,7 +198,7 @@ class SessionJobs:
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
         settings = workspace.settings
         spark = self.spark.get(settings)
-        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
+        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex, watches=[])
         if isinstance(plan, Output):
             environment = replace(environment, logs=_logs(checkpoint))
             work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
@@ -207,6 +207,7 @@ class SessionJobs:
             sink, description = sink_of(environment, plan), description_of(plan, sql, settings)
             sources = SessionSources(replace(environment, logs=_logs(checkpoint)), workspace.catalog.copy())
             work = Work(plan, sources, sink, require_sink=sinks_intact(plan), description=description)
+        work = replace(work, watches=environment.watches)
         named = not isinstance(plan, Output)
         execution = execution_of(settings, partial(_poll_ms, plan), named=named)
         return start_job(

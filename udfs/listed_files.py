@@ -198,6 +198,7 @@ _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _COLUMNAR = {
     "parquet": ((b"PAR1",), "a Parquet file"),
     "orc": ((b"ORC",), "an ORC file"),
+    "avro": ((b"Obj\x01",), "an Avro file"),
     "arrow": ((b"ARROW1"[:4], b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file or stream"),
 }
 _TEXTS = frozenset({"canal-json", "csv", "debezium-json", "json", "maxwell-json", "ogg-json", "text"})

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-    from sqlstream.udfs.text_files import TextFormat
+    from sqlstream.udfs.text_files import RecordFormat
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"
@@ -402,10 +402,8 @@ class SplitSource(Source):
         its columns.
         """
 
-    def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        """Returns the decoder and the encoding with which tasks read the files of ``file_splits`` as text; None for
-        Parquet files, which need no decoder.
-        """
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
+        """Returns how tasks read the records of the files of ``file_splits``; None for Parquet files."""
         return None
 
 

@@ -52,7 +52,7 @@ from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
-from sqlstream.connectors.on_spark.text_files import is_local, text_format
+from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.bad_rows import computed_event_time, missing_are_null, tolerates_bad_rows
@@ -62,7 +62,6 @@ from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
-from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS, part_fields
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
@@ -70,7 +69,7 @@ from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
-from sqlstream.udfs.text_files import TextFormat, TextRows
+from sqlstream.udfs.text_files import RecordFormat, RecordRows
 
 _LINE = "__line"
 _TASK = "__task"
@@ -88,7 +87,7 @@ def read_files(
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
-    text = text_format(environment, table, columns, values)
+    text = record_format(environment, table, columns, values)
     if text is not None:
         return _read_by_tasks(environment, table, chosen, values, text)
     if values[ENCODING.key] != ENCODING.default:
@@ -115,11 +114,11 @@ def read_files(
 
 
 def _reads_whole(table: Table, columns: tuple[str, ...], values: Mapping[str, Any]) -> bool:
-    """Whether Python reads each file as a whole: Spark has no reader of Arrow, and some types of Parquet it reads
-    otherwise than the exchange, or not at all, which the newest files show."""
+    """Whether Python reads each file as a whole: Spark has no reader of Arrow and Avro, and some types of Parquet it
+    reads otherwise than the exchange, or not at all, which the newest files show."""
     path, kind = local_path(table.option("path") or ""), values["format"]
     if kind != "parquet" or path is None:
-        return bool(kind == "arrow")
+        return kind in ("arrow", "avro")
     with suppress(TypeError):  # a type that Arrow does not have
         wanted = {c.name: c.type.to_arrow() for c in columns_in_files(table, columns)}
         newest = newest_files(matching_paths(path))
@@ -146,7 +145,7 @@ def _whole_files(
         *(column.alias(name) for name, column in of_directories.items() if name in columns),
         *(column.alias(name) for name, column in {**keep, **read_from}.items()),
     )
-    reader = ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+    reader = whole_files(table, in_files, values)
     rows = of_files(files, reader)
     extra = [name for name in (*keep, *read_from) if name not in columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
@@ -155,8 +154,8 @@ def _whole_files(
 def has_file_splits(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> bool:
-    """True where tasks can read the files: they are Parquet or text on this machine, and the query reads no column
-    from directory names.
+    """True where tasks can read the files: they are Parquet, Avro or text on this machine, and the query reads no
+    column from directory names.
     """
     partitions = partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
@@ -164,7 +163,7 @@ def has_file_splits(
         return False
     if values["format"] == "parquet":
         return is_local(environment, table)
-    return text_format(environment, table, columns, values) is not None
+    return record_format(environment, table, columns, values) is not None
 
 
 def file_splits(
@@ -212,9 +211,9 @@ def _whole(
 
 
 def _read_by_tasks(
-    environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: TextFormat
+    environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: RecordFormat
 ) -> DataFrame:
-    """The rows of files of text, which tasks read. See ``read_files`` for the columns."""
+    """The rows of files of records, which tasks read. See ``read_files`` for the columns."""
     directories = [c for c in columns if c.name in partition_columns(table)]
     if environment.finished and directories and not _stats(values["path"]):  # without directories Spark lacks columns
         return environment.spark.createDataFrame([], schema_ddl(columns))
@@ -231,12 +230,12 @@ def _read_by_tasks(
     filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
     schema = pa.schema([(name, kind) for name, _, kind in filled])
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
-    reader = TextRows(schema, time, text, metadata)
+    reader = RecordRows(schema, time, text, metadata)
     rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(name)} {ddl}" for name, ddl, _ in filled))
     return rows if given else rows.select()
 
 
-def _event_time(table: Table, columns: Sequence[Column], text: TextFormat) -> dict[str, FromFile]:
+def _event_time(table: Table, columns: Sequence[Column], text: RecordFormat) -> dict[str, FromFile]:
     """The event time if it is a column of the files, for tasks to check, unless bad rows are tolerated, or there are
     retractions, which may lack it.
     """

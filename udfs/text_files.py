@@ -62,15 +62,14 @@ class Header:
 class TextFormat:
     """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
 
-    ``quote`` and ``escape``: see ``TextFile``. ``tolerant``: a record that cannot be read becomes a row in which the
+    ``dialect``: see ``TextFile``. ``tolerant``: a record that cannot be read becomes a row in which the
     column BAD has the record and the error, instead of an error that ends the job; with ``keeps_records`` the column
     BAD of good rows has their record, too.
     """
 
     decoder: Decoder
     encoding: str = "utf-8"
-    quote: bytes | None = None
-    escape: bytes | None = None
+    dialect: Dialect | None = None
     header: Header | None = None
     tolerant: bool = False
     keeps_records: bool = False
@@ -85,12 +84,12 @@ class TextFormat:
 
         ConnectorError SS525 for a header with other columns.
         """
-        file = TextFile(path, self.encoding, self.quote, self.escape)
+        file = TextFile(path, self.encoding, self.dialect)
         lines, header = LineNumbers(file), self.header if begin <= 0 else None
         for block in file.blocks(begin, end):
             skipped = 0 if header is None else header.behind(block.data, path)
             header = None
-            read = Read(path, block, skipped, lines, self.decoder, self.quote is not None)
+            read = Read(path, block, skipped, lines, self.decoder, self.dialect is not None)
             yield self.decoder.block(block.data.slice(skipped)), read
             lines.passed(block)
 

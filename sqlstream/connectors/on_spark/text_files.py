@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_tables import columns_in_files, local_path
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
@@ -41,21 +41,27 @@ def text_format(
     if not tasks_read(environment, table):
         return None
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    return None if decoder is None else _of_decoder(table, columns, values, decoder)
+    return None if decoder is None else _of_decoder(table, columns, values, decoder, checked=environment.located)
 
 
 def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> TextFormat | None:
-    """How lookups decode the files as text; None for types that no decoder supports.
+    """How lookups decode the files as text; None for types that no decoder supports, and for VARIANT, which Spark makes
+    of what the decoder gives.
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone.
     """
+    if any(part.name == "VARIANT" for c in columns_of(table, columns) for part in c.type.parts()):
+        return None
     decoder = decoder_of(table, columns, values, zone)
     return None if decoder is None else _of_decoder(table, columns, values, decoder)
 
 
-def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder) -> TextFormat:
+def _of_decoder(
+    table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder, *, checked: bool = False
+) -> TextFormat:
+    """``checked``: the query checks rows that the decoder takes for good ones, which may become dead letters."""
     tolerant = tolerates_bad_rows(table)
-    keeps = tolerant and action_of(table)[1] is not None and bool(checked_columns(table))
+    keeps = tolerant and action_of(table)[1] is not None and (checked or bool(checked_columns(table)))
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)
@@ -64,6 +70,5 @@ def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any
         read = columns_in_files(table, columns)
         named = ((i, f.name) for i, f in enumerate(decoder.fields) if f.name in {c.name for c in read})
         header = Header(table.name, tuple(named), decoder.dialect)
-    dialect = decoder.dialect
-    quotes = (c.encode() if c is not None and dialect.multi_line else None for c in (dialect.quote, dialect.escape))
-    return TextFormat(decoder, quote=next(quotes), escape=next(quotes), header=header, **lines)
+    has_breaks = decoder.dialect.multi_line and decoder.dialect.quote is not None
+    return TextFormat(decoder, dialect=decoder.dialect if has_breaks else None, header=header, **lines)

@@ -324,7 +324,7 @@ def with_failures(
     the errors of the calls, in the order in which they are called: code and message, and a second line with the place
     in the code; NULL where a call does not fail.
     """
-    failures = []
+    failures: list[Column] = []
     rest = expression.copy()
     while (call := _innermost(rest, context)) is not None:
         result, given = f"__failed_{len(failures)}", rows.columns

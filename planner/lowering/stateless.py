@@ -227,7 +227,9 @@ def _with_time(expression: exp.Expression, rows: DataFrame, time: RequiredTime |
     if expression in sought:
         return given
     changed = expression.copy()
-    for part in [part for part in changed.find_all(*map(type, sought)) if part in sought]:
+    kinds = tuple(type(expression) for expression in sought)
+    found = [part for part in changed.find_all(*kinds) if part in sought]
+    for part in found:
         part.replace(given.copy())
     return changed
 

@@ -137,13 +137,20 @@ def spelled(value: Value) -> str:
         if depth > _DEEPEST:
             raise NoRecord(TOO_DEEP)
         named = isinstance(content, dict)
-        members = [(f"{quoted(k)}:", v) for k, v in content.items()] if named else [("", v) for v in content]
+        members = _members(content)
         pending.append("}" if named else "]")
         for number in range(len(members) - 1, -1, -1):
             key, member = members[number]
             pending += [member, f",{key}" if number else key]
         written.append("{" if named else "[")
     return "".join(written)
+
+
+def _members(content: dict[str, Value] | list[Value]) -> list[tuple[str, Value]]:
+    """Pairs of what is written before a value, and the value."""
+    if isinstance(content, dict):
+        return [(f"{quoted(key)}:", value) for key, value in content.items()]
+    return [("", value) for value in content]
 
 
 def quoted(text: str) -> str:

@@ -468,7 +468,8 @@ class _Each:
 
     def at(self, tokens: np.ndarray) -> np.ndarray:
         """The positions of tokens."""
-        return self.p[tokens]
+        positions: np.ndarray = self.p[tokens]
+        return positions
 
     def many(self, mask: np.ndarray) -> np.ndarray:
         """A mask of members for all containers."""

@@ -228,11 +228,11 @@ class _Members:
             owners = (groups[:, None] * self.count + each).ravel()
             children = (np.maximum(inner, 0)[:, None] * self.count + each).ravel() if (inner >= 0).any() else owners
             part = slice(first * self.count, (first + len(members)) * self.count)
-            values = (a[part] for a in (self.kinds, self.starts, self.ends))
             levels.append(
                 Level(
-                    parents, np.ones(objects * self.count, bool), owners, key_starts, key_ends, *values, children,
-                    self.plain[part], self.numbers[part], tuple(np.bincount(groups).tolist()),
+                    parents, np.ones(objects * self.count, bool), owners, key_starts, key_ends, self.kinds[part],
+                    self.starts[part], self.ends[part], children, self.plain[part], self.numbers[part],
+                    tuple(np.bincount(groups).tolist()),
                 )
             )  # fmt: skip
             parents = (np.flatnonzero(inner >= 0)[:, None] * self.count + each).ravel()

@@ -51,7 +51,9 @@ def test_variants_are_read_by_tasks_and_bad_records_are_dead_letters_with_their_
     (tmp_path / "in").mkdir()
     path = tmp_path / "in" / "a.json"
     path.write_text("\n".join([*good, *BAD, '{"id": 99}']) + "\n")
-    expected = sorted(((n, text, f"[{value_of(text)}]", text, False) for n, text in enumerate(GOOD.values())), key=repr)
+    expected: list[tuple[Any, ...]] = [
+        (n, text, f"[{value_of(text)}]", text, False) for n, text in enumerate(GOOD.values())
+    ]
     expected = sorted([*expected, (99, None, None, None, True)], key=repr)
     declared = f"CREATE TABLE t ({COLUMNS}) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{path}'"
     session.sql(f"{declared}, 'on-error' = 'dead-letter:dead')")

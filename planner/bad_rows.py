@@ -135,7 +135,7 @@ def unfit_columns(table: Table) -> Iterator[str]:
 # --- ``'parquet.missing-columns'`` and the like: what a column is that a file lacks ------------------------------
 
 
-FORMATS = ("arrow", "json", "orc", "parquet")
+FORMATS = ("arrow", "avro", "json", "orc", "parquet")
 """Formats of files that name the columns of each row or file, and may lack some."""
 
 

@@ -33,7 +33,7 @@ from sqlstream.udfs.lookup.sources.http import AnswerReader
 from sqlstream.udfs.lookup.sources.json_paths import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import JsonDocument, has_json
 from sqlstream.udfs.messages import BAD_TYPE, PLACE, VALUE, MessageRows
-from sqlstream.udfs.text_files import TextFormat, TextRows
+from sqlstream.udfs.text_files import RecordRows, TextFormat
 
 ZONE = "Europe/Berlin"
 COLUMN = "v"
@@ -226,7 +226,7 @@ def of_files(form: str) -> Door:
     def read(records: Records, folder: Path) -> list[Outcome]:
         path = _file(records, folder, form)
         schema = pa.schema([(COLUMN, records.kind.to_arrow()), (BAD, BAD_TYPE), (READ_FROM, pa.string())])
-        reader = TextRows(schema, {}, TextFormat(decoder_of(form, records), tolerant=True))
+        reader = RecordRows(schema, {}, TextFormat(decoder_of(form, records), tolerant=True))
         place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, SHARE: 0, SHARES: 1}
         batches = [*reader.rows([pa.RecordBatch.from_pylist([place])])]
         table = pa.Table.from_batches(batches, schema).combine_chunks()

@@ -179,7 +179,7 @@ class Streams:
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         raise AssertionError("Spark reads the files")
 
-    def text_format(self, scan: Scan) -> None:
+    def record_format(self, scan: Scan) -> None:
         raise AssertionError("Spark reads the files")
 
     def lookup(self, node: Lookup) -> LookupSource:

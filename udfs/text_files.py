@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,40 +59,57 @@ class Header:
                 raise ConnectorError(WRONG_HEADER, message, hint=hint)
 
 
-@dataclass(frozen=True)
-class TextFormat:
-    """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
+class ReadRecords(ABC):
+    """Some decoded records of a file, to find their places and texts for messages."""
 
-    ``dialect``: see ``TextFile``. ``tolerant``: a record that cannot be read becomes a row in which the
-    column BAD has the record and the error, instead of an error that ends the job; with ``keeps_records`` the column
-    BAD of good rows has their record, too.
-    """
+    @abstractmethod
+    def error(self, fault: Fault) -> ExecutionError:
+        """Returns the error SS402 for a record that the decoder could not read. It names the file and the place."""
 
-    decoder: Decoder
-    encoding: str = "utf-8"
-    dialect: Dialect | None = None
-    header: Header | None = None
-    tolerant: bool = False
-    keeps_records: bool = False
+    @abstractmethod
+    def message(self, fault: Fault) -> str:
+        """The place of a record that cannot be read, and why not."""
+
+    @abstractmethod
+    def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
+        """The values of the column BAD for records that cannot be read, one per fault: the record, the error, and its
+        place in the file.
+        """
+
+    @abstractmethod
+    def place(self, row: int, decoded: Decoded) -> str:
+        """The place in the file of a row that was decoded, such as ``line 7``. ``row`` is its index in
+        ``decoded.rows``.
+        """
+
+    @abstractmethod
+    def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
+        """The lines of the good rows; None where the records cannot be told apart, or have no lines."""
+
+    @abstractmethod
+    def records(self, decoded: Decoded) -> pa.StructArray:
+        """The values of the column BAD for the rows that could be read: each row's record and its place, without an
+        error. NULL if they are unknown.
+        """
+
+
+class RecordFormat(ABC):
+    """How tasks and lookups read the records of a table's files themselves."""
+
+    tolerant: bool
+    """A record that cannot be read becomes a row in which the column BAD has the record and the error, instead of an
+    error that ends the job."""
+    keeps_records: bool
+    """Where ``tolerant``, the column BAD of good rows has their record, too."""
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns that are read, as Arrow's."""
-        return self.decoder.schema
 
-    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, Read]]:
-        """The records of a file on this machine that begin between two bytes, block by block.
-
-        ConnectorError SS525 for a header with other columns.
-        """
-        file = TextFile(path, self.encoding, self.dialect)
-        lines, header = LineNumbers(file), self.header if begin <= 0 else None
-        for block in file.blocks(begin, end):
-            skipped = 0 if header is None else header.behind(block.data, path)
-            header = None
-            read = Read(path, block, skipped, lines, self.decoder, self.dialect is not None)
-            yield self.decoder.block(block.data.slice(skipped)), read
-            lines.passed(block)
+    @abstractmethod
+    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, ReadRecords]]:
+        """The records of a file on this machine that begin between two bytes, some at a time."""
 
     def batches(self, path: str) -> Iterator[pa.RecordBatch]:
         """The good rows of a file on this machine, without the column BAD.
@@ -105,13 +123,45 @@ class TextFormat:
 
 
 @dataclass(frozen=True)
-class TextRows(FileRows):
-    """Reads rows of text files, such as CSV. ``metadata``: for each metadata column by name the property that it shows,
-    such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for a
-    wrong header.
+class TextFormat(RecordFormat):
+    """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
+
+    ``dialect``: see ``TextFile``.
     """
 
-    format: TextFormat
+    decoder: Decoder
+    encoding: str = "utf-8"
+    dialect: Dialect | None = None
+    header: Header | None = None
+    tolerant: bool = False
+    keeps_records: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.decoder.schema
+
+    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, Read]]:
+        """The records of a file on this machine that begin between two bytes, block by block. Raises ConnectorError
+        SS525 for a header with other columns.
+        """
+        file = TextFile(path, self.encoding, self.dialect)
+        lines, header = LineNumbers(file), self.header if begin <= 0 else None
+        for block in file.blocks(begin, end):
+            skipped = 0 if header is None else header.behind(block.data, path)
+            header = None
+            read = Read(path, block, skipped, lines, self.decoder, self.dialect is not None)
+            yield self.decoder.block(block.data.slice(skipped)), read
+            lines.passed(block)
+
+
+@dataclass(frozen=True)
+class RecordRows(FileRows):
+    """Reads rows of files of records, such as CSV. ``metadata``: for each metadata column by name the property that it
+    shows, such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for
+    a wrong header.
+    """
+
+    format: RecordFormat
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def constants(self, file_range: FileRange) -> dict[str, Any]:
@@ -130,7 +180,7 @@ class TextRows(FileRows):
             for decoded, read in self.format.decoded(file_range.path, file_range.begin, file_range.end):
                 yield from self._pieces(decoded, read, file_range)
 
-    def _pieces(self, decoded: Decoded, read: Read, file_range: FileRange) -> Iterator[Piece]:
+    def _pieces(self, decoded: Decoded, read: ReadRecords, file_range: FileRange) -> Iterator[Piece]:
         if decoded.faults and not self.format.tolerant:
             raise read.error(decoded.faults[0])
         rows, start = decoded.rows, max(file_range.begin, 0)
@@ -139,18 +189,18 @@ class TextRows(FileRows):
                 lines = read.lines_of_good(decoded)
                 numbers = pa.nulls(rows.num_rows, pa.int64()) if lines is None else pa.array(lines, pa.int64())
                 rows = with_column(rows, numbers, READ_LINE)
-            yield Piece(start, rows, lambda row: f"line {read.line_of(row, decoded)}")
+            yield Piece(start, rows, lambda row: read.place(row, decoded))
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
-            yield Piece(start, with_column(rows, good), lambda row: f"line {read.line_of(row, decoded)}")
+            yield Piece(start, with_column(rows, good), lambda row: read.place(row, decoded))
             return
         in_order = with_bad(decoded, good, read.bad(decoded.faults))
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
 
 @dataclass(frozen=True)
-class Read:
+class Read(ReadRecords):
     """A decoded block of a text file, to find lines and texts of its records for messages. The first ``skipped`` bytes
     of the block, the header, were not decoded. ``spans_lines``: records may have line breaks.
     """
@@ -169,30 +219,24 @@ class Read:
         return self.lines.of(self.block, [self.skipped + start for start in starts])
 
     def error(self, fault: Fault) -> ExecutionError:
-        """Returns the error SS402 for a record that the decoder could not read. It names the file and the line."""
         (line,) = self.lines_at([fault.start])
         return unreadable_record(f' in line {line} of file "{self.path}"', fault)
 
     def message(self, fault: Fault) -> str:
-        """The line of a record that cannot be read, and why not."""
         (line,) = self.lines_at([fault.start])
         return f"line {line}: {said(fault)}"
 
     def bad(self, faults: Sequence[Fault]) -> pa.StructArray:
-        """The values of the column BAD for records that cannot be read, one per fault: the record, the error, and its
-        place as ``path:line``.
-        """
         numbers = self.lines_at([fault.start for fault in faults])
         return bad_records(faults, [f"{self.path}:{number}" for number in numbers])
 
-    def line_of(self, row: int, decoded: Decoded) -> int:
-        """The line number in the file of a row that was decoded. ``row`` is its index in ``decoded.rows``."""
+    def place(self, row: int, decoded: Decoded) -> str:
         starts = self.decoder.starts(self.block.data.slice(self.skipped))
         record = int(decoded.numbers[row])
-        return self.lines_at([int(starts[min(record, len(starts) - 1)])])[0]
+        (line,) = self.lines_at([int(starts[min(record, len(starts) - 1)])])
+        return f"line {line}"
 
     def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
-        """The lines of the good rows; None where the records cannot be told apart."""
         data = self.block.data.slice(self.skipped)
         feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
@@ -205,9 +249,6 @@ class Read:
         return np.asarray(before + 1 + np.searchsorted(feeds, starts)[decoded.numbers])
 
     def records(self, decoded: Decoded) -> pa.StructArray:
-        """The values of the column BAD for the rows that could be read: each row's record and its place as
-        ``path:line``, without an error. NULL if it is unknown where the records start.
-        """
         data = self.block.data.slice(self.skipped)
         starts, lines = self.decoder.starts(data), self.lines_of_good(decoded)
         if lines is None or len(starts) != decoded.records:

@@ -184,7 +184,7 @@ class SharedSources:
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         raise AssertionError("Spark reads the tables of a statement set")
 
-    def text_format(self, scan: Scan) -> None:
+    def record_format(self, scan: Scan) -> None:
         raise AssertionError("Spark reads the tables of a statement set")
 
     def control(self, table: str) -> DataFrame:

@@ -8,7 +8,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.text_files import TextFormat
+from sqlstream.udfs.text_files import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,8 +64,8 @@ class Runtime(Protocol):
         """
         ...
 
-    def text_format(self, scan: Scan) -> TextFormat | None:
-        """How tasks decode the files of ``places`` as text; None for Parquet."""
+    def record_format(self, scan: Scan) -> RecordFormat | None:
+        """How tasks decode the records of the files of ``places``; None for Parquet."""
         ...
 
     def control(self, table: str) -> DataFrame:

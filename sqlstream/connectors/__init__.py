@@ -28,6 +28,7 @@ from sqlstream.connectors.connector import (
     TruncatableTable,
     UpsertSink,
     ViewTable,
+    Watch,
     columns_of,
     folder_of_batch,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "TruncatableTable",
     "UpsertSink",
     "ViewTable",
+    "Watch",
     "answers_lookups",
     "columns_of",
     "connector",

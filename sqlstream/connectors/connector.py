@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-    from sqlstream.udfs.text_files import TextFormat
+    from sqlstream.udfs.text_files import RecordFormat
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"
@@ -109,6 +109,19 @@ _NO_SPANS: Mapping[str, Span] = MappingProxyType({})
 # --- what connectors are given --------------------------------------------------------------------------------
 
 
+class Watch(ABC):
+    """What a source does again and again while a job runs, such as looking for new files, every ``interval_ms``.
+
+    None: only when the job starts.
+    """
+
+    interval_ms: int | None
+
+    @abstractmethod
+    def look(self) -> None:
+        """Called from any thread. A SqlStreamError that does not go away fails the job."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """What a connector needs to read or write, besides the table.
@@ -128,6 +141,7 @@ class Environment:
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
       checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
+    * ``watches``: sources add what must be done while the job runs; None where there is no job.
     """
 
     spark: SparkSession
@@ -143,6 +157,7 @@ class Environment:
     anew: bool = False
     logs: str | None = None
     finished: bool = False
+    watches: list[Watch] | None = None
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -390,10 +405,8 @@ class SplitSource(Source):
         its columns.
         """
 
-    def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        """Returns the decoder and the encoding with which tasks read the files of ``file_splits`` as text; None for
-        Parquet files, which need no decoder.
-        """
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
+        """Returns how tasks read the records of the files of ``file_splits``; None for Parquet files."""
         return None
 
 

@@ -26,8 +26,9 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs import avro_files
 from sqlstream.udfs.columnar_files import schema_of
-from sqlstream.udfs.listed_files import mismatches, require_readable, shown_name
+from sqlstream.udfs.listed_files import Mismatch, mismatches, require_readable, shown_name
 from sqlstream.udfs.texts import is_text, json_of
 
 WRONG_HEADER = "SS525"
@@ -72,6 +73,8 @@ def wrong_columns(
             kind = values["format"]
             schemas = ((str(file), schema) for file in files if (schema := file_schema(file, kind)) is not None)
             return wrong_schema(table, kind, columns, schemas)
+        case "avro":
+            return _wrong_avro(table, columns, files)
         case "csv" if values["csv.header"]:
             read = ((str(file), _lines(file, MOST_RECORDS, values["encoding"])) for file in files)
             headers = ((file, line) for file, lines in read for line in header(lines, values))
@@ -82,7 +85,7 @@ def wrong_columns(
     return []
 
 
-# --- Parquet, ORC and Arrow ------------------------------------------------------------------------------------------
+# --- Parquet, ORC, Arrow and Avro ------------------------------------------------------------------------------------
 
 
 def file_schema(file: Path, format: str) -> pa.Schema | None:  # noqa: A002
@@ -101,14 +104,30 @@ def wrong_schema(
     of file name and schema.
     """
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
-    declared = {c.name.casefold() for c in table.physical_columns}
     for file, schema in schemas:
         there = dict(zip(schema.names, schema.types, strict=True))
         wrong = [*mismatches(there, wanted, nulls=missing_are_null(table), orc=kind == "orc")]
         if wrong:
-            free = [name for name in schema.names if name.casefold() not in declared]
-            return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]
+            return _shown(table, wrong, schema.names, file, kind)
     return []
+
+
+def _wrong_avro(table: Table, columns: Sequence[Column], files: Sequence[Path]) -> list[Diagnostic]:
+    """``wrong_schema`` for files of Avro."""
+    wanted = [pa.field(c.name, type_) for c in columns if (type_ := _arrow_type(c)) is not None]
+    for file in files:
+        with suppress(pa.ArrowException, OSError):
+            schema = avro_files.file_schema(str(file))
+            wrong = [*avro_files.mismatches(schema, wanted, nulls=missing_are_null(table))]
+            if wrong:
+                return _shown(table, wrong, [m.name for m in schema.members], str(file), "avro")
+    return []
+
+
+def _shown(table: Table, wrong: Sequence[Mismatch], names: Sequence[str], file: str, kind: str) -> list[Diagnostic]:
+    declared = {c.name.casefold() for c in table.physical_columns}
+    free = [name for name in names if name.casefold() not in declared]
+    return [m.diagnostic(file, _suggestion(m.column, m.names, free), kind) for m in wrong]
 
 
 def _arrow_type(column: Column) -> pa.DataType | None:

@@ -32,6 +32,7 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
 from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
     ENCODING,
     KIND_COLUMN,
     METADATA,
@@ -52,9 +53,9 @@ from sqlstream.connectors.file_tables import (
     tells_kinds,
     unusable,
 )
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
-from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, SIZE, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import UPSERT, Column, RowKind, Table
@@ -63,7 +64,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
-from sqlstream.udfs.text_files import TextFormat
+from sqlstream.udfs.text_files import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -150,10 +151,10 @@ def _file_lookup(
 
 def _lookup_format(
     table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str
-) -> TextFormat | ColumnarFiles:
+) -> RecordFormat | ColumnarFiles:
     """How lookups read the files, as streams do. UnsupportedError SS582 for types that they cannot read."""
     name, in_files = values["format"], columns_in_files(table, columns)
-    if name in TEXTS:
+    if name in (*TEXTS, "avro"):
         form = on_spark.text_files.lookup_format(table, columns, values, zone)
         if form is not None:
             return form
@@ -168,7 +169,7 @@ def _is_odd(column: Column) -> bool:
     return any(member.name in ("VARIANT", "INTERVAL") for member in column.type.parts())
 
 
-_OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "text")
+_OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "avro", "text")
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
@@ -184,9 +185,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=(*PLANNED_FORMATS, "raw")),
-            "How rows are written: csv, json (one object a line), parquet, orc, arrow (IPC, Feather), text (one STRING "
-            "a line); changes of a table, one message a line, by the others.",
+            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=("protobuf", "raw")),
+            "How rows are written: csv, json (one object a line), parquet, orc, avro, arrow (IPC, Feather), text (one "
+            "STRING a line); changes of a table, one message a line, by the others.",
             required=True,
             sink=True,
         ),
@@ -202,6 +203,12 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             "fail",
         ),
         Option(MOST_PER_TRIGGER, integer(1), "Read at most so many files in one micro-batch."),
+        Option(
+            BYTES_PER_TRIGGER,
+            SIZE,
+            "Read at most so many bytes in one micro-batch; local files of csv, json and text are cut for that. Where "
+            "they have more than 512 mb at the start of a new job and no bound is given, it is that.",
+        ),
         KIND_COLUMN,
         ENCODING,
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),
@@ -303,8 +310,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         return on_spark.file_source.file_splits(environment, table, self.values(table))
 
-    def text_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TextFormat | None:
-        return on_spark.text_files.text_format(environment, table, columns, self.values(table))
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
+        return on_spark.text_files.record_format(environment, table, columns, self.values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
         values = self.values(table)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.formats.avro_schema import unwritable
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Column, Table
@@ -213,12 +214,16 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
             for c in table.physical_columns
             if any(nested.name in _NOT_IN_ORC for nested in c.type.parts())
         )
+    if chosen == "avro":
+        columns = ((c, unwritable(DataType("STRUCT", ((c.name, c.type),)))) for c in table.physical_columns)
+        yield from (_not_held(table, c, "avro", f"{why}; use another format.") for c, why in columns if why)
     if chosen in ("text", "raw"):
         yield from _check_text(table, chosen)
 
 
 _OF_FORMATS = (
-    "arrow.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.", "parquet."
+    "arrow.", "avro.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.",
+    "parquet.",
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})

@@ -19,14 +19,14 @@ from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.text_files import Header, TextFormat, TextRows, _without_ends
+from sqlstream.udfs.text_files import Header, RecordRows, TextFormat, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}
 INT = DataType("INT")
 
 
-def rows(reader: TextRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
+def rows(reader: RecordRows, path: Path, shares: int = 1) -> list[dict[str, Any]]:
     size = path.stat().st_size
     places = [
         pa.RecordBatch.from_pylist([{FILE: path.as_uri(), LENGTH: size, MODIFIED: 0, SHARE: share, SHARES: shares}])
@@ -40,7 +40,7 @@ def test_every_line_is_in_one_share(shares: int, tmp_path: Path) -> None:
     path = tmp_path / "a b%20.txt"
     path.write_bytes(b"\xef\xbb\xbfhead\r\n" + b"".join(b"%d\r\n" % n for n in range(50)))
     header = Header("t", ((0, "HEAD"),), Dialect())
-    reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
+    reader = RecordRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
     assert [row["line"] for row in rows(reader, path, shares)] == [str(n) for n in range(50)]
 
 
@@ -48,7 +48,7 @@ def test_properties_of_the_file_and_the_order_of_its_ranges_are_columns(tmp_path
     path = tmp_path / "a+%b.txt"
     path.write_text("x\ny\n")
     kinds = LINE | {"n": pa.string(), "s": pa.int64(), PARTS[0]: pa.int64(), PARTS[2]: pa.int64()}
-    reader = TextRows(pa.schema(kinds), {}, TextFormat(DECODER), {"n": "file.name", "s": "file.size"})
+    reader = RecordRows(pa.schema(kinds), {}, TextFormat(DECODER), {"n": "file.name", "s": "file.size"})
     time = path.stat().st_mtime_ns // 1_000_000 * 1000
     assert [[*row.values()] for row in rows(reader, path, 2)] == [
         ["x", "a+%b.txt", 4, time, 0],
@@ -62,7 +62,7 @@ def test_a_record_that_cannot_be_read_is_named_with_its_line(shares: int, tmp_pa
     path.write_bytes(b"a\n\ncaf\xe9 \t x\r\nb\n")
     text = f'SS402: a row in line 3 of file "{path}" cannot be read: it is no UTF-8: caf� x'
     with pytest.raises(ExecutionError, match=re.escape(text)):
-        rows(TextRows(pa.schema(LINE), {}, TextFormat(DECODER)), path, shares)
+        rows(RecordRows(pa.schema(LINE), {}, TextFormat(DECODER)), path, shares)
 
 
 @pytest.mark.parametrize("shares", [1, 2, 3])
@@ -70,7 +70,7 @@ def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_pa
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\n\ncaf\xe9\r\nb\r\n")
     text = TextFormat(DECODER, tolerant=True, keeps_records=True)
-    found = rows(TextRows(pa.schema({**LINE, BAD: BAD_TYPE}), {}, text), path, shares)
+    found = rows(RecordRows(pa.schema({**LINE, BAD: BAD_TYPE}), {}, text), path, shares)
     assert sorted((row["line"], *row[BAD].values()) for row in found if row["line"] is not None) == [
         ("", b"", None, f"{path}:2"),
         ("a", b"a", None, f"{path}:1"),
@@ -101,7 +101,7 @@ def test_rows_may_carry_the_line_in_which_they_begin(
     path.write_bytes(b"n,s\n" * header + text)
     decoder = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(multi_line=True))
     names = Header("t", ((0, "n"), (1, "s")), decoder.dialect) if header else None
-    reader = TextRows(
+    reader = RecordRows(
         pa.schema({"n": pa.int32(), READ_LINE: pa.int64()}),
         {},
         TextFormat(decoder, dialect=Dialect(multi_line=True), header=names),
@@ -114,7 +114,7 @@ def test_an_event_time_that_is_null_is_named_with_its_line(tmp_path: Path) -> No
     path.write_text('2024-01-31 12:00:00\n\n"NULL"\n')
     decoder = CsvDecoder([Field("ts", TIMESTAMP)], Dialect(null="NULL"))
     columns = {"ts": FromFile("ts", pa.timestamp("us", "UTC"), event_time='event time "ts" of table "t"')}
-    reader = TextRows(pa.schema({"ts": pa.timestamp("us", "UTC")}), columns, TextFormat(decoder))
+    reader = RecordRows(pa.schema({"ts": pa.timestamp("us", "UTC")}), columns, TextFormat(decoder))
     message = f'event time "ts" of table "t" is NULL in line 3 of file "{path}"'
     with pytest.raises(ExecutionError, match=re.escape(message)):
         rows(reader, path)
@@ -130,7 +130,7 @@ def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> No
     path = tmp_path / "a.txt"
     path.write_text("a\nb\n\n")
     columns = {"v": FromFile("line", pa.string(), not_null='column "line" of table "t" is NOT NULL and got NULL')}
-    reader = TextRows(pa.schema({"v": pa.string()}), columns, TextFormat(Nulls(DECODER.field)))
+    reader = RecordRows(pa.schema({"v": pa.string()}), columns, TextFormat(Nulls(DECODER.field)))
     with pytest.raises(ExecutionError, match=re.escape(f'got NULL in line 3 of file "{path}"')):
         rows(reader, path)
 
@@ -147,7 +147,7 @@ def test_headers_are_checked(text: str, said: str | None, tmp_path: Path) -> Non
     path = tmp_path / "a.csv"
     path.write_text(text)
     header = Header("t", ((0, "a"), (1, "b")), Dialect(comments=True))
-    reader = TextRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
+    reader = RecordRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
     if said is None:
         assert rows(reader, path) == [{"line": "x"}]
     else:

@@ -4,6 +4,7 @@ side outputs, and the check of a micro-batch's files."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
+from sqlstream.udfs.avro_files import AvroFormat
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
@@ -322,7 +324,7 @@ def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFra
     which is never NULL.
     """
     own = places.schema
-    looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
+    looked = places.mapInArrow(_look_first(listed, arrow_schema(own), name), f"{_ddl(own)}, {_LOOKED}")
     return _counted(looked, listed).where(F.col(name).isNotNull()).drop(_MISSING, _SIZES)
 
 
@@ -343,8 +345,8 @@ def _look_alone(listed: ListedFiles) -> Batches:
     return look
 
 
-def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
-    """What was seen, as a row without a file, then the rows."""
+def _look_first(listed: ListedFiles, own: pa.Schema, name: str) -> Batches:
+    """What was seen, as a row without a file, then the rows; not those of files that are gone and may be."""
     seen = pa.schema([(_MISSING, pa.int64()), (_SIZES, pa.string())])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -352,11 +354,17 @@ def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
         yield pa.RecordBatch.from_arrays(
             [*(pa.nulls(1, f.type) for f in own), *looked.columns], [*own.names, *seen.names]
         )
-        for rows in batches:
+        for batch in batches:
+            rows = _there(batch, name) if listed.skips else batch
             empty = [pa.nulls(rows.num_rows, f.type) for f in seen]
             yield pa.RecordBatch.from_arrays([*rows.columns, *empty], [*own.names, *seen.names])
 
     return look
+
+
+def _there(places: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """The places whose files exist: Spark leaves others out, but not where the checkpoint names the file."""
+    return places.filter(pa.array([os.path.lexists(path_of_url(url)) for url in places.column(name).to_pylist()]))
 
 
 def _look(listed: ListedFiles) -> pa.RecordBatch:
@@ -375,7 +383,7 @@ CONTENT = "__content"
 """BINARY column of files that only Spark can open: what is in them."""
 
 
-def of_files(files: DataFrame, reader: ColumnarFiles) -> DataFrame:
+def of_files(files: DataFrame, reader: ColumnarFiles | AvroFormat) -> DataFrame:
     """The rows of ``files``, each read whole by one task, with the other columns of the file in each row.
 
     ``files`` has the URLs of the files in FILE, and their content in CONTENT where tasks cannot open them.

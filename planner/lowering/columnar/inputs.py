@@ -29,7 +29,7 @@ from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
-from sqlstream.udfs.text_files import TextRows
+from sqlstream.udfs.text_files import RecordRows
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -290,9 +290,9 @@ def files_of(
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
     whole = pa.schema([*rows, *(part_fields(places.columns) if step.in_order else [])])
-    text = context.runtime.text_format(scan)
+    text = context.runtime.record_format(scan)
     if text is not None:
-        return Files(places, TextRows(whole, columns, text), scan.table.name)
+        return Files(places, RecordRows(whole, columns, text), scan.table.name)
     return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)), scan.table.name)
 
 

@@ -35,6 +35,7 @@ from sqlstream.connectors.file_checks import (
     wrong_schema,
 )
 from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
     ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
@@ -49,9 +50,10 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
+from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
-from sqlstream.connectors.on_spark.text_files import is_local, text_format
+from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
@@ -62,7 +64,6 @@ from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
-from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import PARTS, part_fields
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
@@ -70,7 +71,7 @@ from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
-from sqlstream.udfs.text_files import TextFormat, TextRows
+from sqlstream.udfs.text_files import RecordFormat, RecordRows
 
 _LINE = "__line"
 _TASK = "__task"
@@ -88,7 +89,7 @@ def read_files(
     path = values["path"]
     _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
-    text = text_format(environment, table, columns, values)
+    text = record_format(environment, table, columns, values)
     if text is not None:
         return _read_by_tasks(environment, table, chosen, values, text)
     if values[ENCODING.key] != ENCODING.default:
@@ -115,11 +116,11 @@ def read_files(
 
 
 def _reads_whole(table: Table, columns: tuple[str, ...], values: Mapping[str, Any]) -> bool:
-    """Whether Python reads each file as a whole: Spark has no reader of Arrow, and some types of Parquet it reads
-    otherwise than the exchange, or not at all, which the newest files show."""
+    """Whether Python reads each file as a whole: Spark has no reader of Arrow and Avro, and some types of Parquet it
+    reads otherwise than the exchange, or not at all, which the newest files show."""
     path, kind = local_path(table.option("path") or ""), values["format"]
     if kind != "parquet" or path is None:
-        return bool(kind == "arrow")
+        return kind in ("arrow", "avro")
     with suppress(TypeError):  # a type that Arrow does not have
         wanted = {c.name: c.type.to_arrow() for c in columns_in_files(table, columns)}
         newest = newest_files(matching_paths(path))
@@ -146,7 +147,7 @@ def _whole_files(
         *(column.alias(name) for name, column in of_directories.items() if name in columns),
         *(column.alias(name) for name, column in {**keep, **read_from}.items()),
     )
-    reader = ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+    reader = whole_files(table, in_files, values)
     rows = of_files(files, reader)
     extra = [name for name in (*keep, *read_from) if name not in columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
@@ -155,8 +156,8 @@ def _whole_files(
 def has_file_splits(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> bool:
-    """True where tasks can read the files: they are Parquet or text on this machine, and the query reads no column
-    from directory names.
+    """True where tasks can read the files: they are Parquet, Avro or text on this machine, and the query reads no
+    column from directory names.
     """
     partitions = partition_columns(table)
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
@@ -164,7 +165,7 @@ def has_file_splits(
         return False
     if values["format"] == "parquet":
         return is_local(environment, table)
-    return text_format(environment, table, columns, values) is not None
+    return record_format(environment, table, columns, values) is not None
 
 
 def file_splits(
@@ -177,17 +178,14 @@ def file_splits(
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
-    name = F.col(_URL) if environment.finished else F.input_file_name()
-    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
-    files = _files(environment, table, values, schema, "binaryFile").select(
-        name.alias(FILE),
-        F.col("length").alias(LENGTH),
-        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
-        *([name.alias(PARTS[1])] if named else []),
-        *(F.col(quoted(c.name)) for c in directories),
-    )
-    shares = _shares(environment.spark, table, values, stats)
+    ranges = ranges_of_table(environment, table, values, sum(f.st_size for f in stats))
+    if ranges is None:
+        files = _whole(environment, table, values, directories)
+    else:
+        files = cut_files(environment, ranges, directories)
+    if named:
+        files = files.withColumn(PARTS[1], F.col(FILE))
+    shares = _shares(environment.spark, table, values, stats, None if ranges is None else ranges.limits.bytes)
     look = _listed_files(environment, table, values)
     places = files.coalesce(1)
     checked = places if look is None else checked_places(places, look, FILE)
@@ -199,10 +197,25 @@ def file_splits(
     return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
 
 
-def _read_by_tasks(
-    environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: TextFormat
+def _whole(
+    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column]
 ) -> DataFrame:
-    """The rows of files of text, which tasks read. See ``read_files`` for the columns."""
+    """Files that Spark lists, each whole in one micro-batch."""
+    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
+    name = F.col(_URL) if environment.finished else F.input_file_name()
+    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
+    return _files(environment, table, values, schema, "binaryFile").select(
+        name.alias(FILE),
+        F.col("length").alias(LENGTH),
+        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
+        *(F.col(quoted(c.name)) for c in directories),
+    )
+
+
+def _read_by_tasks(
+    environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: RecordFormat
+) -> DataFrame:
+    """The rows of files of records, which tasks read. See ``read_files`` for the columns."""
     directories = [c for c in columns if c.name in partition_columns(table)]
     if environment.finished and directories and not _stats(values["path"]):  # without directories Spark lacks columns
         return environment.spark.createDataFrame([], schema_ddl(columns))
@@ -215,13 +228,13 @@ def _read_by_tasks(
     given = [*(pa.field(c.name, with_raw_json(c.type).to_arrow()) for c in columns), *hidden]
     schema = pa.schema(given or [pa.field(SHARE, pa.int32())])  # Spark takes no rows without columns
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
-    reader = TextRows(schema, time, text, metadata)
+    reader = RecordRows(schema, time, text, metadata)
     rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(f.name)} {from_arrow(f.type).ddl()}" for f in schema))
     in_rows = (as_variants(c.name, c.type) for c in columns)
     return rows.select(*in_rows, *(F.col(quoted(f.name)) for f in hidden))
 
 
-def _event_time(table: Table, columns: Sequence[Column], text: TextFormat) -> dict[str, FromFile]:
+def _event_time(table: Table, columns: Sequence[Column], text: RecordFormat) -> dict[str, FromFile]:
     """The event time if it is a column of the files, for tasks to check, unless bad rows are tolerated, or there are
     retractions, which may lack it.
     """
@@ -365,13 +378,18 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
     return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
 
 
-def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result]) -> int:
-    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
+def _shares(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result], most_bytes: int | None
+) -> int:
+    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
+    where a micro-batch has no more than ``most_bytes``.
+    """
     most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     if not is_bounded(table):
         return most
     sizes = sorted((f.st_size for f in stats), reverse=True)
-    largest = sum(sizes[: values["source.max-files-per-trigger"]])
+    largest = sum(sizes[: values[MOST_PER_TRIGGER]])
+    largest = largest if most_bytes is None else min(largest, most_bytes)
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
@@ -448,8 +466,7 @@ def _make_directory(table: Table, path: str) -> None:
 
 def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
     options = (parsing(table, values) if values["format"] == "csv" else {}) | {
-        # Spark would skip files that come late and are a week older than the newest one.
-        "maxFileAge": "36500d",
+        "maxFileAge": ANY_AGE,
         # Directories are either values of columns or just places where files lie.
         "recursiveFileLookup": str(not partitions).lower(),
     }
@@ -461,6 +478,8 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
+    elif values[BYTES_PER_TRIGGER] is not None:
+        options["maxBytesPerTrigger"] = str(values[BYTES_PER_TRIGGER])
     return options
 
 

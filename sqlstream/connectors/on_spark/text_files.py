@@ -1,20 +1,23 @@
-"""Files of text that tasks and lookups read themselves instead of Spark, and how."""
+"""Files of records that tasks and lookups read themselves instead of Spark, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_tables import columns_in_files, local_path
+from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
-from sqlstream.formats.decoder import Decoder
-from sqlstream.planner.bad_rows import action_of, checked_columns, tolerates_bad_rows
-from sqlstream.planner.catalog import Table
+from sqlstream.formats.decoder import Decoder, Field
+from sqlstream.planner.bad_rows import action_of, checked_columns, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.text_files import Header, TextFormat
+from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.columnar_files import ColumnarFiles
+from sqlstream.udfs.text_files import Header, RecordFormat, TextFormat
 
 
 def is_local(environment: Environment, table: Table) -> bool:
@@ -32,36 +35,63 @@ def tasks_read(environment: Environment, table: Table) -> bool:
     return not through_spark and is_local(environment, table)
 
 
-def text_format(
+def record_format(
     environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
-) -> TextFormat | None:
-    """Returns the decoder and the encoding with which tasks read the files as text; None where Spark must read them:
-    where ``tasks_read`` is false, and for types that no decoder supports.
+) -> RecordFormat | None:
+    """Returns how tasks read the records of the files; None where Spark must read them: where ``tasks_read`` is false,
+    and for formats and types that no decoder supports.
     """
     if not tasks_read(environment, table):
         return None
+    if values["format"] == "avro":
+        return avro_format(table, columns, checked=environment.located)
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
     return None if decoder is None else _of_decoder(table, columns, values, decoder, checked=environment.located)
 
 
-def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> TextFormat | None:
-    """How lookups decode the files as text; None for types that no decoder supports, and for VARIANT, which Spark makes
-    of what the decoder gives.
+def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> RecordFormat | None:
+    """How lookups decode the files; None for types that no decoder supports, and for VARIANT, which Spark makes of what
+    the decoder gives.
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone.
     """
+    if values["format"] == "avro":
+        return avro_format(table, columns)
     if any(part.name == "VARIANT" for c in columns_of(table, columns) for part in c.type.parts()):
         return None
     decoder = decoder_of(table, columns, values, zone)
     return None if decoder is None else _of_decoder(table, columns, values, decoder)
 
 
+def avro_format(table: Table, columns: tuple[str, ...], *, checked: bool = False) -> AvroFormat:
+    """How tasks and lookups read Avro. Columns that are not named are looked at where bad rows are tolerated, so that a
+    record is bad for all queries or none. ``checked``: see ``_tolerance``.
+    """
+    strict = tolerates_bad_rows(table)
+    fields = (Field(c.name, c.type, c.name in columns) for c in records_columns(table))
+    read = tuple(f for f in fields if f.wanted or strict)
+    return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked))
+
+
+def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, Any]) -> ColumnarFiles | AvroFormat:
+    """How one task reads whole files. A record that cannot be read fails the job, whatever the table tolerates."""
+    if values["format"] == "avro":
+        return AvroFormat(tuple(Field(c.name, c.type) for c in in_files), missing_are_null(table))
+    return ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+
+
+def _tolerance(table: Table, checked: bool) -> tuple[bool, bool]:
+    """``tolerant`` and ``keeps_records`` of a ``RecordFormat``. ``checked``: the query checks rows that the decoder
+    takes for good ones, which may become dead letters.
+    """
+    tolerant = tolerates_bad_rows(table)
+    return tolerant, tolerant and action_of(table)[1] is not None and (checked or bool(checked_columns(table)))
+
+
 def _of_decoder(
     table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder, *, checked: bool = False
 ) -> TextFormat:
-    """``checked``: the query checks rows that the decoder takes for good ones, which may become dead letters."""
-    tolerant = tolerates_bad_rows(table)
-    keeps = tolerant and action_of(table)[1] is not None and (checked or bool(checked_columns(table)))
+    tolerant, keeps = _tolerance(table, checked)
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)

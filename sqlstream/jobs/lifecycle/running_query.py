@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import Watch
 from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs.checkpoints.control import GIVE_UP_SECONDS
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput, EpochDeadline, EpochPace, after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.reports.progress import FilesRead, Progress, Waiting, advanced, cut_in
@@ -148,6 +150,9 @@ class RunningQuery:
 
     def complete_epoch(self) -> None:
         """Wait until the rows that are available now are in a complete micro-batch."""
+        for watch in self.launch.watches:
+            if watch.interval_ms is not None:
+                watch.look()
         if self.launch.bounded or not self.launch.interval_ms:
             wait_for_all_there_is(self.present, self.progress.last_batch, self._stopping.is_set)
         else:
@@ -299,6 +304,25 @@ class RunToEnd:
         return launch.clock.start(
             launch.control, self.stopping, lambda: self.query.progress.pending != 0, self.query.fail
         )
+
+    def started_watches(self) -> list[Thread]:
+        """The threads in which sources look for new input again and again, until the job ends."""
+        pairs = ((watch, watch.interval_ms) for watch in self.launch.watches)
+        threads = [Thread(target=self._look, args=pair, daemon=True) for pair in pairs if pair[1] is not None]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _look(self, watch: Watch, interval_ms: int) -> None:
+        last = time.monotonic()
+        while not self.stopping.wait(max(interval_ms / 1000, _POLL_SECONDS)):
+            try:
+                watch.look()
+                last = time.monotonic()
+            except SqlStreamError as error:  # the disk may be full for a while
+                if time.monotonic() - last > GIVE_UP_SECONDS:
+                    self.query.fail(error)
+                    last = time.monotonic()
 
     def run(self) -> None:
         """Run to the end. Raises the error of a failed query, and SS422 where rows arrive after the end of the

@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.text_files import TextFormat
+from sqlstream.udfs.text_files import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class Sources(Protocol):
         """
         ...
 
-    def text_format(self, scan: Scan) -> TextFormat | None:
+    def record_format(self, scan: Scan) -> RecordFormat | None:
         """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
         Parquet files.
         """
@@ -94,11 +94,11 @@ class JobRuntime:
         """
         return self.sources.places(scan, in_order=in_order)
 
-    def text_format(self, scan: Scan) -> TextFormat | None:
+    def record_format(self, scan: Scan) -> RecordFormat | None:
         """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
         Parquet files.
         """
-        return self.sources.text_format(scan)
+        return self.sources.record_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""

@@ -52,7 +52,7 @@ from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
-from sqlstream.udfs.text_files import TextFormat
+from sqlstream.udfs.text_files import RecordFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
@@ -103,13 +103,11 @@ class SessionSources:
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
 
-    def text_format(self, scan: Scan) -> TextFormat | None:
-        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
-        Parquet files.
-        """
+    def record_format(self, scan: Scan) -> RecordFormat | None:
+        """Returns how an exchange reads the records of the files of a scan; None for Parquet files."""
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
-        return kind.text_format(self.environment, scan.table, scan.columns)
+        return kind.record_format(self.environment, scan.table, scan.columns)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""
@@ -200,7 +198,7 @@ class SessionJobs:
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
         settings = workspace.settings
         spark = self.spark.get(settings)
-        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
+        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex, watches=[])
         if isinstance(plan, Output):
             environment = replace(environment, logs=_logs(checkpoint))
             work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
@@ -209,6 +207,7 @@ class SessionJobs:
             sink, description = sink_of(environment, plan), description_of(plan, sql, settings)
             sources = SessionSources(replace(environment, logs=_logs(checkpoint)), workspace.catalog.copy())
             work = Work(plan, sources, sink, require_sink=sinks_intact(plan), description=description)
+        work = replace(work, watches=environment.watches)
         named = not isinstance(plan, Output)
         execution = execution_of(settings, partial(_poll_ms, plan), named=named)
         return start_job(

@@ -228,6 +228,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
+        watches=job.work.watches or (),
         row_limit=row_limit_of(
             limit_of(job.work.plan),
             checkpoint.storage,

@@ -20,7 +20,7 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.text_files import TextFormat
+from sqlstream.udfs.text_files import RecordFormat
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -124,11 +124,11 @@ class CountedSources:
         """
         return self.sources.places(scan, in_order=in_order)
 
-    def text_format(self, scan: Scan) -> TextFormat | None:
+    def record_format(self, scan: Scan) -> RecordFormat | None:
         """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
         Parquet files.
         """
-        return self.sources.text_format(scan)
+        return self.sources.record_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""

@@ -58,7 +58,7 @@ def test_an_unknown_option_gets_a_suggestion_or_the_list_of_all(make_table) -> N
     assert messages(table).endswith('HINT: Did you mean "csv.field-delimiter"?')
     far = messages(files(make_table, csv__field_separator=";"))
     assert 'HINT: Did you mean "csv.field-delimiter" or ' in far
-    assert "? Options: arrow.missing-columns, canal-json." in far
+    assert "? Options: arrow.missing-columns, avro.missing-columns, canal-json." in far
     assert "source.monitor-interval" in far
 
 
@@ -81,7 +81,7 @@ def test_all_mistakes_are_reported_at_once(make_table) -> None:
         ({"source__monitor_interval": "10 fortnights"}, "a duration such as '500 ms'"),
         ({"csv__header": "yes"}, "'true' or 'false'"),
         ({"csv__field_delimiter": "||"}, "one character"),
-        ({"format": "xml"}, "one of 'csv', 'json', 'parquet', 'orc', 'arrow', 'text'"),
+        ({"format": "xml"}, "one of 'csv', 'json', 'parquet', 'orc', 'arrow', 'avro', 'text'"),
         ({"path": " "}, "a path or a URI that is not empty"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_wrong_value_says_what_is_accepted(make_table, options: dict[str, str]
     assert accepted in messages(table)
 
 
-@pytest.mark.parametrize("name", ["avro", "protobuf"])
+@pytest.mark.parametrize("name", ["protobuf", "raw"])
 def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str) -> None:
     assert codes(files(make_table, format=name)) == ["SS350"]
 

@@ -1,0 +1,579 @@
+"""Values of Avro as Arrow columns: a reader for each type of a schema, which reads it in many records at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, slices
+from sqlstream.formats.avro_schema import Member, Schema, SchemaError, default_bytes, reads, scalar_type
+from sqlstream.formats.columnar import converted
+from sqlstream.types import from_arrow
+
+_SHOWN = 60
+
+
+class Reader(ABC):
+    """Reads values of one type. ``path``: the column or the field in it, for faults. ``declared``: the Arrow type to be
+    read as; None where the values are only skipped.
+    """
+
+    least = 1
+    """The least number of bytes of a value."""
+
+    def __init__(self, path: str, declared: pa.DataType | None) -> None:
+        self.path, self.declared = f'column "{path}"' if path else "the record", declared
+
+    @abstractmethod
+    def skip(self, cursor: Cursor) -> None:
+        """Moves behind the values."""
+
+    @abstractmethod
+    def read(self, cursor: Cursor) -> pa.Array:
+        """Reads the values, as the declared type, and moves behind them. Values of records with a fault may be any."""
+
+    def fitted(self, values: pa.Array, cursor: Cursor) -> pa.Array:
+        """Converts values to the declared type. Records whose value it does not have get a fault."""
+        assert self.declared is not None
+        try:
+            return _as(values, self.declared)
+        except pa.ArrowInvalid:
+            wrong = np.zeros(len(values), bool)
+            wrong[_wrong(values, self.declared, 0)] = True
+            each = [f"{self.path} of type {from_arrow(self.declared)} is {_shown(v)}" for v in values.filter(wrong)]
+            cursor.fail(wrong, each)
+            return _as(pc.if_else(pa.array(~wrong), values, None), self.declared)
+
+
+def _as(values: pa.Array, declared: pa.DataType) -> pa.Array:
+    if kinds.is_integer(values.type) and (kinds.is_integer(declared) or kinds.is_floating(declared)):
+        return values.cast(declared, safe=kinds.is_integer(declared))
+    if kinds.is_decimal(values.type):
+        values.validate(full=True)
+    return converted(values, declared)
+
+
+def _wrong(values: pa.Array, declared: pa.DataType, start: int) -> list[int]:
+    """The positions of values that the type does not have."""
+    try:
+        _as(values, declared)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return [start]
+        half = len(values) // 2
+        # A copy, because a slice has the values of the other half in its buffers.
+        return [
+            *_wrong(pa.concat_arrays([values.slice(0, half)]), declared, start),
+            *_wrong(pa.concat_arrays([values.slice(half)]), declared, start + half),
+        ]
+    return []
+
+
+def _shown(value: pa.Scalar) -> str:
+    if kinds.is_timestamp(value.type):
+        return f"{value.value:,} {value.type.unit}"
+    shown = value.as_py()
+    text = shown.decode(errors="replace") if isinstance(shown, bytes) else str(shown)
+    return f'"{text[:_SHOWN]}"' if isinstance(shown, (str, bytes)) else text
+
+
+class Nothing(Reader):
+    """``null``, which has no bytes."""
+
+    least = 0
+
+    def skip(self, cursor: Cursor) -> None:
+        pass
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return pa.nulls(len(cursor), self.declared)
+
+
+class Constant(Reader):
+    """A field that the record lacks: its default."""
+
+    least = 0
+
+    def __init__(self, path: str, declared: pa.DataType, value: pa.Scalar) -> None:
+        super().__init__(path, declared)
+        self.value = value
+
+    def skip(self, cursor: Cursor) -> None:
+        pass
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return pa.repeat(self.value, len(cursor))
+
+
+class Refused(Reader):
+    """A branch of a union that the column cannot have: a fault of the records that have it."""
+
+    def __init__(self, path: str, declared: pa.DataType, schema: Schema, of: Reader) -> None:
+        super().__init__(path, declared)
+        self.of, self.kind = of, schema.kind
+
+    def skip(self, cursor: Cursor) -> None:
+        self.of.skip(cursor)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        reason = f"{self.path} of type {from_arrow(self.declared)} is one of Avro's type {self.kind}"
+        cursor.fail(np.ones(len(cursor), bool), reason)
+        self.of.skip(cursor)
+        return pa.nulls(len(cursor), self.declared)
+
+
+class Boolean(Reader):
+    """One byte, 0 or 1."""
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.byte(self.path)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        values = cursor.byte(self.path)
+        if len(values) and values.max() > 1:
+            cursor.fail(values > 1, f"{self.path} has a boolean that is neither 0 nor 1")
+        return self.fitted(pa.array(values == 1), cursor)
+
+
+class Number(Reader):
+    """``int`` and ``long`` with their logical types."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema) -> None:
+        super().__init__(path, declared)
+        self.is_int, self.type = schema.kind == "int", scalar_type(schema)
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.skip_number(self.path)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        numbers = cursor.number(self.path)
+        if not self.is_int:
+            self._require_day(numbers, cursor)
+            return self.fitted(pa.array(numbers).view(self.type), cursor)
+        short = numbers.astype(np.int32)
+        if not np.array_equal(short, numbers):
+            cursor.fail(short != numbers, f"{self.path} has an int of more than 32 bits")
+        self._require_day(numbers, cursor)
+        return self.fitted(pa.array(short).view(self.type), cursor)
+
+    def _require_day(self, numbers: np.ndarray, cursor: Cursor) -> None:
+        """A time of day is one of the day."""
+        if kinds.is_time(self.type) and len(numbers):
+            day = _DAY[self.type.unit]
+            if numbers.min() < 0 or numbers.max() >= day:
+                cursor.fail((numbers < 0) | (numbers >= day), f"{self.path} has a time of no day")
+
+
+_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
+
+
+class Float(Reader):
+    """``float`` and ``double``, of a fixed size."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema) -> None:
+        super().__init__(path, declared)
+        self.least = self.size = 4 if schema.kind == "float" else 8
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.move(cursor.at + self.size, self.path)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        words = cursor.word(self.size, self.path)
+        if self.size == 4:
+            return self.fitted(pa.array(words.astype(np.uint32).view(np.float32)), cursor)
+        return self.fitted(pa.array(words.view(np.float64)), cursor)
+
+
+class Bytes(Reader):
+    """``bytes``, ``string`` and ``fixed``, also with the logical types decimal and uuid."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema) -> None:
+        super().__init__(path, declared)
+        self.size = schema.size if schema.kind == "fixed" else None
+        self.least = 1 if self.size is None else self.size
+        self.type = scalar_type(schema)
+        if declared is not None and kinds.is_binary(declared):  # the bytes as they are
+            self.type = pa.binary()
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.skip(self._lengths(cursor), self.path)
+
+    def _lengths(self, cursor: Cursor) -> np.ndarray:
+        return cursor.number(self.path) if self.size is None else np.full(len(cursor), self.size)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        lengths = self._lengths(cursor)
+        starts = cursor.at
+        cursor.skip(lengths, self.path)
+        if kinds.is_decimal(self.type):
+            return self.fitted(self._decimals(cursor, starts, cursor.at), cursor)
+        values = slices(cursor.data.bytes, starts, cursor.at)
+        if self.size is not None and kinds.is_string(self.type):
+            return self.fitted(_uuids(values), cursor)
+        return self.fitted(values, cursor)
+
+    def _decimals(self, cursor: Cursor, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
+        """Numbers in two's complement, the highest byte first, of any length."""
+        lengths, bytes_ = ends - starts, cursor.data.bytes
+        signs = np.where(bytes_.take(starts, mode="clip") > 0x7F, 0xFF, 0).astype(np.uint8)
+        digits = np.empty((len(starts), _DECIMAL), np.uint8)
+        for number in range(_DECIMAL):
+            read = bytes_.take(np.maximum(ends - 1 - number, starts), mode="clip")
+            digits[:, number] = np.where(number < lengths, read, signs)
+        wrong = (lengths < 1) | ((lengths > _DECIMAL) & self._exceeds(bytes_, starts, ends, digits))
+        if wrong.any():
+            cursor.fail(wrong, f"{self.path} has no decimal number of at most {_DECIMAL} bytes")
+            digits[wrong] = 0
+        return pa.Array.from_buffers(self.type, len(starts), [None, pa.py_buffer(digits.tobytes())])
+
+    @staticmethod
+    def _exceeds(bytes_: np.ndarray, starts: np.ndarray, ends: np.ndarray, digits: np.ndarray) -> np.ndarray:
+        """True for numbers whose higher bytes are more than a sign."""
+        most = int((ends - starts).max(initial=0))
+        signs = np.where(digits[:, -1] > 0x7F, 0xFF, 0)
+        wrong = np.zeros(len(starts), bool)
+        for number in range(_DECIMAL, min(most, _LONGEST)):
+            read = bytes_.take(np.maximum(ends - 1 - number, 0), mode="clip")
+            wrong |= (ends - starts > number) & (read != signs)
+        wrong |= ends - starts > _LONGEST
+        return wrong
+
+
+_DECIMAL, _LONGEST = 16, 64
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def _uuids(values: pa.Array) -> pa.Array:
+    """The text of 16 bytes, ``123e4567-e89b-12d3-a456-426614174000``. Fewer, where a record ends, are zeros."""
+    lengths = pc.binary_length(values)
+    whole = pc.if_else(pc.equal(lengths, 16), values, pa.scalar(bytes(16), pa.binary()))
+    read = np.frombuffer(b"".join([whole.buffers()[2].to_pybytes()[: 16 * len(values)]]), np.uint8).reshape(-1, 16)
+    texts = np.full((len(values), 36), ord("-"), np.uint8)
+    places = [i for i in range(36) if i not in (8, 13, 18, 23)]
+    texts[:, places[0::2]], texts[:, places[1::2]] = _HEX[read >> 4], _HEX[read & 15]
+    return pa.Array.from_buffers(pa.binary(36), len(values), [None, pa.py_buffer(texts.tobytes())]).cast(pa.binary())
+
+
+class Enum(Reader):
+    """The number of a symbol."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema) -> None:
+        super().__init__(path, declared)
+        self.symbols = pa.array(schema.symbols, pa.string())
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.skip_number(self.path)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        numbers = cursor.number(self.path)
+        wrong = (numbers < 0) | (numbers >= len(self.symbols))
+        if wrong.any():
+            cursor.fail(wrong, f"{self.path} has a number of no symbol of its enum")
+        return self.fitted(self.symbols.take(pa.array(numbers, mask=wrong)), cursor)
+
+
+class Array(Reader):
+    """Blocks of items, each after their number."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, items: Reader) -> None:
+        super().__init__(path, declared)
+        self.items = items
+
+    def skip(self, cursor: Cursor) -> None:
+        cursor.items(self.items.skip, self.path, self.items.least)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        items, counts = cursor.items(self.items.skip, self.path, self.items.least)
+        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        return self._listed(offsets, items)
+
+    def _listed(self, offsets: np.ndarray, items: Cursor) -> pa.Array:
+        values = self.items.read(items)
+        return pa.Array.from_buffers(
+            self.declared, len(offsets) - 1, [None, pa.py_buffer(offsets)], 0, children=[values]
+        )
+
+
+class Map(Array):
+    """Like an array of keys and values. Of a key that a map has twice the last value counts."""
+
+    def _listed(self, offsets: np.ndarray, items: Cursor) -> pa.Array:
+        entries = self.items.read(items)
+        maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        keys = entries.field(0).dictionary_encode()
+        pairs = maps * len(keys.dictionary) + keys.indices.to_numpy().astype(np.int64)
+        _, last = np.unique(pairs[::-1], return_index=True)
+        if len(last) < len(maps):
+            kept = np.sort(len(maps) - 1 - last)
+            entries = entries.take(pa.array(kept))
+            counts = np.bincount(maps[kept], minlength=len(offsets) - 1)
+            offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        return pa.Array.from_buffers(
+            self.declared, len(offsets) - 1, [None, pa.py_buffer(offsets)], 0, children=[entries]
+        )
+
+
+class Record(Reader):
+    """Fields, one after the other. ``fields``: how each is read, or skipped where it has no declared type, in the order
+    of the schema; ``names``: the declared names of those that are read.
+    """
+
+    def __init__(
+        self, path: str, declared: pa.DataType | None, fields: Sequence[Reader], names: Sequence[str | None]
+    ) -> None:
+        super().__init__(path, declared)
+        self.fields, self.names = fields, names
+
+    def skip(self, cursor: Cursor) -> None:
+        for field in self.fields:
+            if not len(cursor):
+                return
+            field.skip(cursor)
+
+    def columns(self, cursor: Cursor, *, to_end: bool = True) -> dict[str, pa.Array]:
+        """Reads the fields, by their names. ``to_end``: fields after the last one that is read are skipped, too."""
+        columns: dict[str, pa.Array] = {}
+        for field, name in zip(self.fields, self.names, strict=True):
+            if name is not None:
+                columns[name] = field.read(cursor)
+            elif to_end or len(columns) < self._wanted:
+                field.skip(cursor)
+            else:
+                break
+        return columns
+
+    @cached_property
+    def _wanted(self) -> int:
+        return sum(name is not None for name in self.names)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        assert self.declared is not None
+        columns = self.columns(cursor)
+        members = [columns[f.name] for f in self.declared]
+        if not members:
+            return pa.array([{}] * len(cursor), self.declared)
+        return pa.StructArray.from_arrays(members, fields=[*self.declared])
+
+
+class Union(Reader):
+    """The number of a branch, then a value of it."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, branches: Sequence[Reader]) -> None:
+        super().__init__(path, declared)
+        self.branches = branches
+
+    def skip(self, cursor: Cursor) -> None:
+        for lanes, branch in self._chosen(cursor):
+            if lanes is None:
+                branch.skip(cursor)
+                continue
+            inner = cursor.of(lanes)
+            branch.skip(inner)
+            cursor.at[lanes] = inner.at
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        parts: list[tuple[np.ndarray, pa.Array]] = []
+        for lanes, branch in self._chosen(cursor):
+            if lanes is None:
+                return branch.read(cursor)
+            inner = cursor.of(lanes)
+            if not isinstance(branch, Nothing):
+                parts.append((lanes, branch.read(inner)))
+            cursor.at[lanes] = inner.at
+        if not parts:
+            return pa.nulls(len(cursor), self.declared)
+        positions, is_null = np.zeros(len(cursor), np.int64), np.ones(len(cursor), bool)
+        start = 0
+        for lanes, _ in parts:
+            positions[lanes], is_null[lanes] = np.arange(start, start + len(lanes)), False
+            start += len(lanes)
+        values = parts[0][1] if len(parts) == 1 else pa.concat_arrays([values for _, values in parts])
+        return values.take(pa.array(positions, mask=is_null))
+
+    def _chosen(self, cursor: Cursor) -> list[tuple[np.ndarray | None, Reader]]:
+        """The branches that occur, with the records that have each; None for all of them."""
+        numbers = cursor.number(self.path)
+        if not len(numbers):
+            return []
+        least, most = int(numbers.min()), int(numbers.max())
+        if least < 0 or most >= len(self.branches):
+            cursor.fail((numbers < 0) | (numbers >= len(self.branches)), f"{self.path} has a branch of no union")
+        elif least == most:
+            return [(None, self.branches[least])]
+        lanes = ((np.flatnonzero(numbers == n), branch) for n, branch in enumerate(self.branches))
+        cursor.at = cursor.at.copy()
+        return [(some, branch) for some, branch in lanes if len(some)]
+
+
+# --- readers of a schema --------------------------------------------------------------------------------------
+
+
+class Skippers:
+    """Readers that only skip, one for each type of a schema: records may contain themselves."""
+
+    def __init__(self) -> None:
+        self._of: dict[Schema, Reader] = {}
+
+    def of(self, schema: Schema, path: str) -> Reader:
+        """The reader of a type. ``path``: the column that is skipped, for faults."""
+        if schema in self._of:
+            return self._of[schema]
+        match schema.kind:
+            case "record":
+                fields: list[Reader] = []
+                reader: Reader = Record(path, None, fields, ())
+                self._of[schema] = reader
+                fields += [self.of(m.type, path) for m in schema.members]
+                reader.least = 0 if not fields or schema_is_empty(schema) else 1
+            case "array":
+                reader = Array(path, None, self.of(schema.inner[0], path))
+            case "map":
+                reader = Map(path, None, _Entry(path, None, self.of(schema.inner[0], path)))
+            case "union":
+                reader = Union(path, None, [self.of(branch, path) for branch in schema.inner])
+            case _:
+                reader = _scalar(schema, path, None)
+        self._of[schema] = reader
+        return reader
+
+
+def schema_is_empty(schema: Schema, within: tuple[Schema, ...] = ()) -> bool:
+    """True where values of the schema may have no bytes."""
+    if schema.kind != "record":
+        return schema.kind == "null" or (schema.kind == "fixed" and not schema.size)
+    return schema not in within and all(schema_is_empty(m.type, (*within, schema)) for m in schema.members)
+
+
+class _Entry(Reader):
+    """A key and a value of a map."""
+
+    def __init__(self, path: str, declared: pa.DataType | None, value: Reader) -> None:
+        super().__init__(path, declared)
+        key = None if declared is None else declared[0].type
+        self.key, self.value = Bytes(path, key, Schema("string")), value
+
+    def skip(self, cursor: Cursor) -> None:
+        self.key.skip(cursor)
+        self.value.skip(cursor)
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        assert self.declared is not None
+        keys = self.key.read(cursor).fill_null("")  # a record with a fault
+        return pa.StructArray.from_arrays([keys, self.value.read(cursor)], fields=[*self.declared])
+
+
+def _scalar(schema: Schema, path: str, declared: pa.DataType | None) -> Reader:
+    match schema.kind:
+        case "null":
+            return Nothing(path, declared)
+        case "boolean":
+            return Boolean(path, declared)
+        case "int" | "long":
+            return Number(path, declared, schema)
+        case "float" | "double":
+            return Float(path, declared, schema)
+        case "enum":
+            return Enum(path, declared, schema)
+    return Bytes(path, declared, schema)
+
+
+def reader_of(schema: Schema, declared: pa.DataType, path: str, skippers: Skippers, like: Schema | None) -> Reader:
+    """Returns the reader of a type as the declared one, which it fits (``avro_schema.misfits``).
+
+    ``like``: the schema that a reader of Avro has been given, which has aliases and defaults; None without one.
+    """
+    match schema.kind:
+        case "union":
+            return _union(schema, declared, path, skippers, like)
+        case "array" if not kinds.is_map(declared):
+            return Array(path, declared, reader_of(schema.inner[0], declared.value_type, path, skippers, _item(like)))
+        case "map":
+            value = reader_of(schema.inner[0], declared.item_type, path, skippers, _item(like))
+            entry = pa.struct([declared.key_field, declared.item_field])
+            return Map(path, declared, _Entry(path, entry, value))
+        case "record":
+            return record_of(schema, [*declared], path, skippers, _record(like), declared)
+    return _scalar(schema, path, declared)
+
+
+def _union(schema: Schema, declared: pa.DataType, path: str, skippers: Skippers, like: Schema | None) -> Reader:
+    branches: list[Reader] = []
+    for branch in schema.inner:
+        if branch.kind == "null":
+            branches.append(Nothing(path, declared))
+        elif len(schema.inner) <= 1 + (schema.inner[0].kind == "null") or reads(branch, declared):
+            branches.append(reader_of(branch, declared, path, skippers, like))
+        else:
+            branches.append(Refused(path, declared, branch, skippers.of(branch, path)))
+    return Union(path, declared, branches)
+
+
+def _item(like: Schema | None) -> Schema | None:
+    some = _record(like)
+    return some.inner[0] if some is not None and some.kind in ("array", "map") else None
+
+
+def _record(like: Schema | None) -> Schema | None:
+    """A reader's schema without its union with null."""
+    if like is None or like.kind != "union":
+        return like
+    return next((branch for branch in like.inner if branch.kind != "null"), None)
+
+
+def record_of(
+    schema: Schema,
+    wanted: Sequence[pa.Field],
+    path: str,
+    skippers: Skippers,
+    like: Schema | None,
+    declared: pa.DataType | None = None,
+) -> Record:
+    """Returns the reader of the wanted fields of a record; fields that it lacks are their defaults, or NULL."""
+    names: dict[str, pa.Field] = {}
+    missing = []
+    for field in wanted:
+        member = schema.member(field.name) or _by_alias(schema, like, field.name)
+        if member is None or member.name in names:
+            missing.append(field)
+        else:
+            names[member.name] = field
+    readers: list[Reader] = []
+    for member in schema.members:
+        shown = f"{path}.{member.name}" if path else member.name
+        if member.name in names:
+            mine = like.member(names[member.name].name) if like is not None else None
+            kind = names[member.name].type
+            readers.append(reader_of(member.type, kind, shown, skippers, mine.type if mine else None))
+        else:
+            readers.append(skippers.of(member.type, shown))
+    read = [names[m.name].name if m.name in names else None for m in schema.members]
+    for field in missing:
+        default = like.member(field.name) if like is not None else None
+        readers.append(_missing(field, default if default is not None and default.has_default else None, skippers))
+        read.append(field.name)
+    return Record(path, declared, readers, read)
+
+
+def _by_alias(schema: Schema, like: Schema | None, name: str) -> Member | None:
+    mine = like.member(name) if like is not None else None
+    aliases = mine.aliases if mine is not None else ()
+    return next((m for m in schema.members if m.name in aliases), None)
+
+
+def _missing(field: pa.Field, default: Member | None, skippers: Skippers) -> Constant:
+    """The default of a field, which is read from its bytes as other values are; NULL without one."""
+    if default is None:
+        return Constant(field.name, field.type, pa.scalar(None, field.type))
+    written, faults = default_bytes(default.type, default.default), Faults()
+    data = np.frombuffer(written + bytes(PADDING), np.uint8)
+    one = Cursor(Data(data), np.zeros(1, np.int64), np.array([len(written)]), np.zeros(1, np.int64), faults)
+    value = reader_of(default.type, field.type, field.name, skippers, default.type).read(one)[0]
+    if faults.reasons:
+        raise SchemaError(f'has a default of "{field.name}" that cannot be read: {faults.reasons[0]}')
+    return Constant(field.name, field.type, value)

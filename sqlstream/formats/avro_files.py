@@ -1,0 +1,231 @@
+"""Object container files of Avro: a header with the schema, then compressed blocks of records between sync markers."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import mmap
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sqlstream.formats.avro_schema import SchemaError
+
+MAGIC = b"Obj\x01"
+_MARKER = 16
+_MOST_BYTES = 1 << 30
+"""The most bytes that a block may have, compressed or not."""
+
+Bytes = bytes | mmap.mmap
+
+
+class Corrupt(ValueError):
+    """A file, or a block of it, is not as the format says. ``at``: the position of the block in the file."""
+
+    def __init__(self, reason: str, at: int = 0, beginning: bytes = b"") -> None:
+        super().__init__(reason)
+        self.reason, self.at, self.beginning = reason, at, beginning
+
+
+class StoredBlock(NamedTuple):
+    """A block of a file: its position, the number of its records, and their bytes."""
+
+    at: int
+    records: int
+    data: pa.Buffer
+
+
+class Container:
+    """A file of Avro. ``schema``: the JSON text of the schema that its records were written with.
+
+    Raises Corrupt if the file does not begin as one.
+    """
+
+    def __init__(self, content: Bytes) -> None:
+        self._content = content
+        if content[: len(MAGIC)] != MAGIC:
+            raise Corrupt("it does not begin as an Avro file does")
+        try:
+            entries, end = _entries(content, len(MAGIC))
+            self.schema = entries["avro.schema"].decode()
+            self.codec = entries.get("avro.codec", b"null").decode()
+        except (IndexError, KeyError, UnicodeDecodeError) as error:
+            raise Corrupt(f"its header is not complete: {error}") from None
+        self._marker, self._first = content[end : end + _MARKER], end + _MARKER
+        if self.codec not in _DECOMPRESS:
+            raise Corrupt(f'its codec "{self.codec}" is none of {", ".join(CODECS)}')
+        if len(self._marker) < _MARKER:
+            raise Corrupt("its header is not complete")
+
+    def blocks(self, begin: int = 0, end: int | None = None) -> Iterator[StoredBlock | Corrupt]:
+        """Yields the blocks that begin between two positions of the file; instead of one that cannot be read, why.
+
+        After such a one it goes on at the next sync marker.
+        """
+        size = len(self._content)
+        end = size if end is None else min(end, size)
+        at = self._first if begin <= self._first else self._behind_marker(begin - _MARKER)
+        while at < end:
+            try:
+                block, at = self._block(at, size)
+            except Corrupt as error:
+                yield error
+                at = self._behind_marker(max(at - _MARKER + 1, self._first))
+            else:
+                yield block
+
+    def _behind_marker(self, start: int) -> int:
+        """The position after the next sync marker that begins at ``start`` or later; that of the end without one."""
+        found = self._content.find(self._marker, start)
+        return len(self._content) if found < 0 else found + _MARKER
+
+    def _block(self, at: int, size: int) -> tuple[StoredBlock, int]:
+        beginning = self._content[at : at + 64]
+        try:
+            count, behind = _number(self._content, at)
+            length, behind = _number(self._content, behind)
+        except IndexError:
+            raise Corrupt("the file ends within a block", at, beginning) from None
+        if not (0 <= length <= _MOST_BYTES and count >= 0):
+            raise Corrupt(f"a block says that it has {count:,} records of {length:,} bytes", at, beginning)
+        if behind + length + _MARKER > size:
+            raise Corrupt("the file ends within a block", at, beginning)
+        stop = behind + length
+        if self._content[stop : stop + _MARKER] != self._marker:
+            raise Corrupt("no sync marker follows a block", at, beginning)
+        try:
+            data = _DECOMPRESS[self.codec](self._content[behind:stop])
+        except _UNREADABLE as error:
+            raise Corrupt(f"a block cannot be decompressed ({self.codec}): {error}", at, beginning) from None
+        return StoredBlock(at, count, data), stop + _MARKER
+
+
+def _number(content: Bytes, at: int) -> tuple[int, int]:
+    bits = shift = 0
+    while True:
+        byte = content[at]
+        at += 1
+        bits |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (bits >> 1) ^ -(bits & 1), at
+        shift += 7
+        if shift > 63:
+            raise IndexError("a number of more than 64 bits")
+
+
+def _entries(content: Bytes, at: int) -> tuple[dict[str, bytes], int]:
+    """A map of texts to bytes, and the position behind it."""
+    entries: dict[str, bytes] = {}
+    while True:
+        count, at = _number(content, at)
+        if count < 0:
+            count, (_, at) = -count, _number(content, at)
+        if not count:
+            return entries, at
+        for _ in range(count):
+            key, at = _text(content, at)
+            entries[key.decode()], at = _text(content, at)
+
+
+def _text(content: Bytes, at: int) -> tuple[bytes, int]:
+    length, at = _number(content, at)
+    if not 0 <= length <= len(content) - at:
+        raise IndexError("a text ends behind the file")
+    return content[at : at + length], at + length
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Container]:
+    """A context manager for a file on this machine. Raises Corrupt, OSError."""
+    with Path(path).open("rb") as file:
+        if not Path(path).stat().st_size:
+            raise Corrupt("it is empty, and not an Avro file")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield Container(content)
+
+
+def schema_text(path: str) -> str:
+    """Returns the JSON text of the schema of a file. Raises pa.ArrowInvalid if it is no file of Avro, OSError."""
+    try:
+        with opened(path) as file:
+            return file.schema
+    except (Corrupt, SchemaError) as error:
+        raise pa.ArrowInvalid(str(error)) from None
+
+
+# --- codecs ---------------------------------------------------------------------------------------------------
+
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, zlib.error, lzma.LZMAError, EOFError)
+
+
+def _deflated(data: bytes) -> pa.Buffer:
+    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+    return pa.py_buffer(unpacking.decompress(data, _MOST_BYTES))
+
+
+def _snappy(data: bytes) -> pa.Buffer:
+    size, _ = _plain_number(data)
+    if not 0 <= size <= _MOST_BYTES:
+        raise ValueError(f"it has {size:,} bytes")
+    unpacked = pa.Codec("snappy").decompress(data[:-4], size)
+    if struct.unpack(">I", data[-4:])[0] != zlib.crc32(unpacked):
+        raise ValueError("its checksum differs")
+    return unpacked
+
+
+def _plain_number(data: bytes) -> tuple[int, int]:
+    """The number of bytes at the beginning of Snappy, which has no sign."""
+    bits = shift = at = 0
+    while at < len(data):
+        bits |= (data[at] & 0x7F) << shift
+        at += 1
+        if data[at - 1] < 0x80:
+            return bits, at
+        shift += 7
+    raise ValueError("it ends within its length")
+
+
+def _zstandard(data: bytes) -> pa.Buffer:
+    with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
+        return pa.py_buffer(stream.read(_MOST_BYTES))
+
+
+def _plain(data: bytes) -> pa.Buffer:
+    return pa.py_buffer(data)
+
+
+_DECOMPRESS: Mapping[str, Callable[[bytes], pa.Buffer]] = {
+    "null": _plain,
+    "deflate": _deflated,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+    "bzip2": lambda data: pa.py_buffer(bz2.decompress(data)),
+    "xz": lambda data: pa.py_buffer(lzma.decompress(data)),
+}
+CODECS = tuple(_DECOMPRESS)
+"""The names of the codecs, as in ``avro.codec``."""
+
+
+def _deflate(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush()
+
+
+def _with_checksum(data: bytes) -> bytes:
+    return bytes(pa.Codec("snappy").compress(data)) + struct.pack(">I", zlib.crc32(data))
+
+
+COMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": _deflate,
+    "snappy": _with_checksum,
+    "zstandard": lambda data: bytes(pa.Codec("zstd").compress(data)),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+"""How blocks are compressed, by the name of the codec."""

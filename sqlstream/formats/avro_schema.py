@@ -1,0 +1,369 @@
+"""Schemas of Avro: parsed from JSON, compared with the declared types of columns, and made for columns to be written.
+
+The rules are those of Avro's specification (1.12) and of Flink's mapping of types. A type is read as a declared one
+where Parquet's would be (``columnar.fits``), and where Avro promotes it: ``int`` and ``long`` to FLOAT and DOUBLE,
+``int`` also to TINYINT and SMALLINT, whose values are checked one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from sqlstream.formats.columnar import fits, is_list
+from sqlstream.types import DataType
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_MOST_DIGITS = 38
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SchemaError(ValueError):
+    """A text is no schema of Avro. The message completes ``its schema …``."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A field of a record. ``default``: the JSON value of its default; ``has_default`` says whether it has one."""
+
+    name: str
+    type: Schema
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
+
+
+@dataclass(eq=False)
+class Schema:
+    """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array.
+
+    ``inner``: the items of an array, the values of a map, or the branches of a union. Records may contain themselves,
+    so that a schema is compared by identity.
+    """
+
+    kind: str
+    logical: str | None = None
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    symbols: tuple[str, ...] = ()
+    members: tuple[Member, ...] = ()
+    inner: tuple[Schema, ...] = field(default=())
+
+    @property
+    def is_decimal(self) -> bool:
+        """True where the logical type decimal is valid, and Arrow and SQL have its precision."""
+        return self.logical == "decimal" and 0 <= self.scale <= self.precision <= _MOST_DIGITS and self.precision > 0
+
+    def member(self, name: str) -> Member | None:
+        """Returns the field of a record with the name, else the first that differs only in case, or None."""
+        exact = (m for m in self.members if m.name == name)
+        return next(exact, None) or next((m for m in self.members if m.name.casefold() == name.casefold()), None)
+
+
+def parse_schema(text: str) -> Schema:
+    """Parses the JSON text of a schema. Raises SchemaError."""
+    try:
+        return _parsed(json.loads(text), {}, "")
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise SchemaError(f"is no JSON: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SchemaError(f"is none of Avro's: {error!r}") from None
+
+
+def _parsed(node: Any, named: dict[str, Schema], namespace: str) -> Schema:
+    if isinstance(node, str):
+        return _by_name(node, named, namespace)
+    if isinstance(node, list):
+        return Schema("union", inner=tuple(_parsed(branch, named, namespace) for branch in node))
+    kind = node["type"]
+    if not isinstance(kind, str):
+        return _parsed(kind, named, namespace)
+    match kind:
+        case "array" | "map":
+            return Schema(kind, inner=(_parsed(node["items" if kind == "array" else "values"], named, namespace),))
+        case "record" | "error" | "enum" | "fixed":
+            return _named(node, named, namespace)
+    if kind not in PRIMITIVES:
+        return _by_name(kind, named, namespace)
+    return Schema(kind, **_logical(node))
+
+
+def _by_name(name: str, named: Mapping[str, Schema], namespace: str) -> Schema:
+    if name in PRIMITIVES:
+        return Schema(name)
+    full = name if "." in name or not namespace else f"{namespace}.{name}"
+    schema = named.get(full) or named.get(name)
+    if schema is None:
+        raise SchemaError(f'names the type "{name}", which it does not define')
+    return schema
+
+
+def _named(node: Mapping[str, Any], named: dict[str, Schema], namespace: str) -> Schema:
+    name = str(node["name"])
+    own = name.rpartition(".")[0] if "." in name else str(node.get("namespace", namespace) or "")
+    kind = "record" if node["type"] == "error" else str(node["type"])
+    schema = Schema(kind, symbols=tuple(node.get("symbols", ())), size=int(node.get("size", 0)), **_logical(node))
+    named[name if "." in name or not own else f"{own}.{name}"] = schema
+    if kind == "record":
+        schema.members = tuple(
+            Member(
+                str(m["name"]),
+                _parsed(m["type"], named, own),
+                tuple(m.get("aliases", ())),
+                "default" in m,
+                m.get("default"),
+            )
+            for m in node["fields"]
+        )
+    return schema
+
+
+def _logical(node: Mapping[str, Any]) -> dict[str, Any]:
+    logical = node.get("logicalType")
+    if logical == "decimal":
+        return {"logical": logical, "precision": int(node.get("precision", 0)), "scale": int(node.get("scale", 0))}
+    return {"logical": logical if isinstance(logical, str) else None}
+
+
+# --- Arrow's types of a schema ----------------------------------------------------------------------------------
+
+_PLAIN = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
+}
+
+
+def natural_type(schema: Schema, within: tuple[Schema, ...] = ()) -> pa.DataType:
+    """Returns the Arrow type that has all values of a schema. A union of ``null`` and one type is that type, another
+    one Arrow's union; a record within itself has no fields.
+    """
+    match schema.kind:
+        case "array":
+            return pa.list_(natural_type(schema.inner[0], within))
+        case "map":
+            return pa.map_(pa.string(), natural_type(schema.inner[0], within))
+        case "union":
+            some = [natural_type(branch, within) for branch in schema.inner if branch.kind != "null"]
+            if len(some) == 1:
+                return some[0]
+            return pa.dense_union([pa.field(str(i), kind) for i, kind in enumerate(some)]) if some else pa.null()
+        case "record":
+            inside = (*within, schema)
+            members = () if schema in within else schema.members
+            return pa.struct([(m.name, natural_type(m.type, inside)) for m in members])
+    return scalar_type(schema)
+
+
+def scalar_type(schema: Schema) -> pa.DataType:
+    """Returns the Arrow type of a schema that has no others in it."""
+    if schema.is_decimal and schema.kind in ("bytes", "fixed"):
+        return pa.decimal128(schema.precision, schema.scale)
+    if schema.kind == "fixed":
+        return pa.string() if schema.logical == "uuid" and schema.size == _UUID else pa.binary(schema.size)
+    return _LOGICAL.get((schema.kind, schema.logical or ""), _PLAIN[schema.kind])
+
+
+_UUID = 16
+
+
+# --- what is read as what -----------------------------------------------------------------------------------------
+
+
+def promotes(found: pa.DataType, declared: pa.DataType) -> bool:
+    """True where Avro, other than Parquet, reads a type as a declared one; see the module."""
+    if kinds.is_int32(found):
+        return bool(kinds.is_int8(declared) or kinds.is_int16(declared) or _is_float(declared))
+    return bool(kinds.is_int64(found) and _is_float(declared))
+
+
+def _is_float(kind: pa.DataType) -> bool:
+    return bool(kinds.is_float32(kind) or kinds.is_float64(kind))
+
+
+def reads(schema: Schema, declared: pa.DataType) -> bool:
+    """True where values of the schema can be read as the declared type, at least those of one branch of each union."""
+    return next(misfits(schema, declared, "", nulls=True), None) is None
+
+
+def misfits(
+    schema: Schema, declared: pa.DataType, path: str, *, nulls: bool
+) -> Iterator[tuple[str, pa.DataType, pa.DataType | None, tuple[str, ...]]]:
+    """Yields what a column, or a field within it, is not read as: its path, the declared type, and its type in the
+    schema, or None and the names that are there if a record lacks it. ``nulls``: what is lacking is NULL.
+    """
+    match schema.kind:
+        case "union":
+            some = [branch for branch in schema.inner if branch.kind != "null"]
+            if len(some) == 1:
+                yield from misfits(some[0], declared, path, nulls=nulls)
+            elif some and not any(reads(branch, declared) for branch in some):
+                yield path, declared, natural_type(schema), ()
+        case "record" if kinds.is_struct(declared):
+            yield from missing_or_other(schema, list(declared), nulls=nulls, within=f"{path}.")
+        case "array" if is_list(declared):
+            yield from misfits(schema.inner[0], declared.value_type, path, nulls=nulls)
+        case "map" if kinds.is_map(declared) and kinds.is_string(declared.key_type):
+            yield from misfits(schema.inner[0], declared.item_type, path, nulls=nulls)
+        case "record" | "array" | "map":
+            yield path, declared, natural_type(schema), ()
+        case _:
+            found = scalar_type(schema)
+            if not fits(found, declared) and not promotes(found, declared):
+                yield path, declared, found, ()
+
+
+def missing_or_other(
+    schema: Schema, declared: Sequence[pa.Field], *, nulls: bool, within: str = ""
+) -> Iterator[tuple[str, pa.DataType, pa.DataType | None, tuple[str, ...]]]:
+    """Yields the ``misfits`` of columns, or of the fields of a STRUCT, in a record."""
+    for column in declared:
+        member = schema.member(column.name)
+        if member is not None:
+            yield from misfits(member.type, column.type, f"{within}{column.name}", nulls=nulls)
+        elif not nulls:
+            yield f"{within}{column.name}", column.type, None, tuple(m.name for m in schema.members)
+
+
+# --- defaults -------------------------------------------------------------------------------------------------
+
+
+def default_bytes(schema: Schema, value: Any) -> bytes:
+    """Encodes the default of a field as a value of its type, or of the first branch of its union."""
+    match schema.kind:
+        case "union":
+            return _number(0) + default_bytes(schema.inner[0], value)
+        case "record":
+            return b"".join(default_bytes(m.type, value.get(m.name, m.default)) for m in schema.members)
+        case "array":
+            return _block([default_bytes(schema.inner[0], item) for item in value])
+        case "map":
+            return _block([_text(key.encode()) + default_bytes(schema.inner[0], item) for key, item in value.items()])
+        case "enum":
+            return _number(schema.symbols.index(value))
+    return _DEFAULTS[schema.kind](value)
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (_number(len(items)) + b"".join(items) if items else b"") + _number(0)
+
+
+def _text(text: bytes) -> bytes:
+    return _number(len(text)) + text
+
+
+def _number(number: int) -> bytes:
+    bits = (number << 1) ^ (number >> 63)
+    written = bytearray()
+    while bits > 0x7F:
+        written.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes([*written, bits])
+
+
+_DEFAULTS: Mapping[str, Callable[[Any], bytes]] = {
+    "null": lambda value: b"",
+    "boolean": lambda value: bytes([bool(value)]),
+    "int": _number,
+    "long": _number,
+    "float": lambda value: struct.pack("<f", float(value)),
+    "double": lambda value: struct.pack("<d", float(value)),
+    "bytes": lambda value: _text(value.encode("latin-1")),  # each character is a byte
+    "fixed": lambda value: bytes(value.encode("latin-1")),
+    "string": lambda value: _text(value.encode()),
+}
+
+
+# --- schemas of columns that are written ------------------------------------------------------------------------
+
+_WRITTEN = {
+    "VOID": "null",
+    "BOOLEAN": "boolean",
+    "TINYINT": "int",
+    "SMALLINT": "int",
+    "INT": "int",
+    "BIGINT": "long",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BINARY": "bytes",
+    "DATE": {"type": "int", "logicalType": "date"},
+    "TIME": {"type": "long", "logicalType": "time-micros"},
+    "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"},
+    "TIMESTAMP_NTZ": {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def is_name(text: str) -> bool:
+    """True where Avro allows the text as the name of a field."""
+    return _NAME.fullmatch(text) is not None
+
+
+def unwritable(kind: DataType) -> str | None:
+    """Says why no schema holds values of a type, as the end of a message; None where one does."""
+    for nested in kind.parts():
+        if nested.name == "MAP" and nested.inner[0].name != "STRING":
+            return "keys of a MAP are texts in Avro"
+        if nested.name not in (*_WRITTEN, "DECIMAL", "ARRAY", "MAP", "STRUCT"):
+            return f"Avro has no {nested.name}"
+        for name, _ in nested.fields():
+            if not is_name(name):
+                return f'"{name}" is no name in Avro'
+    return None
+
+
+def schema_of_columns(columns: Sequence[tuple[str, DataType]], *, legacy: bool = False) -> str:
+    """Returns the JSON text of the schema with which columns are written: a record whose fields are all unions of
+    ``null`` and a type, as Flink's, and have the default NULL.
+
+    ``legacy``: TIMESTAMP_NTZ is an instant, ``timestamp-micros``, as in Flink before 1.19.
+    """
+    return json.dumps(_record("record", columns, legacy), separators=(",", ":"))
+
+
+def _record(name: str, columns: Sequence[tuple[str, DataType]], legacy: bool) -> dict[str, Any]:
+    fields = [{"name": n, "type": _nullable(t, f"{name}_{n}", legacy), "default": None} for n, t in columns]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _nullable(kind: DataType, name: str, legacy: bool) -> Any:
+    return "null" if kind.name == "VOID" else ["null", _written(kind, name, legacy)]
+
+
+def _written(kind: DataType, name: str, legacy: bool) -> Any:
+    match kind.name:
+        case "DECIMAL":
+            precision, scale = kind.args
+            return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+        case "ARRAY":
+            return {"type": "array", "items": _nullable(kind.inner[0], name, legacy)}
+        case "MAP":
+            return {"type": "map", "values": _nullable(kind.inner[1], name, legacy)}
+        case "STRUCT":
+            return _record(name, kind.fields(), legacy)
+    return _WRITTEN["TIMESTAMP" if legacy and kind.name == "TIMESTAMP_NTZ" else kind.name]

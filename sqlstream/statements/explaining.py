@@ -156,7 +156,11 @@ def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> Engine
         require_sources(plan)
         return runner.runtime(workspace).sources.reads_files(scan)
 
-    return replace(engine_settings_of(workspace.settings), reads_files=reads_files)
+    def discards(table: Table) -> bool:
+        require_sources(plan)
+        return runner.runtime(workspace).sources.discards(table)
+
+    return replace(engine_settings_of(workspace.settings), reads_files=reads_files, discards=discards)
 
 
 def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, workspace: Workspace) -> str:

@@ -12,16 +12,16 @@ from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column, Expression
 from sqlstream.udfs.file_splits import FileRows
 
-ROWS_READ = "__rows_read"
-"""BIGINT column: NULL in rows of the result. One more row, of the task, has the number of rows that it has read there,
-and NULL in all other columns."""
+ROWS_READ, ROWS_GIVEN = "__rows_read", "__rows_given"
+"""BIGINT columns: NULL in rows of the result. One more row, of the task, has the number of rows that it has read there,
+and of those that belong to the result, and NULL in all other columns."""
 
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """Filters and projects the rows of files. ``schema``: the columns of the result, and ROWS_READ last. ``sources``:
-    the column of the files for each column of the result. ``discards``: only the number of rows is given, because
-    nobody keeps the result.
+    """Filters and projects the rows of files. ``schema``: the columns of the result, then ROWS_READ and ROWS_GIVEN.
+    ``sources``: the column of the files for each column of the result. ``discards``: only the numbers of rows are
+    given, because nobody keeps the result.
     """
 
     reader: FileRows
@@ -32,13 +32,16 @@ class ColumnRows:
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reads a task's share of the files (``FileRows.rows``). Raises what the reader raises."""
-        read = 0
+        read = given = 0
         for batch in self.reader.rows(places):
             read += batch.num_rows
             kept = self._kept(batch)
+            given += kept.num_rows
             if kept.num_rows and not self.discards:
-                yield self._result([kept.column(name) for name in self.sources], [None] * kept.num_rows)
-        yield self._result([pa.nulls(1, kind) for kind in self.schema.types[:-1]], [read])
+                counts = pa.nulls(kept.num_rows, pa.int64())
+                yield self._batch([*(kept.column(name) for name in self.sources), counts, counts])
+        nulls = (pa.nulls(1, kind) for kind in self.schema.types[:-2])
+        yield self._batch([*nulls, pa.array([read]), pa.array([given])])
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows for which all conditions are true. Later conditions see only what earlier ones have kept."""
@@ -48,5 +51,5 @@ class ColumnRows:
                 batch = batch.filter(pa.array(kept))
         return batch
 
-    def _result(self, columns: list[pa.Array], read: list[int | None]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([*columns, pa.array(read, pa.int64())], schema=self.schema)
+    def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

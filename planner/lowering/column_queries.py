@@ -16,11 +16,14 @@ from sqlstream.planner.lowering.hidden_columns import column, quoted
 from sqlstream.planner.lowering.time import time_name
 from sqlstream.planner.physical.column_queries import ColumnQuery
 from sqlstream.types import BIGINT
-from sqlstream.udfs.column_rows import ROWS_READ, ColumnRows
+from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.file_splits import FromFile
 from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.spark.batches import rows_of
 from sqlstream.udfs.text_files import RecordRows
+
+DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
+"""The metric of a query whose sink keeps no rows: the number of rows of its result."""
 
 
 def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) -> DataFrame:
@@ -35,14 +38,16 @@ def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) 
         reader: RecordRows | ParquetRows = RecordRows(read, columns, records)
     else:
         reader = ParquetRows(read, columns, missing_are_null(table))
-    given = [*((name, c.type) for name, c in query.items), (ROWS_READ, BIGINT)]
+    given = [*((name, c.type) for name, c in query.items), (ROWS_READ, BIGINT), (ROWS_GIVEN, BIGINT)]
     schema = pa.schema([(name, kind.to_arrow()) for name, kind in given])
     sources = tuple(c.name for _, c in query.items)
     work = ColumnRows(reader, schema, sources, query.conditions, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
     rows = context.runtime.places(scan).mapInArrow(rows_of(work), ddl)
-    counted = F.sum(F.coalesce(column(ROWS_READ), F.lit(0))).alias(ROWS)
-    rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", counted).where(column(ROWS_READ).isNull())
+    rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
+    if discards:
+        rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))
+    rows = rows.where(column(ROWS_READ).isNull())
     return rows.select(*(column(name) for name, _ in query.items))
 
 

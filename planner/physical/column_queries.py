@@ -7,6 +7,7 @@ NULL, logic of three values, and the remainder of whole numbers. Catalyst comput
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -14,6 +15,7 @@ from sqlglot import exp
 from sqlstream.errors import BindError
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Column as TableColumn
+from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import conjuncts, substituted
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.kernel_expressions import Compiler
@@ -59,8 +61,10 @@ class ColumnQuery:
         return tuple(c for c in self.scan.table.physical_columns if c.name in names)
 
 
-def column_query(root: Output | Insert) -> ColumnQuery | None:
-    """The query that tasks compute for ``root``; None where Spark must compute a part of it."""
+def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> ColumnQuery | None:
+    """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
+    user's function of a name.
+    """
     values: dict[str, exp.Expression] = {f.name: field_of(f.name) for f in root.input.schema}
     conditions: list[exp.Expression] = []
     below: Node = root.input
@@ -79,7 +83,7 @@ def column_query(root: Output | Insert) -> ColumnQuery | None:
         below = below.input
     if below.on_error.tolerates:
         return None
-    compiler = _ColumnCompiler(below)
+    compiler = _ColumnCompiler(below, function)
     try:
         compiled = tuple(compiler.condition(condition) for condition in (*below.predicates, *conditions))
         items = tuple((name, compiler.column(value)) for name, value in values.items())
@@ -91,7 +95,8 @@ def column_query(root: Output | Insert) -> ColumnQuery | None:
 class _ColumnCompiler(Compiler):
     """Compiles conditions over the columns of one table; BindError for what Spark must compute."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, function: Callable[[str], Function | None]) -> None:
+        self._function = function
         self._columns = {c.name: c for c in scan.table.physical_columns if c.name in scan.columns}
 
     def column(self, node: exp.Expr) -> TableColumn:
@@ -133,15 +138,21 @@ class _ColumnCompiler(Compiler):
                     return Column(node.name), kind
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING
-            case exp.Mod():
-                dividend, kind = self._operand(node.this)
-                divisor = _whole_number(node.expression)
-                if kind.name in _WHOLE and divisor not in (None, 0, -1):
-                    return Computed(Arithmetic.MODULO, Converted(dividend, BIGINT), _constant(divisor), BIGINT), BIGINT
+            case exp.Mod(this=dividing, expression=by):
+                return self._remainder(node, dividing, by)
+            case exp.Anonymous(this="MOD", expressions=[dividing, by]) if self._function("MOD") is None:
+                return self._remainder(node, dividing, by)
         number = _whole_number(node)
         if number is None:
             raise self.refusal(node)
         return _constant(number), BIGINT
+
+    def _remainder(self, node: exp.Expr, dividing: exp.Expr, by: exp.Expr) -> tuple[Expression, DataType]:
+        dividend, kind = self._operand(dividing)
+        divisor = _whole_number(by)
+        if kind.name not in _WHOLE or divisor in (None, 0, -1):
+            raise self.refusal(node)
+        return Computed(Arithmetic.MODULO, Converted(dividend, BIGINT), _constant(divisor), BIGINT), BIGINT
 
     def refusal(self, node: exp.Expr) -> BindError:
         return BindError("SS290", "Spark computes it", span_of(node))

@@ -251,7 +251,7 @@ class Above:
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         files = files_to_read(node, port, scan)
-        return files if files is not None and self.whole.engine_settings.reads_files(scan) else None
+        return files if files is not None and self.whole.engine_settings.sources.reads_files(scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
 
@@ -291,14 +291,10 @@ class Above:
         Spark reads Parquet in columns, too, and hands them to its own writers: there tasks compute only what no sink
         keeps.
         """
-        settings = self.whole.engine_settings
-        query = column_query(root) if root is self.whole.plan else None
-        discards = isinstance(root, Insert) and settings.discards(root.table)
-        if (
-            query is None
-            or not (discards or format_of(query.scan) != "parquet")
-            or not settings.reads_files(query.scan)
-        ):
+        sources = self.whole.engine_settings.sources
+        query = column_query(root, sources.function) if root is self.whole.plan else None
+        discards = isinstance(root, Insert) and sources.discards(root.table)
+        if query is None or not (discards or format_of(query.scan) != "parquet") or not sources.reads_files(query.scan):
             return None, False
         return query, discards
 

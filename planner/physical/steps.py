@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from sqlstream.grammar.depth import on_deep_stack
-from sqlstream.planner.catalog import Column, Table, TimeDomain
+from sqlstream.planner.catalog import Column, Function, Table, TimeDomain
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
@@ -97,14 +98,36 @@ def observes_watermarks(plan: Node) -> bool:
 AUTO = "auto"
 
 
-def reads_no_files(scan: Scan) -> bool:
-    """The default of ``EngineSettings.reads_files``: False for every scan, so that Spark reads all files."""
-    return False
+class PlannedSources(Protocol):
+    """What planning asks about the tables and functions of a plan."""
+
+    def reads_files(self, scan: Scan) -> bool:
+        """True for a scan whose files tasks may read themselves, instead of Spark."""
+        ...
+
+    def discards(self, table: Table) -> bool:
+        """True for a table whose connector keeps no rows, so that tasks need not hand them to Spark."""
+        ...
+
+    def function(self, name: str) -> Function | None:
+        """The user's function of a name; None where there is none."""
+        ...
 
 
-def discards_nothing(table: Table) -> bool:
-    """The default of ``EngineSettings.discards``: False for every table."""
-    return False
+class ThroughSpark:
+    """The default of ``EngineSettings.sources``: Spark reads all files, and every sink keeps its rows."""
+
+    def reads_files(self, scan: Scan) -> bool:
+        """False for every scan."""
+        return False
+
+    def discards(self, table: Table) -> bool:
+        """False for every table."""
+        return False
+
+    def function(self, name: str) -> Function | None:
+        """None for every name."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -112,15 +135,12 @@ class EngineSettings:
     """The settings on which physical planning depends.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
-    an exchange between them. ``reads_files`` returns True for a scan whose files the exchange of an operator may read
-    itself, instead of Spark. ``discards`` returns True for a table whose connector keeps no rows, so that tasks need
-    not hand them to Spark.
+    an exchange between them.
     """
 
     engine: str = AUTO
     chains: bool = True
-    reads_files: Callable[[Scan], bool] = reads_no_files
-    discards: Callable[[Table], bool] = discards_nothing
+    sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
 
 
 class Engine(Enum):

@@ -13,7 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, Sink, Source, SplitSource, connector, lookup_connector
+from sqlstream.connectors import Environment, Source, SplitSource, connector, discards_rows, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
@@ -95,8 +95,7 @@ class SessionSources:
 
     def discards(self, table: Table) -> bool:
         """True where the sink of a table keeps no rows."""
-        kind = connector(table.connector)
-        return isinstance(kind, Sink) and kind.discards_rows
+        return discards_rows(table)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan, for an exchange that reads the files itself.
@@ -340,7 +339,7 @@ class SessionJobs:
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """The physical plan of a logical plan, as if there were no checkpoint yet."""
         settings = engine_settings_of(workspace.settings)
-        return physical_plan(plan, replace(settings, reads_files=sources.reads_files, discards=sources.discards))
+        return physical_plan(plan, replace(settings, sources=sources))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote

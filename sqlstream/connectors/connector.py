@@ -132,6 +132,8 @@ class Environment:
     * ``run``: an identifier of the checkpoint. Micro-batches are numbered from 0 again in a new checkpoint.
     * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves must then add the
       hidden columns ``udfs.exchange.PARTS``, which define the order.
+    * ``located``: a row may lack something that the query requires of it. A source of files then says where each row
+      was read: in the hidden columns of ``udfs.bad_records``, as far as it knows, and with dead letters in BAD.
     * ``spark_reads``: Spark must read the files of a ``SplitSource``; the exchange does not read them itself.
     * ``after``: the number of the last complete micro-batch of the checkpoint that the job continues from.
     * ``begun``: the number of the last micro-batch that was started: ``after``, or the next one if it did not complete.
@@ -148,6 +150,7 @@ class Environment:
     resumed: bool = False
     run: str = "run"
     in_order: bool = False
+    located: bool = False
     spark_reads: bool = False
     after: int | None = None
     begun: int | None = None

@@ -28,6 +28,7 @@ from sqlstream.connectors.file_tables import (
     partition_columns,
 )
 from sqlstream.formats.blocks import TextFile
+from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
 
@@ -83,5 +84,5 @@ def _most_bytes(values: Mapping[str, Any], total: int) -> int | None:
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:
     """Whether tasks can read parts of the file. Of Parquet these are rows, as many of all as bytes."""
-    quote = b'"' if values["format"] == "csv" and values["csv.multi-line"] else None
-    return values["format"] not in TEXTS or TextFile(path, values[ENCODING.key], quote).divides
+    dialect = Dialect.of(values) if values["format"] == "csv" and values["csv.multi-line"] else None
+    return values["format"] not in TEXTS or TextFile(path, values[ENCODING.key], dialect).divides

@@ -51,13 +51,15 @@ from sqlstream.connectors.file_tables import (
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
+from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
-from sqlstream.planner.bad_rows import computed_event_time, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
-from sqlstream.planner.lowering.bad_rows import has_checks, has_event_time, has_required, path_of
+from sqlstream.planner.lowering.bad_rows import has_checks, has_required, path_of
 from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
@@ -219,20 +221,17 @@ def _read_by_tasks(
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
     hidden = [pa.field(BAD, BAD_TYPE)] if text.tolerant else []
-    time, names = _event_time(table, columns, text), [c.name for c in columns]
-    is_computed = computed_event_time(table) is not None and has_event_time(table, names) and not text.tolerant
-    if is_computed or any(has_required(table, name) for name in names):
-        hidden.append(pa.field(READ_FROM, pa.string()))
-    hidden += [pa.field(READ_LINE, pa.int64())] if is_computed else []
+    time = _event_time(table, columns, text)
+    if not text.tolerant and (environment.located or any(has_required(table, c.name) for c in columns)):
+        hidden += [pa.field(READ_FROM, pa.string()), pa.field(READ_LINE, pa.int64())]
     hidden += part_fields(places.columns) if environment.in_order else []
-    given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns]
-    given += [(f.name, from_arrow(f.type).ddl(), f.type) for f in hidden]
-    filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
-    schema = pa.schema([(name, kind) for name, _, kind in filled])
+    given = [*(pa.field(c.name, with_raw_json(c.type).to_arrow()) for c in columns), *hidden]
+    schema = pa.schema(given or [pa.field(SHARE, pa.int32())])  # Spark takes no rows without columns
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
     reader = RecordRows(schema, time, text, metadata)
-    rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(name)} {ddl}" for name, ddl, _ in filled))
-    return rows if given else rows.select()
+    rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(f.name)} {from_arrow(f.type).ddl()}" for f in schema))
+    in_rows = (as_variants(c.name, c.type) for c in columns)
+    return rows.select(*in_rows, *(F.col(quoted(f.name)) for f in hidden))
 
 
 def _event_time(table: Table, columns: Sequence[Column], text: RecordFormat) -> dict[str, FromFile]:
@@ -291,7 +290,7 @@ def _json_rows(
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: {**metadata, **of_directories}[name] for name in columns if name not in in_files}
     read_from = _read_from(environment, table, columns)
-    keep |= {READ_FROM: F.col(_URL)} if environment.finished else {}
+    keep |= {READ_FROM: F.col(_URL)} if environment.finished else read_from
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, values, schema, "text")
     if has_kinds(table):
@@ -319,9 +318,10 @@ def _read_from(
     environment: Environment, table: Table, columns: tuple[str, ...], *, by_python: bool = False
 ) -> dict[str, SparkColumn]:
     """READ_FROM of rows that are checked, for what is said of a row that lacks a value. In streams Spark knows the file
-    without it, but not behind Python (``by_python``).
+    without it, but not behind Python: where that reads the files (``by_python``), or computes the event time.
     """
-    return {READ_FROM: F.col(_URL)} if (environment.finished or by_python) and has_checks(table, columns) else {}
+    is_checked = has_checks(table, columns) and (environment.finished or by_python)
+    return {READ_FROM: F.col(_URL)} if is_checked or environment.located else {}
 
 
 def _metadata(key: str) -> SparkColumn:

@@ -25,9 +25,9 @@ RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 class Sources(Protocol):
     """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows, so
-        columns that define it are added where necessary.
+        columns that define it are added where necessary. ``located``: each row says in which file and line it was read.
         """
         ...
 
@@ -86,9 +86,11 @@ class JobRuntime:
         """False: the clock of a job runs by itself. Only tests move the clock step by step."""
         return False
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows."""
-        return self.sources.read(scan, in_order=in_order)
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
+        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows.
+        ``located``: each row says in which file and line it was read.
+        """
+        return self.sources.read(scan, in_order=in_order, located=located)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan. ``in_order``: the query depends on the order of

@@ -66,13 +66,15 @@ class SessionSources:
     environment: Environment
     catalog: Catalog
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame, or as a batch DataFrame if the environment is for
-        finished data. ``in_order``: the query depends on the order of rows.
+        finished data. ``in_order``: the query depends on the order of rows. ``located``: each row says in which file
+        and line it was read.
         """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
-            return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+            environment = replace(self.environment, in_order=in_order, located=located)
+            return kind.read(environment, scan.table, scan.columns)
         return self._whole(scan)
 
     def _whole(self, scan: Scan) -> DataFrame:

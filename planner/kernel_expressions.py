@@ -76,7 +76,7 @@ class Compiler(ABC):
         """A comparison of values that are cast to one type."""
 
     @abstractmethod
-    def refusal(self, node: exp.Expr) -> BindError:
+    def refusal(self, node: exp.Expr) -> Exception:
         """The error for what kernels do not compute."""
 
     def logic(self, node: exp.Expr) -> Expression | None:

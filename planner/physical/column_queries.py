@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.errors import BindError
-from sqlstream.grammar.spans import span_of
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import conjuncts, substituted
@@ -87,13 +85,17 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
     try:
         compiled = tuple(compiler.condition(condition) for condition in (*below.predicates, *conditions))
         items = tuple((name, compiler.column(value)) for name, value in values.items())
-    except BindError:
+    except _ComputedBySpark:
         return None
     return ColumnQuery(below, compiled, items)
 
 
+class _ComputedBySpark(Exception):
+    """An expression that tasks do not compute."""
+
+
 class _ColumnCompiler(Compiler):
-    """Compiles conditions over the columns of one table; BindError for what Spark must compute."""
+    """Compiles conditions over the columns of one table; _ComputedBySpark for what Spark must compute."""
 
     def __init__(self, scan: Scan, function: Callable[[str], Function | None]) -> None:
         self._function = function
@@ -154,8 +156,8 @@ class _ColumnCompiler(Compiler):
             raise self.refusal(node)
         return Computed(Arithmetic.MODULO, Converted(dividend, BIGINT), _constant(divisor), BIGINT), BIGINT
 
-    def refusal(self, node: exp.Expr) -> BindError:
-        return BindError("SS290", "Spark computes it", span_of(node))
+    def refusal(self, node: exp.Expr) -> Exception:
+        return _ComputedBySpark(node)
 
 
 def _constant(number: int | None) -> Constant:

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.column_rows import ColumnRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
@@ -68,7 +69,7 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
     return blobs
 
 
-def rows_of(reader: FileRows | MessageRows) -> Batches:
+def rows_of(reader: FileRows | MessageRows | ColumnRows) -> Batches:
     """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, or messages into the
     rows that they hold.
     """

@@ -22,7 +22,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -103,6 +103,9 @@ bench-top-n: java $(READY) ## the last row and the ten best rows of each key
 
 bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
 	@$(BIN)/python -m examples.throughput.matches
+
+bench-large-files: java $(READY) ## streams over files of 0.1, 1 and 4 GB of CSV: rows a second and peak memory
+	@$(BIN)/python -m examples.throughput.large_files $(BENCH)
 
 bench-formats: java $(READY) ## files of CSV and JSON: decoders, plain libraries, Spark's readers, and jobs into blackhole
 	@$(BIN)/python -m examples.throughput.formats $(BENCH)

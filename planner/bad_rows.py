@@ -105,14 +105,18 @@ def checked_columns(table: Table) -> tuple[Column, ...]:
     return (*required, *(c for c in table.columns if c.name in read and c not in required))
 
 
-def columns_to_read(table: Table, columns: tuple[str, ...], on_error: OnError) -> tuple[str, ...]:
+def columns_to_read(
+    table: Table, columns: tuple[str, ...], on_error: OnError, *, checked: bool = False
+) -> tuple[str, ...]:
     """The columns that a source must read: the requested ``columns``, those that decide whether a row is bad, and with
     a dead letter table all columns that a dead letter contains.
+
+    ``checked``: the query checks rows by itself, and may find bad ones where the table alone has nothing to check.
     """
-    checked = checked_columns(table) if on_error.tolerates else ()
-    if checked and on_error.table is not None:
-        checked = tuple(dict.fromkeys((*table.physical_columns, *checked)))
-    return (*columns, *(c.name for c in checked if c.name not in columns))
+    of_table = checked_columns(table) if on_error.tolerates else ()
+    if (of_table or checked) and on_error.table is not None:
+        of_table = tuple(dict.fromkeys((*table.physical_columns, *of_table)))
+    return (*columns, *(c.name for c in of_table if c.name not in columns))
 
 
 def unfit_columns(table: Table) -> Iterator[str]:

@@ -166,6 +166,24 @@ def duration_ms(text: str) -> int:
     return found_ms
 
 
+_BYTES = {"b bytes": 0, "k kb kibibytes": 10, "m mb mebibytes": 20, "g gb gibibytes": 30, "t tb tebibytes": 40}
+_SIZES = {unit: scale for units, scale in _BYTES.items() for unit in units.split()} | {"": 0}
+_LARGEST = 2**63 - 1
+
+
+def size_bytes(text: str) -> int:
+    """Parses a size in the syntax of Flink's ``MemorySize`` (``64 mb``, ``1gb``; 1 kb is 1024 bytes; without unit:
+    bytes) and returns bytes. Raises ValueError for other texts, and for 0.
+    """
+    match = re.fullmatch(r"\s*(\d{1,19})\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _SIZES:
+        raise ValueError(text)
+    size = int(match[1]) << _SIZES[match[2]]
+    if not 0 < size <= _LARGEST:
+        raise ValueError(text)
+    return size
+
+
 def one_of(*values: str, planned: Iterable[str] = ()) -> OptionKind:
     """Returns the type of options with a few possible words, compared case-insensitively. The parsed value is the word
     as listed.
@@ -187,6 +205,7 @@ BOOLEAN = OptionKind("boolean", "'true' or 'false'", _boolean, words=("true", "f
 RATIO = OptionKind("number", "a number from 0 to 1", _ratio)
 FACTOR = OptionKind("number", "a number, 1 or more", _factor)
 DURATION = OptionKind("duration", "a duration such as '500 ms', '10 s', '1 min', '2 h' or '1 d'", duration_ms)
+SIZE = OptionKind("size", "a size such as '64 mb' or '1 gb'", size_bytes)
 
 
 # --- checks ---------------------------------------------------------------------------------------------------

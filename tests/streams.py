@@ -168,7 +168,7 @@ class Streams:
 
     # --- Runtime ----------------------------------------------------------------------------------------------
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         schema = ", ".join(f"`{c.name}` {c.type.ddl()}" for c in scan.table.columns)
         rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
         return rows.select(*(f"`{name}`" for name in scan.columns))

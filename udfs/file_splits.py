@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -24,9 +23,9 @@ from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.listed_files import unreadable, vanished
+from sqlstream.udfs.listed_files import FILE_OF_RANGE, cut, size_of, unreadable, vanished
 
-FILE = "__file"
+FILE = FILE_OF_RANGE
 """STRING column of file ranges: the path of the file as Spark names it."""
 
 NULL_IN_COLUMN = repeating("SS403")
@@ -38,6 +37,9 @@ LENGTH = "__length"
 
 MODIFIED = "__modified"
 """BIGINT column of file ranges: the modification time of the file in microseconds since 1970."""
+
+BEGIN, END = "__begin", "__end"
+"""BIGINT columns of file ranges where a micro-batch reads a part of a file: its first byte, and that after the last."""
 
 SHARE, SHARES = "__share", "__shares"
 """INT columns of file ranges: the number of the task, from 0, and the number of tasks."""
@@ -61,8 +63,8 @@ class FromFile:
 
 
 class FileRange(NamedTuple):
-    """The bytes of a file from ``begin`` up to ``end`` (exclusive), which one task reads. The bounds may lie outside of
-    the file: all files together are cut into equal parts. ``file`` is the row of the file list, with its path and size.
+    """The bytes of a file from ``begin`` up to ``end`` (exclusive), which one task reads. ``file`` is the row of the
+    file list, with its path and size.
     """
 
     file: Mapping[str, Any]
@@ -73,6 +75,14 @@ class FileRange(NamedTuple):
     def path(self) -> str:
         """The local path of the file, decoded from the URL that Spark lists."""
         return unquote(urlsplit(self.file[FILE]).path)
+
+    def require_whole(self) -> None:
+        """Raises ExecutionError SS531 where the file is shorter than when it was cut into ranges: earlier micro-batches
+        have read another one.
+        """
+        size, before = size_of(self.path), self.file[LENGTH]
+        if END in self.file and size is not None and size < before:
+            raise cut(self.path, before, size)
 
     def rows(self, count: int) -> tuple[int, int]:
         """Returns a pair: the index of the first row that belongs to this range, and that after the last one, if the
@@ -108,9 +118,11 @@ class FileRows(ABC):
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reads a task's share of the files. ``places`` has a row for each file, with its path, its size, the number of
         the task and the number of tasks. Raises ExecutionError SS401 for a NULL event time, SS430 for one out of range,
-        SS403 for a NULL in a NOT NULL column, and what ``read`` raises.
+        SS403 for a NULL in a NOT NULL column, SS531 for a file of which a part was read before and that has become
+        shorter, and what ``read`` raises.
         """
-        for file_range in _ranges([file for batch in places for file in batch.to_pylist()]):
+        for file_range in ranges_of([file for batch in places for file in batch.to_pylist()]):
+            file_range.require_whole()
             yield from self._of(file_range)
 
     @abstractmethod
@@ -178,17 +190,24 @@ def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> Exe
     return ExecutionError(NULL_IN_COLUMN, f'{text} in {place} of file "{path}"', hint=_HINT)
 
 
-def _ranges(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
+def ranges_of(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
     """The share of the files that a task reads, by bytes, in the order of the files' modification times and names, as
-    streams take them: every task gets the same files, so that together they read them in this order."""
+    streams take them: every task gets the same files, so that together they read them in this order. Of a file with
+    BEGIN and END only the bytes between are shared out.
+    """
     for share in sorted({file[SHARE] for file in places}):
-        listed = sorted((file for file in places if file[SHARE] == share), key=itemgetter(MODIFIED, FILE))
-        total, start = sum(file[LENGTH] for file in listed), 0
+        listed = sorted((f for f in places if f[SHARE] == share), key=lambda f: (f[MODIFIED], f[FILE], _bounds(f)))
+        total, before = sum(last - first for first, last in map(_bounds, listed)), 0
         for file in listed:
-            begin, end = (total * (share + i) // file[SHARES] - start for i in (0, 1))
-            if begin < file[LENGTH] and end > 0:
-                yield FileRange(file, begin, end)
-            start += file[LENGTH]
+            first, last = _bounds(file)
+            begin, end = (first + total * (share + i) // file[SHARES] - before for i in (0, 1))
+            if begin < last and end > first:
+                yield FileRange(file, max(begin, first), min(end, last))
+            before += last - first
+
+
+def _bounds(file: Mapping[str, Any]) -> tuple[int, int]:
+    return file.get(BEGIN, 0), file.get(END, file[LENGTH])
 
 
 @contextmanager

@@ -7,6 +7,7 @@ Spark silently skips files that were deleted between listing and reading.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,13 @@ MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
 """The name of the metric with the number of deleted files of a table; it is followed by a number and the name of the
 table. ``SIZES``: the sizes of all other files as JSON."""
 
+RANGES = "ranges"
+"""The folder of a checkpoint with the files that Spark lists where micro-batches read parts of files; each line of one
+is the JSON object of a range, whose file is ``FILE_OF_RANGE``."""
+
+FILE_OF_RANGE = "__file"
+
+_OF_RANGES = re.compile(rf"/{RANGES}/[^/]+/(\w+)/\1-\d+\.jsonl")
 _MOST_SIZES = 1_000
 _HEADER = 2
 """Lines of a file of offsets before those of the sources: its version, and the watermark with the settings."""
@@ -104,11 +112,21 @@ def cut_file(sizes: str | None) -> ExecutionError | None:
 
 def files_of(spark: Path, batch: int) -> Iterator[str]:
     """The paths of the files that the micro-batch ``batch`` reads according to Spark's checkpoint (``spark``),
-    including files of control rows.
+    including files of control rows. ExecutionError SS529 where the ranges that it reads are gone.
     """
     steps = _steps(spark, batch)
     for source in sorted((spark / "sources").glob("[0-9]*")):
-        yield from _entries(source, steps)
+        for path in _entries(source, steps):
+            yield from _in_ranges(path) if _OF_RANGES.search(path) else [path]
+
+
+def _in_ranges(path: str) -> Iterator[str]:
+    """The files of which a micro-batch reads ranges, which the file ``path`` of the checkpoint names."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise vanished(path) from None
+    yield from dict.fromkeys(path_of_url(json_of(line)[FILE_OF_RANGE]) for line in text.splitlines())
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:

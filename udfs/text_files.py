@@ -126,13 +126,12 @@ class RecordFormat(ABC):
 class TextFormat(RecordFormat):
     """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
 
-    ``quote`` and ``escape``: see ``TextFile``.
+    ``dialect``: see ``TextFile``.
     """
 
     decoder: Decoder
     encoding: str = "utf-8"
-    quote: bytes | None = None
-    escape: bytes | None = None
+    dialect: Dialect | None = None
     header: Header | None = None
     tolerant: bool = False
     keeps_records: bool = False
@@ -145,12 +144,12 @@ class TextFormat(RecordFormat):
         """The records of a file on this machine that begin between two bytes, block by block. Raises ConnectorError
         SS525 for a header with other columns.
         """
-        file = TextFile(path, self.encoding, self.quote, self.escape)
+        file = TextFile(path, self.encoding, self.dialect)
         lines, header = LineNumbers(file), self.header if begin <= 0 else None
         for block in file.blocks(begin, end):
             skipped = 0 if header is None else header.behind(block.data, path)
             header = None
-            read = Read(path, block, skipped, lines, self.decoder, self.quote is not None)
+            read = Read(path, block, skipped, lines, self.decoder, self.dialect is not None)
             yield self.decoder.block(block.data.slice(skipped)), read
             lines.passed(block)
 

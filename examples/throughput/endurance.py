@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sqlstream
+from examples.throughput.processes import memory
 from sqlstream.jobs import Job
 from sqlstream.jobs.reports.progress import state_bytes
 from sqlstream.query import Query
@@ -116,30 +116,6 @@ def _write(folder: Path, second: int, columns: dict[str, Any]) -> None:
 
 
 # --- what is printed ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Megabytes: of this process, of Java, of Spark's Python workers."""
-
-    driver: int
-    java: int
-    workers: int
-
-
-def memory() -> Memory:
-    this = psutil.Process()
-    java = workers = 0
-    for process in this.children(recursive=True):
-        try:
-            size, command = process.memory_info().rss, " ".join(process.cmdline())
-        except psutil.Error:
-            continue
-        if "java" in command.split(" ", 1)[0]:
-            java += size
-        elif "pyspark" in command:
-            workers += size
-    return Memory(this.memory_info().rss >> 20, java >> 20, workers >> 20)
 
 
 def state_of(session: sqlstream.Session) -> tuple[int, int]:

@@ -28,3 +28,27 @@ def _of(process: psutil.Process) -> tuple[int, float]:
             return process.memory_info().rss, times.user + times.system
     except psutil.Error:
         return 0, 0.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Megabytes: of this process, of Java, of Spark's Python workers."""
+
+    driver: int
+    java: int
+    workers: int
+
+
+def memory() -> Memory:
+    this = psutil.Process()
+    java = workers = 0
+    for process in this.children(recursive=True):
+        try:
+            size, command = process.memory_info().rss, " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if "java" in command.split(" ", 1)[0]:
+            java += size
+        elif "pyspark" in command:
+            workers += size
+    return Memory(this.memory_info().rss >> 20, java >> 20, workers >> 20)

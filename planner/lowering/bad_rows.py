@@ -20,7 +20,7 @@ from sqlglot import exp
 from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.bad_rows import NULL_IN_COLUMN, OnError, computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import RowKind, Table, TimeDomain
+from sqlstream.planner.catalog import Function, RowKind, Table, TimeDomain
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.lowering.context import Context
@@ -32,6 +32,7 @@ from sqlstream.udfs.event_times import HINT, OUT_OF_RANGE
 from sqlstream.udfs.exchange import LATE, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 
+_CALLED = "__called"
 _LETTER = "source STRING, record BINARY, error STRING, place STRING"
 _ERROR = "__bad_error"
 
@@ -268,7 +269,9 @@ def _complete(
     text = F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in lacks), *of_time)
     lacking = reduce(or_, (*(condition for condition, _ in lacks), *(error.isNotNull() for error in of_time)))
     hint = F.lit(_HINT) if time_error is None else F.when(text.startswith(OUT_OF_RANGE), HINT).otherwise(_HINT)
-    error = F.concat(text, where, F.lit(": "), record, F.lit("\nHINT: "), hint)
+    message = F.substring_index(text, "\n", 1)
+    detail = F.substr(text, F.length(message) + 1)
+    error = F.concat(message, where, F.lit(": "), record, detail, F.lit("\nHINT: "), hint)
     return F.when(lacking, F.raise_error(error)).otherwise(F.lit(True))
 
 
@@ -311,7 +314,34 @@ def _replaced(expression: exp.Expression, call: exp.Expression, value: exp.Expre
     return expression
 
 
-def _with_call(rows: DataFrame, call: exp.Expression, context: Context) -> tuple[DataFrame, exp.Expression]:
+def with_failures(
+    rows: DataFrame, expression: exp.Expression, context: Context
+) -> tuple[DataFrame, exp.Expression, list[Column]]:
+    """Computes all calls of users' functions in ``expression`` as columns, whatever is to happen to rows for which one
+    fails.
+
+    Returns three things: the rows with these columns, the expression, which reads the columns instead of calling, and
+    the errors of the calls, in the order in which they are called: code and message, and a second line with the place
+    in the code; NULL where a call does not fail.
+    """
+    failures: list[Column] = []
+    rest = expression.copy()
+    while (call := _innermost(rest, context)) is not None:
+        result, given = f"__failed_{len(failures)}", rows.columns
+        rows, _ = _with_result(rows, call, _CALLED, context)
+        # Spark calls the function once for each expression that reads the result, but moves none through an explosion.
+        rows = rows.select(*map(column, given), F.explode(F.array(F.col(_CALLED))).alias(result))
+        detail = F.concat(F.lit("\nDETAIL: The function failed at "), F.col(f"{result}.place"), F.lit("."))
+        failures.append(F.concat(F.col(f"{result}.error"), F.coalesce(detail, F.lit(""))))
+        value = exp.column("value", table=result, quoted=True)
+        rest = value if call is rest else _replaced(rest, call, value)
+    return rows, rest, failures
+
+
+def _with_result(
+    rows: DataFrame, call: exp.Expression, result: str, context: Context
+) -> tuple[DataFrame, tuple[Function, list[str]]]:
+    """The rows with the column ``result`` of what the call returns or fails with; the function, and its arguments."""
     function = called_function(call, context.runtime)
     assert function is not None
     arguments = cast_arguments(call, function)
@@ -320,8 +350,13 @@ def _with_call(rows: DataFrame, call: exp.Expression, context: Context) -> tuple
     skipped = "__skipped"
     rows = rows.select("*", (F.lit(False) if passing is None else passing).alias(skipped))
     name = register_tolerant(function, context.runtime, len(arguments))
-    result = f"__call_{len(context.counted.sources)}"
     rows = rows.select("*", F.expr(f"{name}({', '.join([skipped, *texts])})").alias(result)).drop(skipped)
+    return rows, (function, texts)
+
+
+def _with_call(rows: DataFrame, call: exp.Expression, context: Context) -> tuple[DataFrame, exp.Expression]:
+    result = f"__call_{len(context.counted.sources)}"
+    rows, (function, texts) = _with_result(rows, call, result, context)
     names = [parameter for parameter, _ in function.parameters]
     keys = [*names, *(f"argument_{i + 1}" for i in range(len(names), len(texts)))]
     values = [F.expr(text).alias(key) for text, key in zip(texts, keys, strict=False)]

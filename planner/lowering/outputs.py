@@ -170,13 +170,13 @@ class SharedSources:
     def steps_clock(self) -> bool:
         return self._runtime.steps_clock
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, from the shared source of the table."""
         name = scan.table.name
         columns = self._columns[name]
         if name not in self._tables:
             whole = replace(scan, columns=columns, predicates=())
-            self._tables[name] = self._runtime.read(whole, in_order=name in self._ordered)
+            self._tables[name] = self._runtime.read(whole, in_order=name in self._ordered, located=True)
         rows = self._tables[name]
         extra = [c for c in rows.columns if c not in columns and (in_order or c not in PARTS)]
         return rows.select(*map(column, (*scan.columns, *extra)))
@@ -231,7 +231,8 @@ def _read_columns(reads: Sequence[Read]) -> dict[str, tuple[str, ...]]:
     tables: dict[str, Table] = {}
     for scan in (read.node for read in reads):
         tables[scan.table.name] = scan.table
-        needed.setdefault(scan.table.name, set()).update(columns_to_read(scan.table, scan.columns, scan.on_error))
+        columns = columns_to_read(scan.table, scan.columns, scan.on_error, checked=True)
+        needed.setdefault(scan.table.name, set()).update(columns)
     return {name: tuple(c.name for c in tables[name].columns if c.name in read) for name, read in needed.items()}
 
 

@@ -45,12 +45,13 @@ class Runtime(Protocol):
         """
         ...
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Reads a table: a streaming DataFrame with exactly the columns of the scan, in order.
 
         It may add the hidden column ``__processing_time TIMESTAMP``, the clock of each row; without it the clock is
         that of the micro-batch. ``in_order``: where Spark interleaves the splits of a source, such as files, the hidden
-        columns ``udfs.exchange.PARTS`` define their order.
+        columns ``udfs.exchange.PARTS`` define their order. ``located``: rows of files say where they were read, in the
+        hidden columns of ``udfs.bad_records``, as far as that is known.
         """
         ...
 

@@ -24,8 +24,10 @@ from sqlstream.planner.lowering.bad_rows import (
     lacks,
     parted,
     with_calls,
+    with_failures,
     with_required,
 )
+from sqlstream.planner.lowering.column_queries import lower_column_query
 from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import (
@@ -43,7 +45,7 @@ from sqlstream.planner.lowering.time import time_error, time_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
-from sqlstream.planner.physical.steps import Read, Step
+from sqlstream.planner.physical.steps import Read, Step, Write
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.operator import WholeTable
@@ -79,7 +81,9 @@ def _none_fails(conditions: Sequence[str]) -> Column:
 def lower_project(node: Project, step: Step, context: Context) -> DataFrame:
     """Builds the DataFrame of a projection: expressions over the fields of the input."""
     computed = [item.expression for item in node.items]
-    rows, expressions = with_calls(_reading(node.input, computed, context).lower(step.input), computed, context)
+    below = _reading(node.input, computed, context)
+    given = below.lower(step.input)
+    rows, expressions = with_calls(given, [_with_time(e, given, below.required_time) for e in computed], context)
     passing = passes_by(rows)
     values = [context.column(expression, rows) for expression in expressions]
     if passing is not None:
@@ -96,18 +100,22 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
     return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 
 
-def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
+def lower_output(node: Output, step: Write, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
+    if step.columns is not None:
+        return lower_column_query(step.columns, context, discards=step.discards)
     rows = _all_read(node, step, context)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
-def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
+def lower_insert(node: Insert, step: Write, context: Context) -> DataFrame:
     """Builds the DataFrame of an INSERT, with the table's names of the columns."""
     names = [c.name for c in node.table.physical_columns]
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
+    if step.columns is not None:
+        return lower_column_query(step.columns, context, discards=step.discards).select(*columns)
     rows = _all_read(node, step, context)
     return rows.select(*columns, *hidden_results(rows))
 
@@ -119,38 +127,40 @@ def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
     """Builds the DataFrame of a table's rows, without bad rows and without rows for which a pushed-down predicate is
     not true.
     """
-    rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, context)
+    time = context.required_time or _read_time(node, node.predicates)
+    rows = _tolerant(step, context) if node.on_error.tolerates else _strict(step, time, context)
+    predicates = [_with_time(predicate, rows, time) for predicate in node.predicates]
     if not context.functions.tolerates:
-        return where_all(rows, node.predicates, context) if node.predicates else rows
-    for predicate in node.predicates:
+        return where_all(rows, predicates, context) if predicates else rows
+    for predicate in predicates:
         rows, conditions = with_calls(rows, [predicate], context)
         rows = where_all(rows, conditions, context)
-    return rows.select(*map(column, node.columns), *hidden(rows)) if node.predicates else rows
+    return rows.select(*map(column, node.columns), *hidden(rows), *_computed(rows)) if predicates else rows
 
 
-def _strict(step: Read, context: Context) -> DataFrame:
+def _strict(step: Read, time: RequiredTime | None, context: Context) -> DataFrame:
     node = step.node
-    rows = context.runtime.read(node, in_order=step.in_order)
-    time = context.required_time or _read_time(node, node.predicates)
-    if time is None or not is_repeatable(time.expression):  # functions of users are not called twice
+    rows = context.runtime.read(node, in_order=step.in_order, located=_is_checked_here(time, node.table))
+    if time is None:
         return with_required(rows, node.table, node.columns)
     rows, error = _with_time_error(rows, time, context)
     checked = with_required(rows, node.table, node.columns, error)
-    return checked.select(*map(column, node.columns), *hidden(checked))
+    return checked.select(*map(column, node.columns), *hidden(checked), *_computed(checked))
 
 
 def _tolerant(step: Read, context: Context) -> DataFrame:
     node = step.node
-    read = columns_to_read(node.table, node.columns, node.on_error)
-    rows = context.runtime.read(replace(node, columns=read), in_order=step.in_order)
     time, errors = context.required_time or _computed_time(node.table), _missing(node.table)
+    read = columns_to_read(node.table, node.columns, node.on_error, checked=time is not None)
+    source = replace(node, columns=read)
+    rows = context.runtime.read(source, in_order=step.in_order, located=_is_checked_here(time, node.table))
     if time is not None and not _is_among(time.expression, required_columns(node.table)):
         rows, error = _with_time_error(rows, time, context)
-        errors = [*errors, error]
+        errors = [*errors, F.substring_index(error, "\n", 1)]
     first = context.counted.first(node.table.name)
     letter = _letter(node.table, read, rows, errors)
     parts = parted(rows, letter, node.on_error, context.counted.metric if first else None)
-    return parts.select(*map(column, node.columns), *hidden(parts))
+    return parts.select(*map(column, node.columns), *hidden(parts), *_computed(parts))
 
 
 def _letter(table: Table, read: tuple[str, ...], rows: DataFrame, errors: Sequence[Column]) -> Letter:
@@ -179,20 +189,54 @@ def _missing(table: Table) -> list[Column]:
 
 
 _TIME = "__required_time"
+"""The hidden column of the time, which projections above the scan take where they must not compute it once more."""
+
+_CHECKED = "__checked_time"
 
 _RETRACTIONS = [RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value]
 
 
 def _with_time_error(rows: DataFrame, time: RequiredTime, context: Context) -> tuple[DataFrame, Column]:
-    """The rows with a column of the time, and the error of a row whose time is NULL or out of range."""
+    """The rows with a column of the time, and the error of a row whose time is NULL or out of range, or computed by a
+    function that fails.
+    """
+    repeatable = is_repeatable(time.expression)
     rows, (expression,) = with_calls(rows, [time.expression], context)
-    rows = rows.select("*", context.column(expression, rows).alias(_TIME))
-    error = F.expr(time_error(time.name, _TIME))
+    rows, expression, failures = with_failures(rows, expression, context)
+    name = _CHECKED if repeatable else _TIME
+    rows = rows.select("*", context.column(expression, rows).alias(name))
+    error = F.coalesce(*failures, F.expr(time_error(time.name, name)))
     unchecked = passes_by(rows)
     if ROW_KIND in rows.columns and not time.of_retractions:
         retracted = F.coalesce(column(ROW_KIND).isin(_RETRACTIONS), F.lit(False))
         unchecked = retracted if unchecked is None else unchecked | retracted
     return rows, error if unchecked is None else F.when(~unchecked, error)
+
+
+def _is_checked_here(time: RequiredTime | None, table: Table) -> bool:
+    """False for a column that the source knows to be the event time, and may check itself."""
+    own = table.watermark.column if table.watermark is not None else None
+    return time is not None and not (isinstance(time.expression, exp.Column) and time.expression.name == own)
+
+
+def _computed(rows: DataFrame) -> list[Column]:
+    return [column(_TIME)] if _TIME in rows.columns else []
+
+
+def _with_time(expression: exp.Expression, rows: DataFrame, time: RequiredTime | None) -> exp.Expression:
+    """The expression with the column of the time in place of what computes it, if the rows have that column."""
+    if time is None or _TIME not in rows.columns:
+        return expression
+    sought = (time.expression, folded(time.expression))
+    given = exp.column(_TIME, quoted=True)
+    if expression in sought:
+        return given
+    changed = expression.copy()
+    kinds = tuple(type(expression) for expression in sought)
+    found = [part for part in changed.find_all(*kinds) if part in sought]
+    for part in found:
+        part.replace(given.copy())
+    return changed
 
 
 def _computed_time(table: Table) -> RequiredTime | None:

@@ -109,6 +109,19 @@ _NO_SPANS: Mapping[str, Span] = MappingProxyType({})
 # --- what connectors are given --------------------------------------------------------------------------------
 
 
+class Watch(ABC):
+    """What a source does again and again while a job runs, such as looking for new files, every ``interval_ms``.
+
+    None: only when the job starts.
+    """
+
+    interval_ms: int | None
+
+    @abstractmethod
+    def look(self) -> None:
+        """Called from any thread. A SqlStreamError that does not go away fails the job."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """What a connector needs to read or write, besides the table.
@@ -119,6 +132,8 @@ class Environment:
     * ``run``: an identifier of the checkpoint. Micro-batches are numbered from 0 again in a new checkpoint.
     * ``in_order``: the query depends on the order of rows. A source whose splits Spark interleaves must then add the
       hidden columns ``udfs.exchange.PARTS``, which define the order.
+    * ``located``: a row may lack something that the query requires of it. A source of files then says where each row
+      was read: in the hidden columns of ``udfs.bad_records``, as far as it knows, and with dead letters in BAD.
     * ``spark_reads``: Spark must read the files of a ``SplitSource``; the exchange does not read them itself.
     * ``after``: the number of the last complete micro-batch of the checkpoint that the job continues from.
     * ``begun``: the number of the last micro-batch that was started: ``after``, or the next one if it did not complete.
@@ -126,6 +141,7 @@ class Environment:
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
       checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
+    * ``watches``: sources add what must be done while the job runs; None where there is no job.
     """
 
     spark: SparkSession
@@ -134,12 +150,14 @@ class Environment:
     resumed: bool = False
     run: str = "run"
     in_order: bool = False
+    located: bool = False
     spark_reads: bool = False
     after: int | None = None
     begun: int | None = None
     anew: bool = False
     logs: str | None = None
     finished: bool = False
+    watches: list[Watch] | None = None
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -397,6 +415,9 @@ class SplitSource(Source):
 
 class Sink(Connector):
     """A connector whose tables can be written by INSERT."""
+
+    discards_rows: ClassVar[bool] = False
+    """True where no row is kept, so that tasks that compute a query need not hand its rows to Spark."""
 
     @abstractmethod
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:

@@ -30,6 +30,7 @@ TEXTS = ("csv", "json", "text")
 ROWS = "rows.parquet"
 """The file of a directory with the current rows of a table."""
 MOST_PER_TRIGGER = "source.max-files-per-trigger"
+BYTES_PER_TRIGGER = "source.max-bytes-per-trigger"
 _LONGEST_SHOWN = 100
 
 METADATA = {

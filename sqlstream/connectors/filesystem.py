@@ -32,6 +32,7 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
 from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
     ENCODING,
     KIND_COLUMN,
     METADATA,
@@ -54,7 +55,7 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
-from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, WRONG_VALUE, Option, hint_of, integer, one_of
+from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, SIZE, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import UPSERT, Column, RowKind, Table
@@ -202,6 +203,12 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             "fail",
         ),
         Option(MOST_PER_TRIGGER, integer(1), "Read at most so many files in one micro-batch."),
+        Option(
+            BYTES_PER_TRIGGER,
+            SIZE,
+            "Read at most so many bytes in one micro-batch; local files of csv, json and text are cut for that. Where "
+            "they have more than 512 mb at the start of a new job and no bound is given, it is that.",
+        ),
         KIND_COLUMN,
         ENCODING,
         Option("partition-by", NAME, "Columns, separated by commas, that are directories, day=2024-01-31.", sink=True),

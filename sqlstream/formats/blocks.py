@@ -11,11 +11,12 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from sqlstream.formats.compressions import is_compressed, opened
+from sqlstream.formats.csv_records import Dialect, length_of_records
 
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
@@ -48,15 +49,13 @@ class Block:
 class TextFile:
     """A text file that is read as blocks of whole records.
 
-    ``encoding``: the name of a Python codec. ``quote``: the byte that opens and closes quoted fields, in which line
-    feeds do not end the record; None where every line feed ends a record. ``escape``: the byte that makes the next
-    byte literal. ``size``: the size of a block in bytes.
+    ``encoding``: the name of a Python codec. ``dialect``: that of CSV whose quoted fields may have line feeds; None
+    where every line feed ends a record. ``size``: the size of a block in bytes.
     """
 
     path: str
     encoding: str = _UTF8
-    quote: bytes | None = None
-    escape: bytes | None = None
+    dialect: Dialect | None = None
     size: int = BLOCK_BYTES
 
     @property
@@ -64,7 +63,7 @@ class TextFile:
         """True where the file can be split into byte ranges that are read independently: it is UTF-8, not compressed,
         and no record has line feeds.
         """
-        return not is_compressed(self.path) and self.quote is None and self._is_utf8
+        return not is_compressed(self.path) and self.dialect is None and self._is_utf8
 
     @property
     def _is_utf8(self) -> bool:
@@ -99,22 +98,28 @@ class TextFile:
                 position, size = position + whole, self.size
 
     def _whole(self) -> Iterator[Block]:
-        ends = _QuotedEnds(self.quote, self.escape) if self.quote is not None else _Ends()
-        position, pieces, unread = 0, list[bytes](), True
+        position, pieces, unread, enough = 0, list[bytes](), True, 0
         for text in self._texts():
             if unread and text:
                 position = len(_BOM) if text.startswith(_BOM) else 0
                 text, unread = text[position:], False
-            length = ends.length(text)
-            if not length and len(pieces) * self.size >= _LONGEST_QUOTED:
-                length = ends.lost(text)
-            pieces.append(text[:length] if length else text)
+            pieces.append(text)
+            if b"\n" not in text or sum(map(len, pieces)) < enough:
+                continue
+            data = b"".join(pieces)
+            length = self._length_of_records(data)
             if length:
-                data = b"".join(pieces)
-                yield Block(position, pa.py_buffer(data))
-                position, pieces = position + len(data), [text[length:]]
+                yield Block(position, pa.py_buffer(data).slice(0, length))
+                position += length
+            pieces, enough = [data[length:]], 0 if length else 2 * len(data)
         if data := b"".join(pieces):
             yield Block(position, pa.py_buffer(data))
+
+    def _length_of_records(self, data: bytes) -> int:
+        length = 0 if self.dialect is None else length_of_records(data, self.dialect)
+        if self.dialect is None or (not length and len(data) >= _LONGEST_QUOTED):
+            length = data.rfind(b"\n") + 1
+        return length
 
     def _texts(self) -> Iterator[bytes]:
         """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
@@ -159,58 +164,6 @@ def _length_of_records(data: bytes, until: int, is_last: bool) -> int:
         if end >= 0:
             return end + 1
     return len(data) if is_last else data.rfind(b"\n") + 1 if until > len(data) else 0
-
-
-class _Ends:
-    """Finds the last end of a record in each piece of a text."""
-
-    def length(self, text: bytes) -> int:
-        """How many bytes of the piece belong to complete records."""
-        return text.rfind(b"\n") + 1
-
-    def lost(self, text: bytes) -> int:
-        """As ``length``, where no end was found for long."""
-        return self.length(text)
-
-
-class _QuotedEnds(_Ends):
-    """As ``_Ends``, where line feeds between quotes end no record. A doubled quote changes nothing."""
-
-    def __init__(self, quote: bytes, escape: bytes | None) -> None:
-        self._quote = quote
-        self._escape = escape if escape != quote else None
-        self._within = False
-        self._escaped = False
-
-    def length(self, text: bytes) -> int:
-        plain = text if self._escape is None else self._without_escaped(text)
-        self._within ^= bool(plain.count(self._quote) & 1)
-        # From the end: the last line feed with an even number of quotes before it, from the beginning of a record.
-        end, within = len(plain), self._within
-        while (feed := plain.rfind(b"\n", 0, end)) >= 0:
-            within ^= bool(plain.count(self._quote, feed, end) & 1)
-            if not within:
-                return feed + 1
-            end = feed
-        return 0
-
-    def lost(self, text: bytes) -> int:
-        end = text.rfind(b"\n") + 1
-        self._within = bool(text.count(self._quote, end) & 1)
-        return end
-
-    def _without_escaped(self, text: bytes) -> bytes:
-        """The text of the same length in which escaped characters, and what escapes them, are spaces."""
-        escape = cast(bytes, self._escape)
-        masked, position = bytearray(text), 0
-        if self._escaped and text:
-            masked[0], position = 0x20, 1
-            self._escaped = False
-        while (at := masked.find(escape, position)) >= 0:
-            masked[at : at + 2] = b"  "[: len(masked) - at]
-            self._escaped = at + 1 == len(text)
-            position = at + 2
-        return bytes(masked)
 
 
 @dataclass

@@ -192,7 +192,7 @@ class CsvDecoder(Decoder):
             odd = self._odd_messages(lines)
         odd |= irregular_lines(lines, dialect) if dialect.is_bytes else True
         if not _is_utf8(data):
-            odd[lines_without_utf8(raw, lines)] = True
+            odd[lines_without_utf8(raw, lines.starts)] = True
         odd &= lines.are_records
         cut: list[_Cut] = []
         behind = 0

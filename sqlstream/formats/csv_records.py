@@ -136,12 +136,14 @@ def is_blank(content: bytes, dialect: Dialect) -> bool:
 @dataclass(frozen=True)
 class Record:
     """A CSV record split into fields, of which NULL ones are None. ``end``: the byte offset at which the record ends.
-    ``fault``: why it is not valid CSV, else None.
+    ``fault``: why it is not valid CSV, else None. ``open``: it has a quote that is not closed before the end of the
+    text.
     """
 
     fields: Sequence[bytes | None]
     end: int
     fault: str | None = None
+    open: bool = False
 
 
 class Splitter:
@@ -170,7 +172,7 @@ class Splitter:
             read = self._quoted if quoted else self._plain
             value, after, fault = read(data, position, limit)
             if fault is not None:
-                return Record((), _end_of_line(data, position, limit), fault.format(of=of))
+                return Record((), _end_of_line(data, position, limit), fault.format(of=of), quoted and after >= limit)
             fields.append(value if value or quoted else None)
             if after >= limit or data[after] in (_LF, _CR):
                 return Record(fields, after)
@@ -294,18 +296,52 @@ def _misplaced(
     return misplaced
 
 
-def lines_without_utf8(data: bytes, lines: Lines) -> list[int]:
-    """Returns the indices of the lines that are not valid UTF-8."""
+def length_of_records(data: bytes, dialect: Dialect) -> int:
+    """Returns how many bytes of a text are whole records, whatever follows it. The text begins where a record does; its
+    quoted fields may have line breaks.
+    """
+    last = data.rfind(b"\n") + 1
+    quote = (dialect.quote or "").encode()
+    if not quote or quote not in data:
+        return last
+    view = np.frombuffer(data, np.uint8)
+    if dialect.is_bytes and not (dialect.comments and _begins_with_comment(data)):
+        literal = escaped(view, dialect)
+        positions = quotes(view, dialect, literal)
+        opens = np.arange(len(positions)) % 2 == 0
+        if not _misplaced(view, dialect, positions, literal, opens).any():
+            feeds = np.flatnonzero(view == _LF)
+            ends = feeds[np.searchsorted(positions, feeds) % 2 == 0]
+            return int(ends[-1]) + 1 if len(ends) else 0
+    position = 0
+    while (at := data.find(quote, position)) >= 0:  # lines without quotes are records, or none
+        start = max(data.rfind(b, position, at) for b in (b"\n", b"\r")) + 1 or position
+        if dialect.comments and data.startswith(b"#", start):
+            position = _end_of_line(data, at, len(data))
+            continue
+        record = dialect.splitter.split(data, start, len(data), ())
+        if record.open or record.end >= len(data):
+            return start
+        position = record.end
+    return last
+
+
+def _begins_with_comment(data: bytes) -> bool:
+    return data.startswith(b"#") or b"\n#" in data or b"\r#" in data
+
+
+def lines_without_utf8(data: bytes, starts: np.ndarray) -> list[int]:
+    """Returns the indices of the lines that are not valid UTF-8. ``starts``: the byte offsets at which lines begin."""
     view, wrong, first = memoryview(data), [], 0
-    while first < len(lines.starts):
-        last = max(int(np.searchsorted(lines.starts, lines.starts[first] + _CHECKED)), first + 1)
-        begin = int(lines.starts[first])
-        end = int(lines.starts[last]) if last < len(lines.starts) else len(data)
+    while first < len(starts):
+        last = max(int(np.searchsorted(starts, starts[first] + _CHECKED)), first + 1)
+        begin = int(starts[first])
+        end = int(starts[last]) if last < len(starts) else len(data)
         try:
             codecs.utf_8_decode(view[begin:end], "strict", True)
             first = last
         except UnicodeDecodeError as error:
-            found = int(lines.of(np.array([begin + error.start]))[0])
+            found = int(np.searchsorted(starts, begin + error.start, "right")) - 1
             wrong.append(found)
             first = found + 1
     return wrong

@@ -52,7 +52,7 @@ class JsonDecoder(Decoder):
     @staticmethod
     def holds(kind: DataType) -> bool:
         """True where the decoder supports the type: all types but VARIANT, MAP with keys other than STRING, and types
-        that contain one of these.
+        that contain one of these. Of a VARIANT it gives the JSON (``json_records.with_raw_json``).
         """
         if kind.name == "MAP" and kind.args[0] != DataType("STRING"):
             return False

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from sqlstream.formats.debezium import LogicalRule
 from sqlstream.formats.decoder import Field
-from sqlstream.formats.json_keys import keys
-from sqlstream.formats.json_records import RawJson
+from sqlstream.formats.json_keys import keys, with_repeated_keys
+from sqlstream.formats.json_records import RawJson, parse_value, spelled
 from sqlstream.formats.json_structure import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE, Level, Structure
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
@@ -62,10 +62,12 @@ class _Values:
     @property
     def members(self) -> np.ndarray:
         """The numbers of the members."""
-        return np.arange(self.chosen.start, self.chosen.stop) if isinstance(self.chosen, slice) else self.chosen
+        chosen = self.chosen
+        return np.arange(chosen.start, chosen.stop, chosen.step) if isinstance(chosen, slice) else chosen
 
     def __len__(self) -> int:
-        return self.chosen.stop - self.chosen.start if isinstance(self.chosen, slice) else len(self.chosen)
+        chosen = self.chosen
+        return len(range(chosen.start, chosen.stop, chosen.step or 1)) if isinstance(chosen, slice) else len(chosen)
 
     def of(self, level: Level) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The kinds, starts and ends."""
@@ -125,11 +127,21 @@ class Rows:
         """The members of some objects that have the names, one for each object."""
         if not len(containers) or level >= len(self.levels):
             return [_Values(level, np.full(len(containers), -1), not len(containers)) for _ in names]
-        if self.levels[level].columns:
-            columns = keys(tuple(names)).columns(self.text, self.levels[level])
-            count, nothing = len(containers), np.full(len(containers), -1)
-            chosen = [nothing if c < 0 else slice(c * count, (c + 1) * count) for c in columns]
-            return [_Values(level, c, isinstance(c, slice)) for c in chosen]
+        if self.levels[level].groups:
+            size = self.levels[level].group_size
+            group, place = divmod(int(containers[0]), size)
+            if not place and len(containers) == size and bool((np.diff(containers) == 1).all()):
+                columns = keys(tuple(names)).columns(self.text, self.levels[level], group)
+                nothing = np.full(size, -1)
+                chosen = [nothing if c < 0 else slice(c * size, (c + 1) * size) for c in columns]
+                return [_Values(level, c, isinstance(c, slice)) for c in chosen]
+        whole = not self.levels[level].groups and len(containers) == len(self.levels[level].objects)
+        if whole and bool((np.diff(containers) == 1).all()) and (without is None or not without.any()):
+            repeated = keys(tuple(names)).repeated(self.text, self.levels[level])
+            if repeated is not None:
+                width, nothing = self.levels[level].width, np.full(len(containers), -1)
+                steps = [nothing if c < 0 else slice(c, len(containers) * width, width) for c in repeated]
+                return [_Values(level, c, isinstance(c, slice)) for c in steps]
         table = keys(tuple(names)).members(self.text, self.levels[level], containers)
         if without is not None and without.any():
             table[:, without] = -1
@@ -181,8 +193,7 @@ class Rows:
         if kind.name in _WHOLE:
             return self._whole_numbers(kind, values, kinds, starts, ends)
         if isinstance(kind, RawJson):
-            quotes = kinds == QUOTE
-            return self.text.slices(starts - quotes, ends + quotes, kinds != MISSING)
+            return self._raw_json(values, kinds, starts, ends)
         present = (kinds != MISSING) & (kinds != NULL)
         if self.rules.unit is not None and kind.is_timestamp:
             counted = LogicalRule(kind, self.rules.unit, self.rules.zone, self.rules.standard)
@@ -210,6 +221,26 @@ class Rows:
         if misfits.any():
             self._misfit(kind, values, np.flatnonzero(misfits))
         return array
+
+    def _raw_json(self, values: _Values, kinds: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
+        """The values as JSON that Spark reads: no object has a key twice, no string has control characters."""
+        if self.found.ordinary:
+            return self._texts(kinds, starts, ends, kinds != MISSING)
+        quotes = kinds == QUOTE
+        texts = self.text.slices(starts - quotes, ends + quotes, kinds != MISSING)
+        odd = self.found.has_control(starts, ends) & (kinds != MISSING)
+        nested = np.flatnonzero((kinds == OBJECT) | (kinds == ARRAY))
+        if len(nested):
+            children = self.levels[values.level].children[values.members[nested]]
+            odd[nested] |= self._repeated[values.level + 1][children]
+        if odd.any():
+            again = [spelled(parse_value(text)) for text in texts.filter(pa.array(odd)).to_pylist()]
+            texts = pc.replace_with_mask(texts, pa.array(odd), pa.array(again, pa.string()))
+        return texts
+
+    @cached_property
+    def _repeated(self) -> list[np.ndarray]:
+        return with_repeated_keys(self.text, self.levels)
 
     def _booleans(self, kind: DataType, kinds: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
         absent = (kinds == MISSING) | (kinds == NULL)
@@ -265,11 +296,9 @@ class Rows:
         inner = self.levels[values.level + 1]
         containers = level.children[values.members[rows]]
         counts = np.zeros(len(kinds), np.int64)
-        counts[rows] = inner.counts[containers]
+        counts[rows], members = inner.members_of(containers)
         ends = np.cumsum(counts)
         total = int(ends[-1])
-        starts = ends - counts
-        members = np.arange(total) + np.repeat(inner.firsts[containers] - starts[rows], counts[rows])
         elements = _Values(values.level + 1, members, complete=True)
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
         if kind.name == "ARRAY":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -15,6 +15,7 @@ _FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """The first bytes of a word, by their number."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _LENGTH = np.uint64(0xC2B2AE3D27D4EB4F)
+_OWNER = np.uint64(0x165667B19E3779F9)
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,40 @@ class Keys:
 
     names: tuple[str, ...]
 
-    def columns(self, text: Text, level: Level) -> list[int]:
+    def columns(self, text: Text, level: Level, group: int) -> list[int]:
         """For objects that all have the same keys in the same order: returns a list with the position of each field's
-        key among the keys of an object, -1 where it is missing.
+        key among the keys of the level, -1 where it is missing.
 
-        ``text``, ``level``: the records, and their parsed objects.
+        ``text``, ``level``: the records, and their parsed objects. ``group``: the number of the objects' group.
         """
-        starts = level.key_starts[:: len(level.objects)]
-        lengths = level.key_ends[:: len(level.objects)] - starts
+        among = level.key_columns(group)
+        first = np.arange(among.start, among.stop) * level.group_size
+        starts = level.key_starts[first]
         numbers = [-1] * len(self.names)
-        for names, at in self._matches(text, starts, lengths):
+        for names, at in self._matches(text, starts, level.key_ends[first] - starts):
+            for name, column in zip(names.tolist(), at.tolist(), strict=True):
+                numbers[name] = among.start + column
+        return numbers
+
+    def repeated(self, text: Text, level: Level) -> list[int] | None:
+        """For objects that all have the same keys in the same order, members of each after the other: returns a list
+        with the position of each field's key among the keys of an object, -1 where it is missing. None for others.
+        """
+        width = level.width
+        if not width or not level.objects.all():
+            return None
+        starts = level.key_starts.reshape(-1, width)
+        lengths = level.key_ends.reshape(-1, width) - starts
+        expected = lengths[0]
+        if (lengths != expected).any():
+            return None
+        for offset in range(0, max(int(expected.max()), 1), 8):
+            which = np.flatnonzero(expected > offset)
+            words = text.words[starts[:, which] + offset] & _FIRST[np.minimum(expected[which] - offset, 8)]
+            if (words != words[0]).any():
+                return None
+        numbers = [-1] * len(self.names)
+        for names, at in self._matches(text, starts[0], expected):
             for name, column in zip(names.tolist(), at.tolist(), strict=True):
                 numbers[name] = column
         return numbers
@@ -62,14 +87,13 @@ class Keys:
         parsed objects of the records in ``text``. ``containers``: the indices in ``level`` of the objects to search.
         """
         table = np.full((len(self.names), len(containers)), -1, np.intp)
-        whole = len(containers) == len(level.objects) and bool((np.diff(containers) == 1).all())
+        ordered = not level.groups and len(containers) == len(level.objects)
+        whole = ordered and bool((np.diff(containers) == 1).all())
         if whole:
             members, owners = np.arange(len(level.owners)), level.owners
         else:
-            counts = level.counts[containers]
+            counts, members = level.members_of(containers)
             owners = np.repeat(np.arange(len(containers)), counts)
-            firsts = level.firsts[containers] - (np.cumsum(counts) - counts)
-            members = np.arange(len(owners)) + np.repeat(firsts, counts)
         starts, lengths = level.key_starts[members], (level.key_ends - level.key_starts)[members]
         for names, at in self._matches(text, starts, lengths):
             table[names, owners[at]] = members[at]
@@ -138,6 +162,26 @@ class Keys:
             tables.append(_Table(distinct, rest[first]))
             rest = np.delete(rest, first)
         return tables
+
+
+def with_repeated_keys(text: Text, levels: Sequence[Level]) -> list[np.ndarray]:
+    """Returns, for each level of the records in ``text``, a mask of the containers in which an object, at any depth,
+    may have a key twice: keys that are unlike each other count as one where their hashes are equal.
+    """
+    masks = [np.zeros(len(level.objects), bool) for level in levels]
+    for depth in range(len(levels) - 1, 0, -1):
+        level, mask = levels[depth], masks[depth]
+        members = np.flatnonzero(level.objects[level.owners])
+        owners, starts = level.owners[members], level.key_starts[members]
+        lengths = level.key_ends[members] - starts
+        kept = _FIRST[np.clip(lengths, 0, 8)]
+        tails = text.words[np.maximum(starts + lengths - 8, starts)] & kept
+        hashes = _hash(text.words[starts] & kept, tails, lengths) ^ (owners.astype(np.uint64) * _OWNER)
+        order = np.argsort(hashes)
+        mask[owners[order[1:][np.diff(hashes[order]) == 0]]] = True
+        above = levels[depth - 1]
+        masks[depth - 1][above.owners[level.parents[mask]]] = True
+    return masks
 
 
 def _hash(heads: np.ndarray, tails: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -15,7 +15,11 @@ from sqlstream.types import DataType
 
 NO_OBJECT = "the record is no JSON object"
 NO_UTF8 = "it is no UTF-8"
+TOO_DEEP = "it is nested too deeply for a VARIANT"
 GOES_ON = "something follows the JSON object"
+
+_DEEPEST = 1000
+"""Levels that Spark's reader of JSON takes, which makes the VARIANT."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(
@@ -34,8 +38,17 @@ _INFINITE = {"+Infinity": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 class RawJson(DataType):
     """STRING with the JSON text of any value, also of strings and null, from which Spark makes a VARIANT."""
 
+    def ddl(self) -> str:
+        """What the column is declared as, for messages."""
+        return "VARIANT"
+
 
 RAW_JSON = RawJson("STRING")
+
+
+def with_raw_json(kind: DataType) -> DataType:
+    """The type with RAW_JSON in place of each VARIANT."""
+    return RAW_JSON if kind.name == "VARIANT" else kind.with_inner(with_raw_json)
 
 
 class NoRecord(ValueError):
@@ -78,16 +91,19 @@ def regular(value: Value, fields: list[tuple[str, DataType]]) -> str:
     """Rewrites an object as canonical JSON, with only the given fields, for the vectorized parser.
 
     It is used for objects with unusual syntax, such as escaped keys or single quotes. An object or array where the
-    field has a scalar type is written as a string with its JSON text.
+    field has a scalar type is written as a string with its JSON text, and so is any value of RAW_JSON.
+
+    Raises NoRecord for a value of RAW_JSON that is nested too deeply.
     """
-    members = ((name, value.content[name], kind) for name, kind in fields if name in value.content)
+    kinds = dict(fields)  # in the order of the record, in which faults are listed
+    members = ((name, member, kinds[name]) for name, member in value.content.items() if name in kinds)
     return "{" + ",".join(f"{quoted(name)}:{_regular(member, kind)}" for name, member, kind in members) + "}"
 
 
 def _regular(value: Value, kind: DataType) -> str:
     content = value.content
     if isinstance(kind, RawJson):
-        return _spelled(value)
+        return quoted(spelled(value))
     if isinstance(content, str):
         return quoted(content)
     if isinstance(content, dict) and kind.name == "STRUCT":
@@ -99,18 +115,42 @@ def _regular(value: Value, kind: DataType) -> str:
     return quoted(value.raw) if content is not None or value.infinite else value.raw
 
 
-def _spelled(value: Value) -> str:
-    """A value of any type as JSON."""
-    content = value.content
+def spelled(value: Value) -> str:
+    """Rewrites a value of any type as JSON in which no object has a key twice and no string has control characters.
+    Raises NoRecord if it is nested too deeply to become a VARIANT.
+    """
+    written: list[str] = []
+    pending: list[Value | str] = [value]
+    depth = 0
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            depth -= item in ("}", "]")
+            written.append(item)
+            continue
+        content = item.content
+        if not isinstance(content, dict | list):
+            is_text = content is not None or item.infinite
+            written.append(quoted(content if isinstance(content, str) else item.raw) if is_text else item.raw)
+            continue
+        depth += 1
+        if depth > _DEEPEST:
+            raise NoRecord(TOO_DEEP)
+        named = isinstance(content, dict)
+        members = _members(content)
+        pending.append("}" if named else "]")
+        for number in range(len(members) - 1, -1, -1):
+            key, member = members[number]
+            pending += [member, f",{key}" if number else key]
+        written.append("{" if named else "[")
+    return "".join(written)
+
+
+def _members(content: dict[str, Value] | list[Value]) -> list[tuple[str, Value]]:
+    """Pairs of what is written before a value, and the value."""
     if isinstance(content, dict):
-        return "{" + ",".join(f"{quoted(name)}:{_spelled(member)}" for name, member in content.items()) + "}"
-    if isinstance(content, list):
-        return "[" + ",".join(map(_spelled, content)) + "]"
-    return (
-        quoted(content if isinstance(content, str) else value.raw)
-        if content is not None or value.infinite
-        else value.raw
-    )
+        return [(f"{quoted(key)}:", value) for key, value in content.items()]
+    return [("", value) for value in content]
 
 
 def quoted(text: str) -> str:

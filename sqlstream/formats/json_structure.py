@@ -141,9 +141,10 @@ class Level:
     children: np.ndarray
     plain: np.ndarray
     numbers: np.ndarray
-    columns: int = 0
-    """Where all containers have members of the same keys in the same order: how many; members are in order of these
-    keys first, and then of the containers.
+    groups: tuple[int, ...] = ()
+    """Where the containers are groups, all of the same size, of which each has members of the same keys in the same
+    order: the number of the keys of each. Members are then in the order of these keys first, and then of the
+    containers.
     """
 
     @cached_property
@@ -153,10 +154,38 @@ class Level:
 
     @cached_property
     def firsts(self) -> np.ndarray:
-        """The index of the first member of each container (object or array), as an array."""
+        """The index of the first member of each container (object or array), as an array; not of groups."""
         ends: np.ndarray = np.cumsum(self.counts)
         firsts: np.ndarray = ends - self.counts
         return firsts
+
+    @cached_property
+    def width(self) -> int:
+        """How many members each container has; 0 where they have different numbers of them."""
+        counts = self.counts
+        return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
+
+    @property
+    def group_size(self) -> int:
+        """How many containers each group has."""
+        return len(self.objects) // len(self.groups)
+
+    def key_columns(self, group: int) -> range:
+        """The numbers of the keys of a group among those of all groups."""
+        first = sum(self.groups[:group])
+        return range(first, first + self.groups[group])
+
+    def members_of(self, containers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns how many members each of the containers has, and the indices of these, container by container."""
+        if self.groups:
+            groups, places = np.divmod(containers, self.group_size)
+            counts = np.array(self.groups)[groups]
+            firsts = np.cumsum((0, *self.groups))[groups]
+        else:
+            counts, firsts = self.counts[containers], self.firsts[containers]
+        ends = np.cumsum(counts)
+        numbers = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - counts), counts)
+        return counts, numbers * self.group_size + np.repeat(places, counts) if self.groups else numbers
 
 
 @dataclass
@@ -166,6 +195,7 @@ class Structure:
     ``starts`` and ``ends``: the offsets of each record. ``blank``: true where a record is only white space. ``odd``:
     true where a record has unusual or invalid syntax and must be parsed on its own. ``escapes``: the offsets of all
     backslashes. ``roots``: for each object of the first level, the index of its record; it may include odd records.
+    ``ordinary``: the text is canonical JSON, see ``structure``.
     """
 
     text: Text
@@ -176,11 +206,21 @@ class Structure:
     escapes: np.ndarray
     roots: np.ndarray
     levels: list[Level]
+    ordinary: bool = False
 
     def has_escape(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Returns a mask that is true where the text from ``starts[i]`` to ``ends[i]`` contains a backslash."""
         found: np.ndarray = np.searchsorted(self.escapes, starts) != np.searchsorted(self.escapes, ends)
         return found
+
+    def has_control(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Returns a mask that is true where the text from ``starts[i]`` to ``ends[i]`` contains a control character."""
+        found: np.ndarray = np.searchsorted(self._controls, starts) != np.searchsorted(self._controls, ends)
+        return found
+
+    @cached_property
+    def _controls(self) -> np.ndarray:
+        return np.flatnonzero((self.text.data < ord(" ")) & (self.text.data != self.text.end))
 
 
 def structure(text: Text, *, ordinary: bool = False) -> Structure:
@@ -289,7 +329,7 @@ class _Scan(Tokens):
         ends_well = self.blank(self.starts[records] - 1, self.p[openings]) & self.blank(closings, self.ends[records])
         self.odd[records[~ends_well]] = True
         cut = list(_levels(self, levels, records))
-        return Structure(self.text, self.starts, self.ends, blank, self.odd, self.escapes, records, cut)
+        return Structure(self.text, self.starts, self.ends, blank, self.odd, self.escapes, records, cut, self.ordinary)
 
     def _drop_strings(self) -> None:
         """Drops what is inside strings. A record with a string that is not closed is odd."""
@@ -339,14 +379,16 @@ class _Scan(Tokens):
 
 def _levels(scan: _Scan, depths: np.ndarray, records: np.ndarray) -> Iterator[Level]:
     """The second stage: the containers of each depth with their members, from the outside to the inside."""
-    parents = records
-    for depth in range(1, int(depths.max(initial=0)) + 1):
+    parents, deepest = records, int(depths.max(initial=0))
+    depths = depths.astype(np.int8)  # there are no more than DEEPEST
+    inner_marks = np.where(_opens(scan.c), np.uint8(_INNER_OPEN), np.uint8(0))
+    inner_marks[_closes(scan.c)] = _INNER_CLOSE
+    for depth in range(1, deepest + 1):
         p, c = scan.p, scan.c
-        if depth > 1 or depths.max() > 1:
-            inner = (depths == depth + 1) & (_opens(c) | _closes(c))
-            here = np.flatnonzero((depths == depth) | inner)
-            p, c, inner = p[here], c[here], inner[here]
-            c = np.where(inner, np.where(_opens(c), _INNER_OPEN, _INNER_CLOSE), c).astype(np.uint8)
+        if deepest > 1:
+            here = np.flatnonzero((depths == depth) | ((depths == depth + 1) & (inner_marks > 0)))
+            p, c, marks = p[here], c[here], inner_marks[here]
+            c = np.where(depths[here] == depth, c, marks)
         level, nested = _level(scan, p, c, parents)
         yield level
         parents = nested
@@ -354,62 +396,131 @@ def _levels(scan: _Scan, depths: np.ndarray, records: np.ndarray) -> Iterator[Le
 
 def _level(scan: _Scan, p: np.ndarray, c: np.ndarray, parents: np.ndarray) -> tuple[Level, np.ndarray]:
     """The containers whose tokens these are, and the members that are the containers of the next level."""
-    delimiters = np.flatnonzero(_opens(c) | _closes(c) | (c == COMMA))
-    kinds = c[delimiters]
-    opens, closes = _opens(kinds), _closes(kinds)
-    objects = kinds[opens]
-    scan.mark(p[delimiters[closes]][kinds[closes] != objects + 2])
-    begins = np.flatnonzero(~closes)
-    a, b = delimiters[begins], delimiters[begins + 1]
-    owners = (np.cumsum(opens) - 1)[begins]
-    objects = objects == OBJECT
-    in_object = None if objects.all() else objects[owners]
-    empty = (b - a == 1) & opens[begins] & closes[begins + 1]
-    if empty.any():
-        empty &= scan.blank(p[a], p[b])
+    tokens = _Alike.of(p, c) or _Each(p, c)
+    c, a, b, owners, objects = tokens.c, tokens.a, tokens.b, tokens.owners, tokens.objects
+    scan.mark(tokens.mismatched)
+    if tokens.empty.any():
+        empty = tokens.empty.copy()
+        empty[empty] = scan.blank(p[a[empty]], p[b[empty]])
         a, b, owners = a[~empty], b[~empty], owners[~empty]
-        in_object = None if in_object is None else in_object[~empty]
-    p = np.concatenate([p, np.full(6, p[-1] if len(p) else 0)])
-    c = np.concatenate([c, np.zeros(6, np.uint8)])
+    in_object = None if objects.all() else objects[owners]
 
     wrong = (c[a + 1] != QUOTE) | (c[a + 2] != QUOTE) | (c[a + 3] != COLON)
-    key_starts, key_ends = p[a + 1] + 1, p[a + 2]
-    wrong |= ~scan.blank(p[a], key_starts - 1)
-    wrong |= ~scan.blank(key_ends, p[a + 3])
-    if len(scan.escapes) and not scan.ordinary:
-        wrong |= np.searchsorted(scan.escapes, key_starts) != np.searchsorted(scan.escapes, key_ends)
     v = a + 3
     if in_object is not None:
         wrong &= in_object
         v = np.where(in_object, v, a)
-    width, before, behind = b - v - 1, p[v], p[b]
-    first, second = c[v + 1], c[v + 2]
+    width, first, second = b - v - 1, c[v + 1], c[v + 2]
     is_text = (width == 2) & (first == QUOTE) & (second == QUOTE)
     is_nested = (width == 2) & (first == _INNER_OPEN) & (second == _INNER_CLOSE)
     is_scalar = width == 0
     wrong |= ~(is_text | is_nested | is_scalar)
-    starts = np.where(is_scalar, before + 1, p[v + 1] + is_text)
-    ends = np.where(is_scalar, behind, p[v + 2] + is_nested)
-    spaced = np.flatnonzero(~is_scalar)
-    wrong[spaced] |= ~scan.blank(before[spaced], p[v[spaced] + 1])
-    wrong[spaced] |= ~scan.blank(p[v[spaced] + 2], behind[spaced])
-    scalars = np.flatnonzero(is_scalar)
+    inner = (c == _INNER_OPEN).cumsum() - 1
+
+    # From here on there is a member for each container, where all are alike.
+    at, many = tokens.at, tokens.many
+    before_keys, key_starts, key_ends, after_keys = at(a), at(a + 1) + 1, at(a + 2), at(a + 3)
+    before, behind, first_at, second_at = at(v), at(b), at(v + 1), at(v + 2)
+    of_key = ~scan.blank(before_keys, key_starts - 1)
+    of_key |= ~scan.blank(key_ends, after_keys)
+    if len(scan.escapes) and not scan.ordinary:
+        of_key |= np.searchsorted(scan.escapes, key_starts) != np.searchsorted(scan.escapes, key_ends)
+    wrong = many(wrong) | (of_key if in_object is None else of_key & many(in_object))
+    spaced, scalars = np.flatnonzero(many(~is_scalar)), np.flatnonzero(many(is_scalar))
+    starts = np.where(many(is_scalar), before + 1, first_at + many(is_text))
+    ends = np.where(many(is_scalar), behind, second_at + many(is_nested))
+    wrong[spaced] |= ~scan.blank(before[spaced], first_at[spaced])
+    wrong[spaced] |= ~scan.blank(second_at[spaced], behind[spaced])
     _trim(scan.data, starts, ends, scalars)
-    kinds = np.where(is_text, QUOTE, scan.data[starts]).astype(np.uint8)
-    plain, numbers = np.zeros(len(a), bool), np.zeros(len(a), np.int64)
+    kinds = np.where(many(is_text), QUOTE, scan.data[starts]).astype(np.uint8)
+    plain, numbers = np.zeros(len(starts), bool), np.zeros(len(starts), np.int64)
     wrong[scalars] |= ~check_scalars(scan.text, kinds, starts, ends, scalars, plain, numbers)
     if wrong.any():
-        scan.mark(p[a[wrong]])
+        scan.mark(before_keys[wrong])
         kinds[wrong], plain[wrong] = MISSING, False
-    inner = c[:-6] == _INNER_OPEN
-    nested = np.zeros(int(inner.sum()), np.intp)
-    children = np.zeros(len(a), np.intp)
-    if len(nested):
-        at = np.flatnonzero(is_nested)
-        children[at] = (np.cumsum(inner) - 1)[v[at] + 1]
-        nested[children[at]] = at
+    children, nested = tokens.nested(np.flatnonzero(is_nested), inner[v + 1], int(inner[-1]) + 1, len(a))
+    owners, objects = tokens.containers(owners, objects)
     level = Level(parents, objects, owners, key_starts, key_ends, kinds, starts, ends, children, plain, numbers)
     return level, nested
+
+
+class _Each:
+    """The tokens of the containers of a level.
+
+    ``a`` and ``b``: for each member the tokens before and behind it. ``owners``: the containers of the members.
+    ``objects``: which containers are objects, as they begin. ``mismatched``: the positions of ends that do not fit the
+    beginnings. ``empty``: the members that are none, if there is only white space.
+    """
+
+    def __init__(self, p: np.ndarray, c: np.ndarray) -> None:
+        delimiters = np.flatnonzero(_opens(c) | _closes(c) | (c == COMMA))
+        kinds = c[delimiters]
+        opens, closes = _opens(kinds), _closes(kinds)
+        begun = kinds[opens]
+        self.mismatched = p[delimiters[closes]][kinds[closes] != begun + 2]
+        self.objects = begun == OBJECT
+        begins = np.flatnonzero(~closes)
+        self.a, self.b = delimiters[begins], delimiters[begins + 1]
+        self.owners = (np.cumsum(opens) - 1)[begins]
+        self.empty = (self.b - self.a == 1) & opens[begins] & closes[begins + 1]
+        self.p = np.concatenate([p, np.full(6, p[-1] if len(p) else 0)])
+        self.c = np.concatenate([c, np.zeros(6, np.uint8)])
+
+    def at(self, tokens: np.ndarray) -> np.ndarray:
+        """The positions of tokens."""
+        positions: np.ndarray = self.p[tokens]
+        return positions
+
+    def many(self, mask: np.ndarray) -> np.ndarray:
+        """A mask of members for all containers."""
+        return mask
+
+    def containers(self, owners: np.ndarray, objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The container of each member, and which of them are objects."""
+        return owners, objects
+
+    def nested(self, members: np.ndarray, containers: np.ndarray, count: int, of: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each of ``of`` members its container in the next level; for each of these ``count`` containers the member
+        that it is. ``members``: those that are containers; ``containers``: for each member the number that it would be.
+        """
+        children, nested = np.zeros(of, np.intp), np.zeros(count, np.intp)
+        children[members] = containers[members]
+        nested[children[members]] = members
+        return children, nested
+
+
+class _Alike(_Each):
+    """The tokens of containers that all have the same ones: only those of the first are looked at."""
+
+    def __init__(self, p: np.ndarray, c: np.ndarray, width: int) -> None:
+        super().__init__(p[:width], c[:width])
+        self.grid = p.reshape(-1, width)
+        self.count, self.last = len(self.grid), width - 1
+
+    @classmethod
+    def of(cls, p: np.ndarray, c: np.ndarray) -> _Alike | None:
+        """The tokens as those of containers that are alike; None where they are not, or where something is wrong with
+        them, which is another thing in each of them.
+        """
+        width = int(_closes(c).argmax()) + 1 if len(c) else 0
+        if width < 2 or len(c) < 2 * width or len(c) % width or (c.reshape(-1, width) != c[:width]).any():
+            return None
+        alike = cls(p, c, width)
+        return None if len(alike.mismatched) or alike.empty.any() else alike
+
+    def at(self, tokens: np.ndarray) -> np.ndarray:
+        return self.grid[:, np.minimum(tokens, self.last)].ravel()
+
+    def many(self, mask: np.ndarray) -> np.ndarray:
+        return np.tile(mask, self.count)
+
+    def containers(self, owners: np.ndarray, objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.repeat(np.arange(self.count), len(owners)), np.repeat(objects, self.count)
+
+    def nested(self, members: np.ndarray, containers: np.ndarray, count: int, of: int) -> tuple[np.ndarray, np.ndarray]:
+        each = np.arange(self.count)[:, None]
+        children, nested = super().nested(members, containers, count, of)
+        return (children + each * count).ravel(), (nested + each * of).ravel()
 
 
 def _trim(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, which: np.ndarray) -> None:

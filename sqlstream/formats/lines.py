@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.csv_records import lines_without_utf8
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.text_rule import bytes_of, offsets_of
 
 NO_UTF8 = "it is no UTF-8"
 _FEED = 0x0A
@@ -39,10 +41,11 @@ class LineDecoder(Decoder):
         return self._decoded(values.cast(pa.binary()), np.zeros(len(values), np.int64))
 
     def _decoded(self, records: pa.BinaryArray, starts: np.ndarray) -> Decoded:
+        bad = np.flatnonzero(records.is_null())
         try:
-            texts, bad = records.cast(pa.string()), np.flatnonzero(records.is_null())
+            texts = records.cast(pa.string())
         except pa.ArrowInvalid:
-            bad = np.flatnonzero([not _is_utf8(record.as_py()) for record in records])
+            bad = np.union1d(bad, _without_utf8(records))
         faults = [
             Fault(int(n), int(starts[n]), (records[n].as_py() or b"").rstrip(b"\r\n"), _reason(records[n])) for n in bad
         ]
@@ -68,11 +71,11 @@ def _slices(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), data])
 
 
-def _is_utf8(record: bytes | None) -> bool:
-    try:
-        return record is not None and (record.isascii() or record.decode() is not None)
-    except UnicodeDecodeError:
-        return False
+def _without_utf8(records: pa.BinaryArray) -> list[int]:
+    """The indices of the records that are not valid UTF-8. A line feed between them ends what one begins."""
+    joined = pc.binary_join_element_wise(records.fill_null(b""), b"\n", b"")
+    offsets = offsets_of(joined)
+    return lines_without_utf8(bytes_of(joined)[: offsets[-1]].tobytes(), offsets[:-1])
 
 
 def _reason(record: pa.Scalar) -> str:

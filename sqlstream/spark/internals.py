@@ -8,6 +8,7 @@ Each function returns None, or does nothing, where this version of PySpark lacks
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from importlib import import_module
@@ -101,6 +102,22 @@ def end_connection() -> None:
     ):
         if end is not None:
             end()
+
+
+def expect_end_of_java() -> None:
+    """Keeps PySpark's thread that waits for counts from the JVM from printing a traceback when the JVM has ended, as it
+    does for lack of memory: the job reports that.
+    """
+    server = attribute(_pyspark(), "SparkContext", "_active_spark_context", "_accumulatorServer")
+    print_error = attribute(server, "handle_error")
+    if print_error is None:
+        return
+
+    def handle_error(request: object, address: object) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            print_error(request, address)
+
+    server.handle_error = handle_error
 
 
 def connect_endpoint(spark: SparkSession) -> str | None:

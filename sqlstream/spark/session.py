@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.spark.internals import end_connection, java_process
+from sqlstream.spark.internals import end_connection, expect_end_of_java, java_process
 from sqlstream.spark.java import require_java
 from sqlstream.spark.log import new_log
 from sqlstream.spark.private_settings import start_java
@@ -234,6 +234,7 @@ def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, t
     spark = _started(builder, new_log(), lambda: start_java(own | given, secrets), tuning)
     _in_effect = tuning
     atexit.register(end_jvm)
+    expect_end_of_java()
     tune_running(spark, tuning)
     send_package(spark)
     return spark
@@ -260,6 +261,7 @@ def _started(
             return builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = [line for line in lines if not line.startswith("\tat ")]  # frames of Java say nothing of the cause
         detail, hint = "\n".join(lines[-5:]) or str(error), f'All that Spark has said is in "{log}".'
         raise ExecutionError(NOT_STARTED, "Spark did not start", detail=detail, hint=hint) from error
 

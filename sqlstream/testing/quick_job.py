@@ -72,7 +72,7 @@ class _QuickRuntime(SteppedRuntime):
     operators_of_steps: list[int] = field(default_factory=list, compare=False)
     users: list[object] = field(default_factory=list, compare=False)
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         return test_connector.read_step(self.spark, scan.table, scan.columns, self.folder)
 
     def control(self, table: str) -> DataFrame:

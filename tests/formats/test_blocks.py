@@ -19,6 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.csv_records import Dialect
+from sqlstream.formats.decoder import Field
+from sqlstream.types import STRING
 
 LINES = st.lists(st.sampled_from([b"", b"a", b"\xc3\xa9t\xc3\xa9", b"a longer line of text", b"\r"]), max_size=12)
 
@@ -129,7 +133,9 @@ def test_line_feeds_between_quotes_end_no_record(folder: Path, rows: list[list[s
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
     data = text.getvalue().encode()
     name = "q.csv.gz" if packs else "q.csv"
-    file = TextFile(written(folder / name, gzip.compress(data) if packs else data), quote=b'"', size=size)
+    file = TextFile(
+        written(folder / name, gzip.compress(data) if packs else data), dialect=Dialect(multi_line=True), size=size
+    )
     read = [row for record in texts([*file.blocks()]) for row in csv.reader(io.StringIO(record.decode(), newline=""))]
     assert read == rows
 
@@ -138,9 +144,48 @@ def test_an_escape_takes_quotes_and_itself_literally(folder: Path) -> None:
     data = b'"a\\"\n",1\n"b\\\\"\n"c\\\\\\"\n",2\n'
     path = written(folder / "e.csv", data)
     for size in range(1, len(data) + 1):
-        blocks = texts([*TextFile(path, quote=b'"', escape=b"\\", size=size).blocks()])
+        blocks = texts([*TextFile(path, dialect=Dialect(escape="\\", multi_line=True), size=size).blocks()])
         assert b"".join(blocks) == data
         assert {sum(map(len, blocks[:number])) for number in range(len(blocks))} <= {0, 9, 15}
+
+
+ODD_CSV = [
+    "1", ",", '"', "#", "\n", "\r\n", "a", "\\",
+    "1,2\n", '1,"x\ny"\n', '\n1,"a\nb"\n', '"x\n#y"', '#it"s\n', '5" pipe,x\n'
+]  # fmt: skip
+
+
+@patient
+@given(
+    pieces=st.lists(st.sampled_from(ODD_CSV), max_size=16),
+    size=st.integers(1, 40),
+    comments=st.booleans(),
+    escape=st.sampled_from([None, "\\"]),
+)
+def test_what_csv_has_in_any_quotes_and_comments_is_cut_nowhere_else_than_in_the_whole(
+    folder: Path, pieces: list[str], size: int, comments: bool, escape: str | None
+) -> None:
+    data = "".join(pieces).encode()
+    dialect = Dialect(escape=escape, comments=comments, multi_line=True)
+    decoder = CsvDecoder([Field("a", STRING), Field("b", STRING)], dialect)
+    rows, faults = [], []
+    for block in TextFile(written(folder / "o.csv", data), dialect=dialect, size=size).blocks():
+        decoded = decoder.block(block.data)
+        rows += decoded.rows.to_pylist()
+        faults += [(block.start + fault.start, fault.text, fault.reason) for fault in decoded.faults]
+    whole = decoder.block(pa.py_buffer(data))
+    assert rows == whole.rows.to_pylist()
+    assert faults == [(fault.start, fault.text, fault.reason) for fault in whole.faults]
+    starts = decoder.starts(pa.py_buffer(data))
+    assert len(starts) == whole.records
+    assert [int(starts[fault.record]) for fault in whole.faults] == [fault.start for fault in whole.faults]
+
+
+def test_a_line_without_end_is_read_in_pieces_that_are_joined_once(folder: Path) -> None:
+    data = b"x" * 1000 + b"\n" + b"y" * 500
+    for dialect in (None, Dialect(multi_line=True)):
+        file = TextFile(written(folder / "l.csv.gz", gzip.compress(data)), dialect=dialect, size=7)
+        assert texts([*file.blocks()]) == [data[:1001], data[1001:]]
 
 
 def test_bytes_that_the_encoding_does_not_have_are_no_utf8(folder: Path) -> None:
@@ -155,7 +200,7 @@ def test_a_quote_that_is_never_closed_does_not_keep_the_file_in_memory(
 ) -> None:
     monkeypatch.setattr("sqlstream.formats.blocks._LONGEST_QUOTED", 40)
     data = b'1,"a\n' + b"2,b\n" * 50
-    blocks = texts([*TextFile(written(folder / "n.csv", data), quote=b'"', size=10).blocks()])
+    blocks = texts([*TextFile(written(folder / "n.csv", data), dialect=Dialect(multi_line=True), size=10).blocks()])
     assert b"".join(blocks) == data
     assert max(map(len, blocks)) <= 60
 

@@ -198,7 +198,7 @@ def test_records_longer_than_a_block_of_arrow_are_read() -> None:
 def test_lines_that_are_no_utf8_are_found_in_blocks_of_any_size() -> None:
     lines = [b"\xff" if i % 7000 == 3 else "é,1234567890".encode() for i in range(30_000)]
     data = b"\n".join(lines)
-    found = lines_without_utf8(data, Lines.of_block(np.frombuffer(data, np.uint8)))
+    found = lines_without_utf8(data, Lines.of_block(np.frombuffer(data, np.uint8)).starts)
     assert found == [3, 7003, 14003, 21003, 28003]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.formats.json import JsonDecoder
-from sqlstream.formats.json_records import RAW_JSON
+from sqlstream.formats.json_records import RAW_JSON, with_raw_json
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType, parse_type
 from tests.depth import depth
@@ -284,6 +284,56 @@ def test_decoders_say_what_they_hold_and_are_sent_to_workers() -> None:
     assert pickle.loads(pickle.dumps(reader)) == reader
 
 
+# --- VARIANT: the JSON of any value, of which Spark makes it ------------------------------------------------------
+
+
+def with_variants(columns: str, **options: Any) -> JsonDecoder:
+    given = decoder(columns, **options)
+    return replace(given, fields=tuple(replace(f, type=with_raw_json(f.type)) for f in given.fields))
+
+
+VARIANTS = [
+    ("1.10", "1.10"), ("1234567890123456789012", "1234567890123456789012"), ("1e400", "1e400"), ("true", "true"),
+    ("null", "null"), ('"a"', '"a"'), ('"a\tb"', '"a\\tb"'), ("{ }", "{ }"),
+    ('{"x": 1.0, "y": [ ]}', '{"x": 1.0, "y": [ ]}'),
+    ('{"x": 1, "x": 2.50}', '{"x":2.50}'), ('[1, {"y": {"k": 1, "k": 2}}]', '[1,{"y":{"k":2}}]'),
+    ('{"x": "a\tb"}', '{"x":"a\\tb"}'), ("'q\"'", '"q\\""'), ("[NaN]", '["NaN"]'), ('{"\\u0061": 1}', '{"a":1}'),
+    ("[" * 300 + "1" + "]" * 300, "[" * 300 + "1" + "]" * 300),
+]  # fmt: skip
+
+
+def test_a_variant_is_given_as_json_that_spark_reads() -> None:
+    records = [f'{{"n": {n}, "v": {spelled}}}'.encode() for n, (spelled, _) in enumerate(VARIANTS)]
+    expected = [json_ for _, json_ in VARIANTS]
+    for exactly in (False, True):
+        reader = with_variants("n INT; v VARIANT", exactly=exactly)
+        for decoded in (of_block(reader, b"\n".join(records)), reader.messages(pa.array(records, pa.binary()))):
+            assert not decoded.faults
+            given = decoded.rows.column("v").to_pylist()
+            assert [json.loads(text) for text in given] == [json.loads(text) for text in expected]
+            assert exactly or given == expected
+    assert of_block(with_variants("v VARIANT"), b'{"w": 1}').rows.column("v").to_pylist() == [None]
+
+
+def test_variants_within_other_types_are_json_as_well() -> None:
+    reader = with_variants("l ARRAY<VARIANT>; m MAP<STRING, VARIANT>; s STRUCT<x: VARIANT, y: INT>")
+    good = b'{"l": [1.10, null, {"a": 1, "a": 2}], "m": {"k": 1, "k": "x"}, "s": {"x": [1.0]}}'
+    decoded = of_block(reader, good + b'\n{"l": {"a": 1}}\n{"s": {"y": "z"}}')
+    assert decoded.rows.to_pylist() == [
+        {"l": ["1.10", "null", '{"a":2}'], "m": [("k", '"x"')], "s": {"x": "[1.0]", "y": None}}
+    ]
+    assert [fault.reason for fault in decoded.faults] == [
+        'column "l" of type ARRAY<VARIANT> is "{"a": 1}"', 'column "s.y" of type INT is "z"'
+    ]  # fmt: skip
+
+
+def test_a_variant_that_spark_would_not_read_is_a_fault() -> None:
+    deep = b'{"a": 1, "v": ' + b"[" * 1001 + b"]" * 1001 + b"}"
+    (fault,) = of_block(with_variants("a INT; v VARIANT"), deep + b'\n{"a": 2, "v": 3}').faults
+    assert (fault.record, fault.reason) == (0, "it is nested too deeply for a VARIANT")
+    assert not of_block(with_variants("a INT"), deep).faults
+
+
 # --- any record -----------------------------------------------------------------------------------------------
 
 COLUMNS = (
@@ -460,3 +510,56 @@ def test_lines_of_one_form_are_read_around_others(values: list[str], others: lis
     read, exact = (of_block(r, b"\n".join(lines)) for r in (reader, replace(reader, exactly=True)))
     assert repr(read.rows.to_pylist()) == repr(exact.rows.to_pylist())
     assert (read.records, list(read.faults)) == (exact.records, list(exact.faults))
+
+
+# --- records that are alike, with objects in them ---------------------------------------------------------------
+
+SHAPES = st.recursive(
+    st.sampled_from(["text", "scalar"]),
+    lambda inner: st.lists(st.tuples(st.sampled_from(["a", "b", "c", "long_name_1"]), inner), min_size=1, max_size=4),
+    max_leaves=8,
+)
+OF_SHAPE = (
+    "INT", "STRING", "DOUBLE", "VARIANT", "ARRAY<INT>", "MAP<STRING, STRING>", "MAP<STRING, MAP<STRING, INT>>",
+    "MAP<STRING, STRUCT<a: INT, b: STRING>>", "STRUCT<a: INT, b: STRING, long_name_1: BIGINT>",
+    "STRUCT<a: STRUCT<a: INT, c: STRING>, b: MAP<STRING, STRING>, c: STRUCT<b: STRUCT<a: STRING>>>",
+)  # fmt: skip
+
+
+@settings(max_examples=depth(60, 3000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "v"]), SHAPES), min_size=1, max_size=4),
+    st.data(),
+    st.sampled_from(["", " "]),
+    st.lists(st.sampled_from(OF_SHAPE), min_size=2, max_size=2),
+)
+def test_nested_records_that_are_alike_are_read_as_others(
+    shape: Any, data: st.DataObject, space: str, kinds: list[str]
+) -> None:
+    values = {
+        "text": st.sampled_from(['"x"', '"12"', '""', '"a\\nb"', '"}"', '"é"', '"a\tb"']),
+        "scalar": st.sampled_from(["1", "-20", "1.10", "true", "null", "01", "3000000000", "}", "1}"]),
+    }
+
+    def spelled(part: Any) -> str:
+        if isinstance(part, str):
+            return data.draw(values[part])
+        members = (f'{space}"{name}"{space}:{space}{spelled(inner)}' for name, inner in part)
+        return "{" + f"{space},".join(members) + space + "}"
+
+    records = [spelled(shape).encode() for _ in range(data.draw(st.integers(1, 6)))]
+    fields = tuple(Field(n, with_raw_json(parse_type(kind))) for n, kind in zip("va", kinds, strict=True))
+    for fails in (False, True):
+        reader = JsonDecoder(fields, fails_on_missing=fails)
+        read = [of_block(r, b"\n".join(records)) for r in (reader, replace(reader, exactly=True))]
+        assert read[0].records == read[1].records
+        assert read[0].faults == read[1].faults
+        of_variants = [
+            json_of(kind, read_.rows.column(n).to_pylist()) for n, kind in enumerate(kinds) for read_ in read
+        ]
+        assert of_variants[::2] == of_variants[1::2]
+
+
+def json_of(kind: str, values: list[Any]) -> list[Any]:
+    """The values; of VARIANT what their JSON says, which is spelled in two ways."""
+    return values if kind != "VARIANT" else [None if v is None else json.loads(v) for v in values]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Fault, Field
 from sqlstream.formats.lines import LineDecoder
@@ -43,3 +45,26 @@ def test_a_message_without_a_value_is_a_fault() -> None:
         (1, "the message is NULL"),
         (3, "it is no UTF-8"),
     ]
+
+
+BYTES = st.lists(st.sampled_from([b"a", b"\xc3", b"\xa9", b"\xff", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", b" "])).map(
+    b"".join
+)
+
+
+@given(st.lists(st.none() | BYTES, max_size=8), st.booleans())
+def test_only_records_that_are_no_utf8_are_faults(records: list[bytes | None], sliced: bool) -> None:
+    def is_text(record: bytes | None) -> bool:
+        try:
+            return record is not None and record.decode() is not None
+        except UnicodeDecodeError:
+            return False
+
+    given_ = pa.array([b"\xff", *records] if sliced else records, pa.binary())
+    decoded = DECODER.messages(given_.slice(1) if sliced else given_)
+    assert decoded.rows.column(0).to_pylist() == [r.decode() for r in records if r is not None and is_text(r)]
+    assert [f.record for f in decoded.faults] == [n for n, record in enumerate(records) if not is_text(record)]
+    lines = [record for record in records if record is not None]
+    decoded = DECODER.block(pa.py_buffer(b"".join(line + b"\n" for line in lines)))
+    assert decoded.rows.column(0).to_pylist() == [line.decode() for line in lines if is_text(line)]
+    assert [f.text for f in decoded.faults] == [line for line in lines if not is_text(line)]

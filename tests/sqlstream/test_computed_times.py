@@ -145,3 +145,96 @@ def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Sessio
             rows(session, query)
         where = "a row" if form == "parquet" and query != WINDOW else place
         assert f'{NULL_TIME} in {where} of file "{times}"' in str(error.value), (mode, query)
+
+
+def failing(text: str | None) -> datetime | None:
+    if text is not None and "/" in text:
+        raise ValueError(f"{text} is no time")
+    return None if text is None else datetime.fromisoformat(f"{text}+00:00")
+
+
+FAILED = 'SS411: function "failing" failed: ValueError: 31/01/2024 is no time'
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_a_time_of_a_python_function_that_is_null_or_fails_names_the_row(
+    form: str, session: Session, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "in", form)
+    place = "a row" if form == "parquet" else "line 3"
+    for name, function, said in (("parsed", parsed, NULL_TIME), ("failing", failing, FAILED)):
+        session.register_function(name, function)
+        session.sql(f"""DROP TABLE IF EXISTS t; CREATE TABLE t (id BIGINT, at STRING, v BIGINT, ts AS {name}(at),
+            WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = '{form}')""")
+        for mode, query in (("streaming", WINDOW), ("streaming", "SELECT id, ts FROM t"), ("batch", WINDOW)):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            with pytest.raises(SqlStreamError) as error:
+                rows(session, query)
+            assert f'{said} in {place} of file "{path}"' in str(error.value), (name, mode, query)
+            assert ("test_computed_times.py:" in str(error.value)) == (name == "failing")
+
+
+def test_a_time_of_a_python_function_that_fails_is_a_dead_letter(session: Session, tmp_path: Path) -> None:
+    path = write(tmp_path / "in", "csv")
+    session.register_function("failing", failing)
+    session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT, ts AS failing(at), WATERMARK FOR ts AS ts) WITH (
+            'connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'csv', 'on-error' = 'dead-letter:dead');
+        CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
+        CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
+    job = session.sql(f"INSERT INTO o {WINDOW}")
+    assert isinstance(job, Job)
+    assert job.wait(200)
+    assert rows(session, "SELECT id FROM o") == [(2,)]
+    letters = zip(RECORDS["csv"], (FAILED, NULL_TIME), (f"{path}:3", f"{path}:4"), strict=True)
+    assert rows(session, "SELECT record, error, place FROM dead") == sorted(letters)
+
+
+def test_a_time_of_a_python_function_is_computed_once(session: Session, tmp_path: Path) -> None:
+    write(tmp_path / "in", "csv")
+    (tmp_path / "calls").mkdir()
+    calls = tmp_path / "calls" / "all"
+
+    def noted(text: str | None) -> datetime | None:
+        with calls.open("a") as file:
+            file.write(f"{text}\n")
+        return None if text is None else datetime(2024, 1, 31, 12)
+
+    session.register_function("noted", noted)
+    for on_error in ("", ", 'on-error' = 'skip'"):
+        session.sql(f"""DROP TABLE IF EXISTS t; CREATE TABLE t (id BIGINT, at STRING, v BIGINT,
+            ts AS COALESCE(noted(at), TIMESTAMP '2024-01-31 12:00:00'), WATERMARK FOR ts AS ts) WITH (
+            'connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'csv'{on_error})""")
+        for mode, query in (("streaming", WINDOW), ("streaming", "SELECT id, ts FROM t"), ("batch", WINDOW)):
+            calls.unlink(missing_ok=True)
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            rows(session, query)
+            assert len(calls.read_text().splitlines()) == len(ROWS), (on_error, mode, query)
+
+
+OWN = "SELECT COUNT(*) AS id FROM t WATERMARK own DELAY OF INTERVAL '0' SECONDS GROUP BY TUMBLE(own, INTERVAL '1' HOUR)"
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_rows_without_the_time_of_a_querys_own_watermark_are_named(form: str, session: Session, tmp_path: Path) -> None:
+    path = write(tmp_path / "in", form)
+    session.register_function("failing", failing)
+    null = NULL_TIME.replace('"ts"', '"own"')
+    for time, said in {"TRY_CAST(at AS TIMESTAMP)": null, "failing(at)": FAILED}.items():
+        table = f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT, own AS {time}) WITH ('connector' = 'filesystem',
+            'path' = '{tmp_path}/in', 'format' = '{form}'"""
+        session.sql(f"""DROP TABLE IF EXISTS t; DROP TABLE IF EXISTS dead; DROP TABLE IF EXISTS o;
+            {table}, 'on-error' = 'dead-letter:dead');
+            CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
+            CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
+        job = session.sql(f"INSERT INTO o {OWN}")
+        assert isinstance(job, Job)
+        assert job.wait(200)
+        assert rows(session, "SELECT id FROM o") == [(2,)]
+        lines = ("", "") if form == "parquet" else (":3", ":4")
+        letters = zip(RECORDS[form], (said, null), (f"{path}{line}" for line in lines), strict=True)
+        assert rows(session, "SELECT record, error, place FROM dead") == sorted(letters)
+        session.sql(f"DROP TABLE t; {table})")
+        with pytest.raises(SqlStreamError) as error:
+            rows(session, OWN)
+        place = "a row" if form == "parquet" else "line 3"
+        assert f'{said} in {place} of file "{path}"' in str(error.value), time

@@ -70,7 +70,8 @@ def test_a_null_fails_the_job_with_the_file_and_the_row(format: str, session: Se
     declare(session, format, tmp_path / "in", COLUMNS.partition(", WATERMARK")[0])
     with pytest.raises(ExecutionError) as caught:
         rows(session, "SELECT name, id FROM t WHERE id > 0")
-    message = 'SS403: column "id" of table "t" is NOT NULL and got NULL in a row of file'
+    place = "line 2" if format in TEXTS else "a row"
+    message = f'SS403: column "id" of table "t" is NOT NULL and got NULL in {place} of file'
     assert f'{message} "{tmp_path}/in/ä 1.{format}": {{"id":null,"name":"b"}}' in str(caught.value)
     assert rows(session, "SELECT name FROM t") == [("a",), ("b",), ("c",)]
 
@@ -129,13 +130,16 @@ NESTED: list[tuple[str, str, str | None]] = [
 def test_fields_within_a_column_are_checked(
     columns: str, record: str, path: str | None, session: Session, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.json").write_text(record + "\n")
+    (tmp_path / "a.json").write_text("\n" + record + "\n")
     declare(session, "json", tmp_path, columns)
     if path is None:
         assert len(rows(session, "SELECT v FROM t")) == 1
     else:
-        with pytest.raises(ExecutionError, match=re.escape(f'SS403: column "{path}" of table "t" is NOT NULL')):
-            rows(session, "SELECT v FROM t")
+        said = f'SS403: column "{path}" of table "t" is NOT NULL and got NULL in line 2 of file "{tmp_path}/a.json"'
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            with pytest.raises(SqlStreamError, match=re.escape(said)):
+                rows(session, "SELECT v FROM t")
 
 
 def test_fields_within_a_column_are_checked_by_a_sink_and_where_bad_rows_are_skipped(

@@ -102,7 +102,9 @@ def test_rows_may_carry_the_line_in_which_they_begin(
     decoder = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(multi_line=True))
     names = Header("t", ((0, "n"), (1, "s")), decoder.dialect) if header else None
     reader = RecordRows(
-        pa.schema({"n": pa.int32(), READ_LINE: pa.int64()}), {}, TextFormat(decoder, quote=b'"', header=names)
+        pa.schema({"n": pa.int32(), READ_LINE: pa.int64()}),
+        {},
+        TextFormat(decoder, dialect=Dialect(multi_line=True), header=names),
     )
     assert [(row["n"], row[READ_LINE] - header) for row in rows(reader, path)] == [*enumerate(lines, 1)]
 

@@ -25,15 +25,24 @@ from sqlstream.udfs.groups.strategies import (
     StoredGroups,
     StoredRows,
     Totals,
+    has_hash,
 )
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
-from sqlstream.udfs.keys import dense_ids, differ, in_order, places, retracted_rows
+from sqlstream.udfs.keys import Ids, dense_ids, differ, hash_of_values, in_order, places, retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 
 _KINDS = np.array(["+I", "-U", "+U", "-D"], object)
 
 _ROWS = "__rows"
 """BIGINT column of a group: its number of rows. Only where rows may be retracted."""
+
+_LEAST_SAMPLED, _SAMPLE, _MOSTLY_DISTINCT = 10_000, 63, 0.75
+"""Of so many rows and more one in 64 is looked at, by its hash; where this share is distinct, duplicates stay: to find
+them takes eight times as long as the sample."""
+
+_HAS_TOTALS = "__has_totals"
+"""BOOLEAN column of pre-aggregated rows: the row has the accumulators of its group. Only where other aggregates have
+DISTINCT, for which each value has a row."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,16 @@ class GroupAggregateKernel(Kernel):
         return ROW_KIND in self.input.names
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates the rows of a key group before the shuffle, if the state consists of accumulators only. If all
-        aggregates have DISTINCT and rows are never retracted, it keeps one row of each combination of their values
-        instead. In other cases it returns the rows unchanged.
+        """Pre-aggregates the rows of a key group before the shuffle, if the state consists of accumulators only. If
+        aggregates have DISTINCT and rows are never retracted, it keeps one row of each combination of their values, and
+        adds the accumulators of the other aggregates to one row of each group. In other cases it returns the rows
+        unchanged.
         """
         if not self._combines and self._distinct_only:
-            ids = dense_ids(rows, self._distinct_columns)
-            return rows if ids.count == rows.num_rows else rows.take(pa.array(ids.first))
+            ids = self._distinct_ids(rows)
+            return rows if ids is None or ids.count == rows.num_rows else rows.take(pa.array(ids.first))
+        if self._adds_totals:
+            return self._values_with_totals(rows)
         if not self._combines:
             return rows
         ids = dense_ids(rows, self.keys)
@@ -85,6 +97,35 @@ class GroupAggregateKernel(Kernel):
         counts = [pa.array(_counted(gone, ids.ids, ids.count))] if self.updates else []
         columns = [c for strategy in self._totals for c in strategy.lifted(rows, gone, ids.ids, ids.count).columns]
         return pa.Table.from_arrays([*keys.columns, *counts, *columns], schema=self._combined)
+
+    def _distinct_ids(self, rows: pa.Table) -> Ids | None:
+        """Numbers for the combinations of keys and distinct values; None where most rows have their own, as a sample
+        says: the kernel looks for those that were stored anyway.
+        """
+        columns = [rows.column(name) for name in (KEY_HASH, *self._distinct_columns)]
+        if rows.num_rows >= _LEAST_SAMPLED and all(has_hash(column.type) for column in columns):
+            hashes = hash_of_values(columns, rows.num_rows)
+            sampled = hashes[hashes & _SAMPLE == 0]
+            if len(np.unique(sampled)) > _MOSTLY_DISTINCT * len(sampled):
+                return None
+        return dense_ids(rows, self._distinct_columns)
+
+    def _values_with_totals(self, rows: pa.Table) -> pa.Table:
+        """One row for each combination of keys and distinct values; the first of each group has its accumulators."""
+        ids = self._distinct_ids(rows)
+        values = rows.select([KEY_HASH, *self._distinct_columns])
+        values = values if ids is None else values.take(pa.array(ids.first))
+        groups = dense_ids(values, self.keys)
+        group_of_value = np.full(values.num_rows, -1)
+        group_of_value[groups.first] = np.arange(groups.count)
+        is_first = group_of_value >= 0
+        numbers, group_of_row = (
+            pa.array(group_of_value, mask=~is_first),
+            groups.ids if ids is None else groups.ids[ids.ids],
+        )
+        lifted = (strategy.lifted(rows, None, group_of_row, groups.count) for strategy in self._totals)
+        columns = [column.take(numbers) for totals in lifted for column in totals.columns]
+        return pa.Table.from_arrays([*values.columns, pa.array(is_first), *columns], schema=self._shipped)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         ids = dense_ids(rows, self.keys)
@@ -123,9 +164,18 @@ class GroupAggregateKernel(Kernel):
 
     def _updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
-        if not self._combines:
+        lifted, groups = changed.rows, changed.groups
+        if self._adds_totals:
+            has_totals = changed.rows.column(_HAS_TOTALS)
+            lifted, groups = lifted.filter(has_totals), groups[np.asarray(has_totals, np.bool_)]
+        elif not self._combines:
             return [strategy.updated(stored, changed, context) for strategy in self.strategies]
-        return [strategy.merged(stored, changed.rows, changed.count, changed.groups) for strategy in self._totals]
+        return [
+            strategy.merged(stored, lifted, changed.count, groups)
+            if isinstance(strategy, Totals)
+            else strategy.updated(stored, changed, context)
+            for strategy in self.strategies
+        ]
 
     def _counts(self, stored: StoredGroups, changed: ChangedRows) -> np.ndarray | None:
         """The number of rows of each group after the changes; None where rows are never retracted."""
@@ -221,6 +271,13 @@ class GroupAggregateKernel(Kernel):
         """True where a row changes nothing if an earlier row has its values."""
         return not self.updates and len(self._distinct) == len(self.strategies)
 
+    @property
+    def _adds_totals(self) -> bool:
+        """True where rows differ for aggregates with DISTINCT by their values, and for the others accumulators do."""
+        return not self.updates and 0 < len(self._distinct) < len(self.strategies) == len(
+            [*self._distinct, *self._totals]
+        )
+
     @cached_property
     def _distinct_columns(self) -> tuple[str, ...]:
         """The columns by which rows differ for aggregates with DISTINCT."""
@@ -236,6 +293,12 @@ class GroupAggregateKernel(Kernel):
         counts = [(_ROWS, pa.int64())] if self.updates else []
         keys = (self.input.field(name) for name in (KEY_HASH, *self.keys))
         return pa.schema([*keys, *counts, *(field for strategy in self.strategies for field in strategy.columns)])
+
+    @cached_property
+    def _shipped(self) -> pa.Schema:
+        """Pre-aggregated rows with distinct values."""
+        values = (self.input.field(name) for name in (KEY_HASH, *self._distinct_columns))
+        return pa.schema([*values, (_HAS_TOTALS, pa.bool_()), *(f for totals in self._totals for f in totals.columns)])
 
     @cached_property
     def _stored(self) -> pa.Schema:

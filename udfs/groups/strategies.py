@@ -435,11 +435,12 @@ def _hashes(of_keys: np.ndarray, rows: pa.Table) -> np.ndarray:
         if kinds.is_floating(kind):
             values = pc.add(column.cast(pa.float64()), 0.0)
             columns.append(pc.if_else(pc.is_nan(values), 0.0, values))
-        elif _has_hash(kind):
+        elif has_hash(kind):
             columns.append(column)
     return hash_of_values(columns, rows.num_rows)
 
 
-def _has_hash(kind: pa.DataType) -> bool:
+def has_hash(kind: pa.DataType) -> bool:
+    """True for the types of columns of which ``hash_of_values`` makes hashes, floating-point numbers left out."""
     plain = kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind) or kinds.is_timestamp(kind)
     return bool(plain or kinds.is_date32(kind) or kind in (pa.string(), pa.binary()))

@@ -4,6 +4,7 @@ side outputs, and the check of a micro-batch's files."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -20,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.column_rows import ColumnRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
@@ -68,7 +70,7 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
     return blobs
 
 
-def rows_of(reader: FileRows | MessageRows | WrittenFiles) -> Batches:
+def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batches:
     """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
     that they hold, or rows into the files that they are written to.
     """
@@ -324,7 +326,7 @@ def checked_places(places: DataFrame, listed: ListedFiles, name: str) -> DataFra
     which is never NULL.
     """
     own = places.schema
-    looked = places.mapInArrow(_look_first(listed, arrow_schema(own)), f"{_ddl(own)}, {_LOOKED}")
+    looked = places.mapInArrow(_look_first(listed, arrow_schema(own), name), f"{_ddl(own)}, {_LOOKED}")
     return _counted(looked, listed).where(F.col(name).isNotNull()).drop(_MISSING, _SIZES)
 
 
@@ -345,8 +347,8 @@ def _look_alone(listed: ListedFiles) -> Batches:
     return look
 
 
-def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
-    """What was seen, as a row without a file, then the rows."""
+def _look_first(listed: ListedFiles, own: pa.Schema, name: str) -> Batches:
+    """What was seen, as a row without a file, then the rows; not those of files that are gone and may be."""
     seen = pa.schema([(_MISSING, pa.int64()), (_SIZES, pa.string())])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -354,11 +356,17 @@ def _look_first(listed: ListedFiles, own: pa.Schema) -> Batches:
         yield pa.RecordBatch.from_arrays(
             [*(pa.nulls(1, f.type) for f in own), *looked.columns], [*own.names, *seen.names]
         )
-        for rows in batches:
+        for batch in batches:
+            rows = _there(batch, name) if listed.skips else batch
             empty = [pa.nulls(rows.num_rows, f.type) for f in seen]
             yield pa.RecordBatch.from_arrays([*rows.columns, *empty], [*own.names, *seen.names])
 
     return look
+
+
+def _there(places: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """The places whose files exist: Spark leaves others out, but not where the checkpoint names the file."""
+    return places.filter(pa.array([os.path.lexists(path_of_url(url)) for url in places.column(name).to_pylist()]))
 
 
 def _look(listed: ListedFiles) -> pa.RecordBatch:

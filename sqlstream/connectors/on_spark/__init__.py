@@ -15,6 +15,7 @@ from sqlstream.spark.running import loaded
 if TYPE_CHECKING:
     from sqlstream.connectors.on_spark import (
         change_messages,
+        cut_files,
         datagen,
         decoders,
         file_sink,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "change_messages",
+    "cut_files",
     "datagen",
     "decoders",
     "file_sink",

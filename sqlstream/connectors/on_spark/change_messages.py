@@ -23,11 +23,12 @@ from sqlstream.connectors.change_formats import (
     of_message,
 )
 from sqlstream.connectors.formats import quoted, records_columns, writing
-from sqlstream.connectors.on_spark.messages import as_variants, decoded, with_raw_json
+from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import json_columns
 from sqlstream.formats import changes
 from sqlstream.formats.changes import ChangeDecoder, Envelope
 from sqlstream.formats.decoder import Field
+from sqlstream.formats.json_records import with_raw_json
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.types import parse_type

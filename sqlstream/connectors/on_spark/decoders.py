@@ -11,10 +11,11 @@ from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.json_records import with_raw_json
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
-from sqlstream.types import STRING, DataType
+from sqlstream.types import DataType
 
 _ANY = DataType("VOID")
 """The type of columns that are only counted."""
@@ -23,19 +24,21 @@ _ANY = DataType("VOID")
 def decoder_of(
     table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str, *, all_columns: bool = False
 ) -> Decoder | None:
-    """Returns the decoder of the named columns; None where no decoder reads the format, or a column of this type.
+    """Returns the decoder of the named columns; None where no decoder reads the format, or a column of this type. Of a
+    VARIANT it gives the JSON (``messages.as_variants``).
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone. Columns that are not named are
     looked at where bad rows are tolerated, or ``all_columns`` says so, so that a record is bad for all queries or none.
     """
     strict = all_columns or tolerates_bad_rows(table)
-    fields = tuple(_readable(Field(c.name, c.type, c.name in columns)) for c in records_columns(table))
+    fields = tuple(Field(c.name, c.type, c.name in columns) for c in records_columns(table))
     match values["format"]:
         case "text" | "raw" if len(fields) == 1:
             return LineDecoder(fields[0])
         case "json":
             missing = bool(values["json.fail-on-missing-field"])
             read = tuple(f for f in fields if f.wanted or strict or missing)
+            read = tuple(replace(f, type=with_raw_json(f.type)) for f in read)
             standard, ignores = values["json.timestamp-format.standard"], bool(values["json.ignore-parse-errors"])
             return JsonDecoder(read, missing, ignores, standard, zone) if all(map(_in_json, read)) else None
         case "csv" if all(f.type.name != "VARIANT" for f in fields):
@@ -46,8 +49,3 @@ def decoder_of(
 
 def _in_json(field: Field) -> bool:
     return JsonDecoder.holds(field.type)
-
-
-def _readable(field: Field) -> Field:
-    """A VARIANT takes any value: where it is not wanted, it is as well a STRING, which does, too."""
-    return replace(field, type=STRING) if field.type.name == "VARIANT" and not field.wanted else field

@@ -36,6 +36,7 @@ from sqlstream.connectors.file_checks import (
 )
 from sqlstream.connectors.file_sink import LOG
 from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
     ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
@@ -50,13 +51,16 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
+from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
+from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
+from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
-from sqlstream.planner.bad_rows import computed_event_time, missing_are_null, tolerates_bad_rows
+from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
-from sqlstream.planner.lowering.bad_rows import has_checks, has_event_time, has_required, path_of
+from sqlstream.planner.lowering.bad_rows import has_checks, has_required, path_of
 from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
@@ -176,19 +180,14 @@ def file_splits(
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
-    name = F.col(_URL) if environment.finished else F.input_file_name()
-    of_names = _from_names(environment, table, directories)
-    known = [] if of_names else directories
-    schema = ", ".join([_BINARY_FILE, *([schema_ddl(known)] if known else [])])
-    files = _files(environment, table, values, schema, "binaryFile").select(
-        name.alias(FILE),
-        F.col("length").alias(LENGTH),
-        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
-        *([name.alias(PARTS[1])] if named else []),
-        *(of_names.get(c.name, F.col(quoted(c.name))).alias(c.name) for c in directories),
-    )
-    shares = _shares(environment.spark, table, values, stats)
+    ranges = ranges_of_table(environment, table, values, sum(f.st_size for f in stats))
+    if ranges is None:
+        files = _whole(environment, table, values, directories)
+    else:
+        files = cut_files(environment, ranges, directories)
+    if named:
+        files = files.withColumn(PARTS[1], F.col(FILE))
+    shares = _shares(environment.spark, table, values, stats, None if ranges is None else ranges.limits.bytes)
     look = _listed_files(environment, table, values)
     places = files.coalesce(1)
     checked = places if look is None else checked_places(places, look, FILE)
@@ -200,6 +199,23 @@ def file_splits(
     return listed.select("*", F.inline(F.array(*keys))).repartition(shares, _TASK).drop(_TASK)
 
 
+def _whole(
+    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column]
+) -> DataFrame:
+    """Files that Spark lists, each whole in one micro-batch."""
+    # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
+    name = F.col(_URL) if environment.finished else F.input_file_name()
+    of_names = _from_names(environment, table, directories)
+    known = [] if of_names else directories
+    schema = ", ".join([_BINARY_FILE, *([schema_ddl(known)] if known else [])])
+    return _files(environment, table, values, schema, "binaryFile").select(
+        name.alias(FILE),
+        F.col("length").alias(LENGTH),
+        F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
+        *(of_names.get(c.name, F.col(quoted(c.name))).alias(c.name) for c in directories),
+    )
+
+
 def _read_by_tasks(
     environment: Environment, table: Table, columns: Sequence[Column], values: Mapping[str, Any], text: RecordFormat
 ) -> DataFrame:
@@ -209,20 +225,17 @@ def _read_by_tasks(
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
     hidden = [pa.field(BAD, BAD_TYPE)] if text.tolerant else []
-    time, names = _event_time(table, columns, text), [c.name for c in columns]
-    is_computed = computed_event_time(table) is not None and has_event_time(table, names) and not text.tolerant
-    if is_computed or any(has_required(table, name) for name in names):
-        hidden.append(pa.field(READ_FROM, pa.string()))
-    hidden += [pa.field(READ_LINE, pa.int64())] if is_computed else []
+    time = _event_time(table, columns, text)
+    if not text.tolerant and (environment.located or any(has_required(table, c.name) for c in columns)):
+        hidden += [pa.field(READ_FROM, pa.string()), pa.field(READ_LINE, pa.int64())]
     hidden += part_fields(places.columns) if environment.in_order else []
-    given = [(c.name, c.type.ddl(), c.type.to_arrow()) for c in columns]
-    given += [(f.name, from_arrow(f.type).ddl(), f.type) for f in hidden]
-    filled = given or [(SHARE, "INT", pa.int32())]  # Spark takes no rows without columns
-    schema = pa.schema([(name, kind) for name, _, kind in filled])
+    given = [*(pa.field(c.name, with_raw_json(c.type).to_arrow()) for c in columns), *hidden]
+    schema = pa.schema(given or [pa.field(SHARE, pa.int32())])  # Spark takes no rows without columns
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
     reader = RecordRows(schema, time, text, metadata)
-    rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(name)} {ddl}" for name, ddl, _ in filled))
-    return rows if given else rows.select()
+    rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(f.name)} {from_arrow(f.type).ddl()}" for f in schema))
+    in_rows = (as_variants(c.name, c.type) for c in columns)
+    return rows.select(*in_rows, *(F.col(quoted(f.name)) for f in hidden))
 
 
 def _event_time(table: Table, columns: Sequence[Column], text: RecordFormat) -> dict[str, FromFile]:
@@ -281,7 +294,7 @@ def _json_rows(
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: {**metadata, **of_directories}[name] for name in columns if name not in in_files}
     read_from = _read_from(environment, table, columns)
-    keep |= {READ_FROM: F.col(_URL)} if environment.finished else {}
+    keep |= {READ_FROM: F.col(_URL)} if environment.finished else read_from
     named = tuple(name for name in columns if name in in_files)
     files = _files(environment, table, values, schema, "text")
     if has_kinds(table):
@@ -328,9 +341,10 @@ def _read_from(
     environment: Environment, table: Table, columns: tuple[str, ...], *, by_python: bool = False
 ) -> dict[str, SparkColumn]:
     """READ_FROM of rows that are checked, for what is said of a row that lacks a value. In streams Spark knows the file
-    without it, but not behind Python (``by_python``).
+    without it, but not behind Python: where that reads the files (``by_python``), or computes the event time.
     """
-    return {READ_FROM: F.col(_URL)} if (environment.finished or by_python) and has_checks(table, columns) else {}
+    is_checked = has_checks(table, columns) and (environment.finished or by_python)
+    return {READ_FROM: F.col(_URL)} if is_checked or environment.located else {}
 
 
 def _metadata(key: str) -> SparkColumn:
@@ -387,13 +401,18 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
     return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
 
 
-def _shares(spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result]) -> int:
-    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small."""
+def _shares(
+    spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result], most_bytes: int | None
+) -> int:
+    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
+    where a micro-batch has no more than ``most_bytes``.
+    """
     most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     if not is_bounded(table):
         return most
     sizes = sorted((f.st_size for f in stats), reverse=True)
-    largest = sum(sizes[: values["source.max-files-per-trigger"]])
+    largest = sum(sizes[: values[MOST_PER_TRIGGER]])
+    largest = largest if most_bytes is None else min(largest, most_bytes)
     return min(max(1, -(-largest // _least_split(spark))), most)
 
 
@@ -470,8 +489,7 @@ def _make_directory(table: Table, path: str) -> None:
 
 def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
     options = (parsing(table, values) if values["format"] == "csv" else {}) | {
-        # Spark would skip files that come late and are a week older than the newest one.
-        "maxFileAge": "36500d",
+        "maxFileAge": ANY_AGE,
         # Directories are either values of columns or just places where files lie.
         "recursiveFileLookup": str(not partitions).lower(),
     }
@@ -483,6 +501,8 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
+    elif values[BYTES_PER_TRIGGER] is not None:
+        options["maxBytesPerTrigger"] = str(values[BYTES_PER_TRIGGER])
     return options
 
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.connectors.formats import quoted
-from sqlstream.formats.json_records import RAW_JSON
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
 from sqlstream.udfs.spark.batches import rows_of
@@ -46,18 +45,14 @@ def _field(schema: StructType, name: str) -> str:
 # --- VARIANT: tasks give its JSON, of which Spark makes it --------------------------------------------------------
 
 
-def with_raw_json(kind: DataType) -> DataType:
-    """The type with the JSON text of each VARIANT."""
-    return RAW_JSON if kind.name == "VARIANT" else kind.with_inner(with_raw_json)
-
-
 def as_variants(name: str, kind: DataType) -> SparkColumn:
     """The column of that name, of the type ``with_raw_json(kind)``, in the type ``kind``."""
-    return _variants(F.col(quoted(name)), kind)
+    column = F.col(quoted(name))
+    return _variants(column, kind).alias(name) if _has_variants(kind) else column
 
 
 def _variants(value: SparkColumn, kind: DataType) -> SparkColumn:
-    if all(part.name != "VARIANT" for part in kind.parts()):
+    if not _has_variants(kind):
         return value
     match kind.name:
         case "ARRAY":
@@ -68,3 +63,7 @@ def _variants(value: SparkColumn, kind: DataType) -> SparkColumn:
             members = (_variants(value[name], inner).alias(name) for name, inner in kind.fields())
             return F.when(value.isNotNull(), F.struct(*members))
     return F.parse_json(value)
+
+
+def _has_variants(kind: DataType) -> bool:
+    return any(part.name == "VARIANT" for part in kind.parts())

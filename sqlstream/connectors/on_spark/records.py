@@ -31,7 +31,7 @@ from sqlstream.connectors.formats import (
     written_pattern,
 )
 from sqlstream.connectors.on_spark.decoders import decoder_of
-from sqlstream.connectors.on_spark.messages import decoded
+from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.lowering.bad_rows import without_rows
@@ -302,7 +302,10 @@ def decode(
         decoder = decoder_of(table, columns, values, zone, all_columns=True)
         if decoder is not None:
             reader = MessageRows(decoder, tolerates_bad_rows(table), lines=True)
-            return decoded(messages, F.col(value), reader, keep, position)
+            rows = decoded(messages, F.col(value), reader, keep, position)
+            kinds = {c.name: c.type for c in records_columns(table)}
+            more = (F.col(quoted(name)) for name in rows.columns if name not in columns)
+            return rows.select(*(as_variants(name, kinds[name]) for name in columns), *more)
     kept = [column.alias(name) for name, column in (keep or {}).items()]
     if values["format"] == "raw":
         return messages.select(*(F.col(value).alias(c) for c in columns), *kept)

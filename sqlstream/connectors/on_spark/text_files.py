@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.file_tables import columns_in_files, local_path
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.on_spark.decoders import decoder_of
@@ -44,29 +44,33 @@ def record_format(
     if not tasks_read(environment, table):
         return None
     if values["format"] == "avro":
-        return avro_format(table, columns)
+        return avro_format(table, columns, checked=environment.located)
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    return None if decoder is None else _of_decoder(table, columns, values, decoder)
+    return None if decoder is None else _of_decoder(table, columns, values, decoder, checked=environment.located)
 
 
 def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> RecordFormat | None:
-    """How lookups decode the files; None for types that no decoder supports.
+    """How lookups decode the files; None for types that no decoder supports, and for VARIANT, which Spark makes of what
+    the decoder gives.
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone.
     """
     if values["format"] == "avro":
         return avro_format(table, columns)
+    if any(part.name == "VARIANT" for c in columns_of(table, columns) for part in c.type.parts()):
+        return None
     decoder = decoder_of(table, columns, values, zone)
     return None if decoder is None else _of_decoder(table, columns, values, decoder)
 
 
-def avro_format(table: Table, columns: tuple[str, ...]) -> AvroFormat:
+def avro_format(table: Table, columns: tuple[str, ...], *, checked: bool = False) -> AvroFormat:
     """How tasks and lookups read Avro. Columns that are not named are looked at where bad rows are tolerated, so that a
-    record is bad for all queries or none.
+    record is bad for all queries or none. ``checked``: see ``_tolerance``.
     """
     strict = tolerates_bad_rows(table)
     fields = (Field(c.name, c.type, c.name in columns) for c in records_columns(table))
-    return AvroFormat(tuple(f for f in fields if f.wanted or strict), missing_are_null(table), *_tolerance(table))
+    read = tuple(f for f in fields if f.wanted or strict)
+    return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked))
 
 
 def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, Any]) -> ColumnarFiles | AvroFormat:
@@ -76,14 +80,18 @@ def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, A
     return ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
 
 
-def _tolerance(table: Table) -> tuple[bool, bool]:
-    """``tolerant`` and ``keeps_records`` of a ``RecordFormat``."""
+def _tolerance(table: Table, checked: bool) -> tuple[bool, bool]:
+    """``tolerant`` and ``keeps_records`` of a ``RecordFormat``. ``checked``: the query checks rows that the decoder
+    takes for good ones, which may become dead letters.
+    """
     tolerant = tolerates_bad_rows(table)
-    return tolerant, tolerant and action_of(table)[1] is not None and bool(checked_columns(table))
+    return tolerant, tolerant and action_of(table)[1] is not None and (checked or bool(checked_columns(table)))
 
 
-def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder) -> TextFormat:
-    tolerant, keeps = _tolerance(table)
+def _of_decoder(
+    table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder, *, checked: bool = False
+) -> TextFormat:
+    tolerant, keeps = _tolerance(table, checked)
     lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)
@@ -92,6 +100,5 @@ def _of_decoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any
         read = columns_in_files(table, columns)
         named = ((i, f.name) for i, f in enumerate(decoder.fields) if f.name in {c.name for c in read})
         header = Header(table.name, tuple(named), decoder.dialect)
-    dialect = decoder.dialect
-    quotes = (c.encode() if c is not None and dialect.multi_line else None for c in (dialect.quote, dialect.escape))
-    return TextFormat(decoder, quote=next(quotes), escape=next(quotes), header=header, **lines)
+    has_breaks = decoder.dialect.multi_line and decoder.dialect.quote is not None
+    return TextFormat(decoder, dialect=decoder.dialect if has_breaks else None, header=header, **lines)

@@ -25,6 +25,7 @@ from sqlstream.jobs.records.record import RECORD_FILE as RECORD
 from sqlstream.jobs.records.record import being_started, in_use, read_record
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.plans import side_tables
+from sqlstream.udfs.listed_files import RANGES
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ VIEW = "view.json"
 """What is known of a materialized view, whose folder that of its job is; it may be there before the job."""
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
-_CHECKPOINT = (*_SPARK, "control", "control-clock", "results", WATERMARKS, SINKS_FILE, LAYOUT, PLAN, RUN)
+_CHECKPOINT = (*_SPARK, "control", "control-clock", RANGES, "results", WATERMARKS, SINKS_FILE, LAYOUT, PLAN, RUN)
 """The files and folders of a checkpoint, the marks last."""
 
 

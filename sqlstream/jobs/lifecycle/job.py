@@ -330,6 +330,7 @@ class Job:
 
     def _run(self) -> None:
         clock = self._to_end.started_clock()
+        watching = self._to_end.started_watches()
         try:
             self._restarts.run(self._to_end.run, self._start_again, self._on_waiting_to_restart)
             if self._savepoint_at_end and not self._stopping.is_set():
@@ -343,8 +344,8 @@ class Job:
                 self._results.close()
             if self._pace is not None:
                 self._pace.end()
-            if clock is not None:
-                clock.join()
+            for thread in watching if clock is None else (clock, *watching):
+                thread.join()
             self._recorder.finish(self)
 
     def _on_waiting_to_restart(self) -> None:

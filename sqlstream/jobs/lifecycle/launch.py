@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
+from sqlstream.connectors import Watch
 from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint
 from sqlstream.jobs.checkpoints.control import Clock, ControlRows
@@ -81,6 +82,7 @@ class Launch:
     * ``temporary``: the checkpoint is removed with its session.
     * ``require_sink``: called with the number of a complete micro-batch, raises an error if a sink has lost its rows.
     * ``secrets``: secrets of the settings, which error messages must mask.
+    * ``watches``: what sources do again and again while the job runs.
     * ``row_limit``: how many rows a query with LIMIT may still emit; None without LIMIT.
     """
 
@@ -102,6 +104,7 @@ class Launch:
     end_of_input: EndOfInput = EndOfInput.FINAL
     require_sink: Callable[[int], None] = no_check
     secrets: Secrets = NO_SECRETS
+    watches: Sequence[Watch] = ()
     row_limit: RowLimit | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,9 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import Watch
 from sqlstream.errors import ExecutionError, SqlStreamError
+from sqlstream.jobs.checkpoints.control import GIVE_UP_SECONDS
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput, EpochDeadline, EpochPace, after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.reports.progress import FilesRead, Progress, Waiting, advanced, cut_in
@@ -78,6 +81,34 @@ def _process_all(query: StreamingQuery) -> None:
         query.processAllAvailable()
 
 
+# --- Java objects that Python has dropped ----------------------------------------------------------------------
+# Java keeps what Python has an object for, such as the plan and the figures of each micro-batch. py4j's objects are
+# cycles, because each remembers the methods that were called on it, so they end with a full collection of Python's
+# garbage collector; in a process that waits for Spark there are hours between two of these.
+
+
+_COLLECTION_SECONDS = 20.0
+_COLLECTION_BATCHES = 10
+
+
+class DroppedObjects:
+    """Collects Python's garbage as a job's micro-batches need it, some tenths of a second each time, so that Java's
+    memory does not grow with their number. Does nothing where the process has switched its collector off.
+    """
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._last = time.monotonic()
+
+    def free_after(self, batches: int) -> None:
+        """Called after so many more micro-batches."""
+        self._batches += batches
+        now = time.monotonic()
+        if self._batches >= _COLLECTION_BATCHES and now - self._last >= _COLLECTION_SECONDS and gc.isenabled():
+            gc.collect()
+            self._batches, self._last = 0, time.monotonic()
+
+
 _REPORT_SECONDS = 1
 
 OnReports = Callable[[Sequence[Mapping[str, Any]], int], None]
@@ -99,6 +130,7 @@ class RunningQuery:
         self._error_of_other_thread: Exception | None = None
         self._cut: ExecutionError | None = None
         self._files = FilesRead()
+        self._dropped = DroppedObjects()
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
 
@@ -148,6 +180,9 @@ class RunningQuery:
 
     def complete_epoch(self) -> None:
         """Wait until the rows that are available now are in a complete micro-batch."""
+        for watch in self.launch.watches:
+            if watch.interval_ms is not None:
+                watch.look()
         if self.launch.bounded or not self.launch.interval_ms:
             wait_for_all_there_is(self.present, self.progress.last_batch, self._stopping.is_set)
         else:
@@ -181,6 +216,7 @@ class RunningQuery:
             _LOG.warning("%s", changed)
         self._cut = self._cut or next(filter(None, map(cut_in, new)), None)
         self._on_reports(reports, self.progress.last_batch)
+        self._dropped.free_after(len(new))
 
     # --- the job's thread -------------------------------------------------------------------------------------
 
@@ -299,6 +335,25 @@ class RunToEnd:
         return launch.clock.start(
             launch.control, self.stopping, lambda: self.query.progress.pending != 0, self.query.fail
         )
+
+    def started_watches(self) -> list[Thread]:
+        """The threads in which sources look for new input again and again, until the job ends."""
+        pairs = ((watch, watch.interval_ms) for watch in self.launch.watches)
+        threads = [Thread(target=self._look, args=pair, daemon=True) for pair in pairs if pair[1] is not None]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _look(self, watch: Watch, interval_ms: int) -> None:
+        last = time.monotonic()
+        while not self.stopping.wait(max(interval_ms / 1000, _POLL_SECONDS)):
+            try:
+                watch.look()
+                last = time.monotonic()
+            except SqlStreamError as error:  # the disk may be full for a while
+                if time.monotonic() - last > GIVE_UP_SECONDS:
+                    self.query.fail(error)
+                    last = time.monotonic()
 
     def run(self) -> None:
         """Run to the end. Raises the error of a failed query, and SS422 where rows arrive after the end of the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
@@ -25,14 +25,18 @@ RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 class Sources(Protocol):
     """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows, so
-        columns that define it are added where necessary.
+        columns that define it are added where necessary. ``located``: each row says in which file and line it was read.
         """
         ...
 
     def reads_files(self, scan: Scan) -> bool:
         """True where tasks may read the files of a scan themselves, without Spark's reader."""
+        ...
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -82,9 +86,11 @@ class JobRuntime:
         """False: the clock of a job runs by itself. Only tests move the clock step by step."""
         return False
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows."""
-        return self.sources.read(scan, in_order=in_order)
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
+        """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows.
+        ``located``: each row says in which file and line it was read.
+        """
+        return self.sources.read(scan, in_order=in_order, located=located)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan. ``in_order``: the query depends on the order of

@@ -13,7 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
+from sqlstream.connectors import Environment, Source, SplitSource, connector, discards_rows, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
@@ -34,7 +34,7 @@ from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
@@ -66,13 +66,15 @@ class SessionSources:
     environment: Environment
     catalog: Catalog
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame, or as a batch DataFrame if the environment is for
-        finished data. ``in_order``: the query depends on the order of rows.
+        finished data. ``in_order``: the query depends on the order of rows. ``located``: each row says in which file
+        and line it was read.
         """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
-            return kind.read(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+            environment = replace(self.environment, in_order=in_order, located=located)
+            return kind.read(environment, scan.table, scan.columns)
         return self._whole(scan)
 
     def _whole(self, scan: Scan) -> DataFrame:
@@ -92,6 +94,10 @@ class SessionSources:
         if self.environment.spark_reads or not isinstance(kind, SplitSource):
             return False
         return kind.has_file_splits(self.environment, scan.table, scan.columns)
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
+        return discards_rows(table)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan, for an exchange that reads the files itself.
@@ -196,7 +202,7 @@ class SessionJobs:
     def _start_at(self, checkpoint: str, claimed: Claim, plan: Root, workspace: Workspace, sql: str, name: str) -> Job:
         settings = workspace.settings
         spark = self.spark.get(settings)
-        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex)
+        environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex, watches=[])
         if isinstance(plan, Output):
             environment = replace(environment, logs=_logs(checkpoint))
             work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
@@ -205,6 +211,7 @@ class SessionJobs:
             sink, description = sink_of(environment, plan), description_of(plan, sql, settings)
             sources = SessionSources(replace(environment, logs=_logs(checkpoint)), workspace.catalog.copy())
             work = Work(plan, sources, sink, require_sink=sinks_intact(plan), description=description)
+        work = replace(work, watches=environment.watches)
         named = not isinstance(plan, Output)
         execution = execution_of(settings, partial(_poll_ms, plan), named=named)
         return start_job(
@@ -333,7 +340,8 @@ class SessionJobs:
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """The physical plan of a logical plan, as if there were no checkpoint yet."""
-        return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
+        settings = engine_settings_of(workspace.settings)
+        return physical_plan(plan, replace(settings, sources=sources))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import Watch
 from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
 from sqlstream.errors import ConnectorError
 from sqlstream.jobs.checkpoints.fingerprint import AUTO
@@ -52,7 +53,8 @@ class Work:
 
     ``sink`` makes the writer of the rows; ``side`` writes the side outputs of a query without ``sink``.
     ``require_sink`` raises an error if rows of an earlier micro-batch are lost. ``description`` is for the record in
-    the checkpoint; None: the job has no record.
+    the checkpoint; None: the job has no record. ``watches``: filled when the plan is lowered, with what sources do
+    while the job runs.
     """
 
     plan: Node
@@ -61,6 +63,7 @@ class Work:
     side: SideSinks | None = None
     require_sink: Callable[[int], None] = no_check
     description: Description | None = None
+    watches: Sequence[Watch] | None = None
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         execution.key_groups,
         declared_states(sources),
         chaining=execution.chaining,
-        reads_files=sources.reads_files,
+        sources=sources,
     )
     if not job.place.trusts_any_owner and unpickles_state(job.work.plan, sources.function):
         require_trusted(checkpoint.storage)
@@ -228,6 +228,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
+        watches=job.work.watches or (),
         row_limit=row_limit_of(
             limit_of(job.work.plan),
             checkpoint.storage,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.jobs.lifecycle.runtime import Sources
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.lowering.columnar.inputs import METRIC as FILES_METRIC
 from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
 from sqlstream.planner.lowering.outputs import TABLES_METRIC
@@ -106,16 +106,21 @@ class CountedSources:
     sources: Sources
     numbers: count[int] = field(default_factory=count)
 
-    def read(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
+    def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a DataFrame with an observed metric that counts them. ``in_order``: the query
-        depends on the order of rows.
+        depends on the order of rows. ``located``: each row says in which file and line it was read.
         """
         name = f"{SOURCE_METRIC}/{next(self.numbers)}/{quote(scan.table.name, safe='')}"
-        return self.sources.read(scan, in_order=in_order).observe(name, F.count(F.lit(1)).alias(ROWS))
+        rows = self.sources.read(scan, in_order=in_order, located=located)
+        return rows.observe(name, F.count(F.lit(1)).alias(ROWS))
 
     def reads_files(self, scan: Scan) -> bool:
         """True where tasks may read the files of a scan themselves, without Spark's reader."""
         return self.sources.reads_files(scan)
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
+        return self.sources.discards(table)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan. The exchange that reads the files counts their

@@ -22,6 +22,7 @@ from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT
 from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, local_storage_at
 from sqlstream.jobs.checkpoints.watermarks import WATERMARKS_FILE as WATERMARKS
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
+from sqlstream.udfs.listed_files import RANGES
 from sqlstream.udfs.texts import json_of
 from sqlstream.version import __version__
 
@@ -201,6 +202,7 @@ def epoch_of(root: Path, epoch: int) -> Iterator[str]:
     """
     yield from (name for name in OWN_FILES if (root / name).is_file())
     yield from (str(path.relative_to(root)) for path in root.glob(f"control*/**/{END_FILE}"))
+    yield from sorted(str(path.relative_to(root)) for path in root.glob(f"{RANGES}/*/*/[!.]*"))
     yield from (f"spark/{name}" for name in files_of_epoch(root / "spark", epoch))
 
 

@@ -24,7 +24,7 @@ RIGHT = table("right", bounded=False, delay_ms=500, v="INT", ts="TIMESTAMP")
 class Stamped(Streams):
     """A runtime whose rows carry their own clock: here their event time."""
 
-    def read(self, scan, *, in_order=False):
+    def read(self, scan, *, in_order=False, located=False):
         return (
             super()
             .read(dataclasses.replace(scan, columns=(*scan.columns, "ts")))

@@ -58,7 +58,7 @@ def test_options_of_the_format_reach_the_source(make_table):
     assert (actual.columns, actual.zone) == ((("k", field.type), ("v", parse_type("INT"))), zone)
     of_lines = source_of(files(make_table, csv__disable_quote_character=True, csv__multi_line=True, encoding="UTF-16"))
     assert isinstance(of_lines.format, TextFormat)
-    assert (of_lines.format.quote, of_lines.format.encoding) == (None, "utf-16")
+    assert (of_lines.format.dialect, of_lines.format.encoding) == (None, "utf-16")
     json: dict[str, Any] = {"format": "json", "json__ignore_parse_errors": True}
     json["json__timestamp_format__standard"] = "SQL"
     fields = (field, Field("v", parse_type("INT")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from sqlstream.jobs.lifecycle.failure import is_cancellation, job_error
 from sqlstream.settings import Settings
 from sqlstream.spark.handle import SparkHandle
+from sqlstream.spark.internals import expect_end_of_java
 from sqlstream.spark.running import is_spark_gone
 
 
@@ -110,3 +112,26 @@ def test_a_killed_java_is_reported_as_that_and_a_stopped_spark_as_stopped(tmp_pa
     said = job_error(GONE[0], "j", "/c").diagnostic
     assert (said.code, "was killed" in said.message, "local[2]" in str(said.hint)) == ("SS474", True, True)
     released(STOPPED)
+
+
+def test_pyspark_prints_nothing_where_java_has_ended(monkeypatch):
+    """Its thread that waits for counts would print a traceback behind the error of the job."""
+    printed = []
+
+    class Server:
+        def handle_error(self, request, address):
+            printed.append(sys.exception())
+
+    server = Server()
+    monkeypatch.setattr("sqlstream.spark.internals.attribute", lambda value, *names: _follow(value, names, server))
+    expect_end_of_java()
+    for error in (EOFError(), ConnectionResetError(), ValueError("wrong token")):
+        try:
+            raise error
+        except Exception:
+            server.handle_error(None, None)
+    assert [str(error) for error in printed] == ["wrong token"]
+
+
+def _follow(value, names, server):
+    return server if names[0] == "SparkContext" else getattr(value, names[0], None)

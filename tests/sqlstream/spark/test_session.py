@@ -49,7 +49,7 @@ def test_settings_that_would_give_wrong_results_are_refused_all_at_once(spark):
 def test_what_the_jvm_writes_goes_to_the_log_and_into_the_error_of_a_failed_start(tmp_path, capfd):
     class Builder:
         def getOrCreate(self):  # noqa: N802
-            os.write(2, b"Could not reserve enough space for object heap\n")
+            os.write(2, b"Could not reserve enough space for object heap\n" + b"\tat a.B.c(B.scala:1)\n" * 9)
             raise RuntimeError("Java gateway process exited")
 
     log = tmp_path / "spark.log"

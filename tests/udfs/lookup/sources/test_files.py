@@ -62,8 +62,9 @@ def format_of(form, fields, zone="UTC", header=False, drop=False, nulls=False, t
         return TextFormat(LineDecoder(fields[0]))
     syntax = Dialect(**dialect)
     named = Header("t", tuple((i, f.name) for i, f in enumerate(fields) if f.wanted), syntax) if header else None
-    quote = syntax.quote.encode() if syntax.multi_line and syntax.quote is not None else None
-    return TextFormat(CsvDecoder(fields, syntax, zone), header=named, tolerant=drop, quote=quote)
+    has_breaks = syntax.multi_line and syntax.quote is not None
+    decoder = CsvDecoder(fields, syntax, zone)
+    return TextFormat(decoder, header=named, tolerant=drop, dialect=syntax if has_breaks else None)
 
 
 @asynccontextmanager

@@ -1,0 +1,88 @@
+"""Streams of files that are cut into ranges, so that a micro-batch reads a bounded number of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.file_ranges import (
+    DEFAULT_BYTES,
+    DIRECTORIES,
+    RANGES_DDL,
+    FileRanges,
+    Limits,
+    folder_of_ranges,
+)
+from sqlstream.connectors.file_tables import (
+    BYTES_PER_TRIGGER,
+    ENCODING,
+    MOST_PER_TRIGGER,
+    TEXTS,
+    local_path,
+    partition_columns,
+)
+from sqlstream.formats.blocks import TextFile
+from sqlstream.formats.csv_records import Dialect
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
+
+ANY_AGE = "36500d"
+"""Spark's option ``maxFileAge``: it would skip files that come late and are a week older than the newest one."""
+
+
+def cut_files(environment: Environment, ranges: FileRanges, directories: Sequence[Column]) -> DataFrame:
+    """Returns a streaming DataFrame of ranges of files, for ``file_source.file_splits``. A micro-batch reads those that
+    one file of the checkpoint names.
+    """
+    # A checkpoint that was copied, as by a savepoint, has files of the same names in another folder: Spark must neither
+    # read them again, nor, as it does without a pattern, refuse those that it has logged.
+    reader = environment.spark.readStream.schema(RANGES_DDL).option("fileNameOnly", "true")
+    rows = (
+        reader.option("maxFilesPerTrigger", "1").option("maxFileAge", ANY_AGE).json(f"file://{ranges.folder}/*.jsonl")
+    )
+    values = F.col(DIRECTORIES)
+    of_directories = (values[c.name].cast(c.type.ddl()).alias(c.name) for c in directories)
+    return rows.select(FILE, LENGTH, MODIFIED, BEGIN, END, *of_directories)
+
+
+def ranges_of_table(environment: Environment, table: Table, values: Mapping[str, Any], total: int) -> FileRanges | None:
+    """Returns the ranges in which micro-batches read the files of a table, which have ``total`` bytes; None where they
+    read files whole: without a bound, and for jobs that have begun so, because what Spark has logged must be read again
+    in the same way. ConnectorError SS508 where the checkpoint cannot be written.
+    """
+    path, watches = local_path(values["path"]), environment.watches
+    if path is None or environment.logs is None or watches is None or environment.finished:
+        return None
+    most, logs = _most_bytes(values, total), Path(environment.logs)
+    folder = folder_of_ranges(logs.parent.parent, table.name, path)
+    if not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
+        return None
+    there = next((w for w in watches if isinstance(w, FileRanges) and w.folder == folder), None)
+    if there is not None:  # another part of the query reads them, too
+        return there
+    limits = Limits(most, values[MOST_PER_TRIGGER], partial(_divides, values))
+    interval_ms, partitions = values["source.monitor-interval"], tuple(partition_columns(table))
+    ranges = FileRanges(folder, path, limits, interval_ms, partitions, logs.parent.parent)
+    ranges.look()
+    watches.append(ranges)
+    return ranges
+
+
+def _most_bytes(values: Mapping[str, Any], total: int) -> int | None:
+    """The bound of a micro-batch: that of the table, or for many bytes of text the default."""
+    given: int | None = values[BYTES_PER_TRIGGER]
+    if given is not None or values[MOST_PER_TRIGGER] is not None or values["format"] not in TEXTS:
+        return given
+    return DEFAULT_BYTES if total > DEFAULT_BYTES else None
+
+
+def _divides(values: Mapping[str, Any], path: str) -> bool:
+    """Whether tasks can read parts of the file. Of Parquet these are rows, as many of all as bytes."""
+    dialect = Dialect.of(values) if values["format"] == "csv" and values["csv.multi-line"] else None
+    return values["format"] not in TEXTS or TextFile(path, values[ENCODING.key], dialect).divides

@@ -1,0 +1,164 @@
+"""Streams over files that are cut: micro-batches of a bounded size, with each row once, however the job goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlstream.connectors.on_spark import cut_files
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+BOUND, SMALLER = ("'source.max-bytes-per-trigger' = '2 kb'", "'source.max-bytes-per-trigger' = '1 kb'")
+NO_BOUND = "'on-error' = 'fail'"
+ROWS = 300  # of CSV about 20 bytes each, of JSON 45, so that micro-batches are three and seven at least
+STATEMENT = (
+    "INSERT INTO o SELECT 'a' AS t, id FROM a UNION ALL SELECT 'b' AS t, id FROM b "
+    "UNION ALL SELECT 'w', CAST(n AS BIGINT) FROM (SELECT w, COUNT(*) AS n FROM a GROUP BY w COUNT WINDOW (50 ROWS))"
+)
+
+
+def put(folder: Path, form: str, name: str, start: int, count: int = ROWS) -> None:
+    folder.mkdir(exist_ok=True)
+    rows = ({"id": id_, "w": id_ % 2, "word": "é" * 5} for id_ in range(start, start + count))
+    if form == "csv":
+        lines = ["id,w,word", *(",".join(map(str, row.values())) for row in rows)]
+    else:
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    hidden = folder / f".{name}"
+    hidden.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    os.utime(hidden, (start + 1, start + 1))
+    hidden.rename(folder / f"{name}.{form}")
+
+
+@contextmanager
+def running(
+    spark: Any, folder: Path, checkpoint: str, bound: str = BOUND, savepoint: Path | None = None, watched: bool = False
+) -> Iterator[Job]:
+    """A job over two tables, one of CSV and one of JSON, that writes into ``out-CHECKPOINT``."""
+    options = f"{bound}, 'connector' = 'filesystem'" + (", 'source.monitor-interval' = '50 ms'" if watched else "")
+    with Session(spark) as session:
+        session.sql(f"SET 'execution.checkpointing.dir' = '{folder}/{checkpoint}'; SET 'pipeline.name' = 'cutting'")
+        if savepoint is not None:
+            session.sql(f"SET 'execution.state-recovery.path' = '{savepoint}'")
+        session.sql(f"""
+            CREATE TABLE a (id BIGINT, w INT, word STRING)
+                WITH ({options}, 'path' = '{folder}/a', 'format' = 'csv', 'csv.header' = 'true');
+            CREATE TABLE b (id BIGINT) WITH ({options}, 'path' = '{folder}/b', 'format' = 'json');
+            CREATE TABLE o (t STRING, id BIGINT)
+                WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out-{checkpoint}')""")
+        job = session.sql(STATEMENT)
+        assert isinstance(job, Job)
+        yield job
+        job.stop()
+
+
+def written(folder: Path) -> dict[str, list[int]]:
+    rows = [json.loads(line) for path in folder.rglob("part-*") for line in path.read_text().splitlines()]
+    return {t: sorted(row["id"] for row in rows if row["t"] == t) for t in "abw"}
+
+
+def everything(rows: int) -> dict[str, list[int]]:
+    return {"a": [*range(rows)], "b": [*range(rows)], "w": [50] * (rows // 50)}
+
+
+def test_a_file_is_read_in_bounded_micro_batches_and_again_where_one_was_not_complete(
+    spark: Any, tmp_path: Path
+) -> None:
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "first", 0)
+    with running(spark, tmp_path, "first") as job:
+        job.wait(300)
+        assert job.progress().batches >= 4
+        assert job.progress().rows_in == 3 * ROWS
+    assert written(tmp_path / "out-first") == everything(ROWS)
+    spark_folder = tmp_path / "first" / "cutting" / "spark"
+    commits = sorted((spark_folder / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    assert len(commits) >= 4
+    # What a kill leaves: the last micro-batch has its ranges and offsets, and is not complete; nor are its rows there.
+    last = int(commits[-1].name)
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "second", ROWS)
+    commits[-1].unlink()
+    commits[-1].with_name(f".{commits[-1].name}.crc").unlink(missing_ok=True)
+    with running(spark, tmp_path, "first") as job:
+        job.wait(300)
+        assert job.progress().last_batch > last
+    assert written(tmp_path / "out-first") == everything(2 * ROWS)
+
+
+def test_savepoints_have_the_position_in_the_file(spark: Any, tmp_path: Path) -> None:
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "first", 0)
+    with running(spark, tmp_path, "first", SMALLER, watched=True) as job:
+        while job.progress().last_batch < 1:
+            job.wait(0.1)
+        savepoint = Path(job.savepoint(f"{tmp_path}/savepoint"))
+        for table, form in (("a", "csv"), ("b", "json")):
+            put(tmp_path / table, form, "second", ROWS)
+        while written(tmp_path / "out-first") != everything(2 * ROWS):
+            job.checkpoint()
+    whole = written(tmp_path / "out-first")
+    assert whole == everything(2 * ROWS)
+    shutil.rmtree(tmp_path / "first")
+    with running(spark, tmp_path, "second", BOUND, savepoint) as job:
+        job.wait(300)
+    after = written(tmp_path / "out-second")
+    assert all(after[t] == whole[t][-len(after[t]) :] for t in "abw")
+    assert ROWS < len(after["b"]) < 2 * ROWS, "the savepoint was taken within the first file"
+
+
+def test_a_job_that_has_begun_with_whole_files_goes_on_with_them_and_the_other_way_round(
+    spark: Any, tmp_path: Path
+) -> None:
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "first", 0)
+    for name, bounds in (("whole", (NO_BOUND, BOUND)), ("cut", (BOUND, NO_BOUND))):
+        for number, bound in enumerate(bounds):
+            if number:
+                put(tmp_path / "a", "csv", f"{name}-second", ROWS, 100)
+            with running(spark, tmp_path, name, bound) as job:
+                job.wait(300)
+            rows = {"a": ROWS + 100 * number, "b": ROWS}
+            assert {t: len(ids) for t, ids in written(tmp_path / f"out-{name}").items() if t != "w"} == rows, name
+        (tmp_path / "a" / f"{name}-second.csv").unlink()
+
+
+def test_large_inputs_are_bounded_by_default(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_files, "DEFAULT_BYTES", 2_500)
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "first", 0)
+    with running(spark, tmp_path, "first", NO_BOUND) as job:
+        job.wait(300)
+        assert job.progress().batches >= 3
+    assert written(tmp_path / "out-first") == everything(ROWS)
+
+
+def test_files_that_are_gone_or_cut_between_their_micro_batches_are_named(spark: Any, tmp_path: Path) -> None:
+    for table, form in (("a", "csv"), ("b", "json")):
+        put(tmp_path / table, form, "first", 0)
+    path = tmp_path / "a" / "first.csv"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"299,", b"x99,"))
+    with pytest.raises(SqlStreamError, match=r"SS402.*line 301.*first.csv"), running(spark, tmp_path, "first") as job:
+        job.wait(300)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SqlStreamError, match=r"SS531.*first.csv"), running(spark, tmp_path, "first") as job:
+        job.wait(300)
+    path.unlink()
+    with pytest.raises(SqlStreamError, match=r"SS529.*first.csv"), running(spark, tmp_path, "first") as job:
+        job.wait(300)
+    path.write_bytes(whole)
+    with running(spark, tmp_path, "first") as job:
+        job.wait(300)
+    assert written(tmp_path / "out-first") == everything(ROWS)

@@ -1,0 +1,209 @@
+"""Which ranges of files each micro-batch reads: bounded, in order, each byte once, also after a process has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlstream.connectors.file_ranges import FileRanges, Limits, Unread, folder_of_ranges
+from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, SHARE, SHARES, ranges_of
+from sqlstream.udfs.listed_files import files_of, path_of_url
+from tests.depth import depth
+
+
+def ranges(folder: Path, path: Path, most: int | None = 10, files: int | None = None, **given: object) -> FileRanges:
+    limits = Limits(most, files, lambda name: not name.endswith(".gz"))
+    return FileRanges(folder_of_ranges(folder, "bids", str(path)), str(path), limits, None, **given)  # type: ignore[arg-type]
+
+
+def put(folder: Path, **sizes: int) -> None:
+    """Files of these sizes, one after another by their times."""
+    folder.mkdir(exist_ok=True)
+    for name, size in sizes.items():
+        file = folder / name.replace("_", ".")
+        time = len([*folder.iterdir()])
+        file.write_bytes(b"x" * size)
+        os.utime(file, (time, time))
+
+
+def written(of: FileRanges) -> list[list[tuple[str, int, int]]]:
+    """The ranges of each micro-batch, in the order in which Spark takes them."""
+    files = sorted(of.folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime)
+    lines = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
+    return [[(Path(e[FILE]).name, e[BEGIN], e[END]) for e in entries] for entries in lines]
+
+
+def test_a_large_file_is_cut_and_small_ones_are_packed(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=25, b=3, c=4)
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    assert written(of) == [[("a", 0, 10)], [("a", 10, 20)], [("a", 20, 25), ("b", 0, 3), ("c", 0, 2)], [("c", 2, 4)]]
+
+
+def test_what_cannot_be_cut_is_whole_in_one_micro_batch(tmp_path: Path) -> None:
+    put(tmp_path / "in", a_gz=25, b_gz=6, c_gz=4, d_gz=1)
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    assert written(of) == [[("a.gz", 0, 25)], [("b.gz", 0, 6), ("c.gz", 0, 4)], [("d.gz", 0, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("most", "files", "expected"),
+    [
+        (None, None, [[("a", 0, 25), ("b", 0, 3)]]),
+        (None, 1, [[("a", 0, 25)], [("b", 0, 3)]]),
+        (20, 1, [[("a", 0, 20)], [("a", 20, 25)], [("b", 0, 3)]]),
+    ],
+)
+def test_files_are_limited_too(most: int | None, files: int | None, expected: object, tmp_path: Path) -> None:
+    put(tmp_path / "in", a=25, b=3)
+    of = ranges(tmp_path, tmp_path / "in", most, files)
+    of.look()
+    assert written(of) == expected
+
+
+def test_each_file_is_found_once_and_new_ones_follow(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=5)
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    put(tmp_path / "in", b=5, _hidden=5, empty=0)
+    for again in (of, of, ranges(tmp_path, tmp_path / "in")):
+        again.look()
+        assert written(of) == [[("a", 0, 5)], [("b", 0, 5), ("empty", 0, 0)]]
+
+
+def test_what_a_process_that_was_killed_had_not_written_follows_with_the_length_that_it_saw(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=35)
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    for file in sorted(of.folder.iterdir())[2:]:
+        file.unlink()
+    put(tmp_path / "in", b=2)
+    with (tmp_path / "in" / "a").open("ab") as appended:
+        appended.write(b"yyyyyyyyyyyy")
+    ranges(tmp_path, tmp_path / "in", 12).look()
+    assert written(of) == [[("a", 0, 10)], [("a", 10, 20)], [("a", 20, 32)], [("a", 32, 35), ("b", 0, 2)]]
+
+
+def test_a_copy_of_the_folder_keeps_the_order(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=100)
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    before = written(of)
+    shutil.copytree(tmp_path / "ranges", tmp_path / "copy" / "ranges")
+    for file in sorted((tmp_path / "copy").rglob("*.jsonl"), reverse=True):
+        file.touch()
+    copy = ranges(tmp_path / "copy", tmp_path / "in")
+    copy.look()
+    assert written(copy) == before
+
+
+def test_another_path_of_the_table_has_other_names(tmp_path: Path) -> None:
+    """Spark knows files of ranges by their names alone."""
+    put(tmp_path / "in", a=1)
+    put(tmp_path / "other", a=1)
+    names = set()
+    for path in ("in", "other"):
+        of = ranges(tmp_path, tmp_path / path)
+        of.look()
+        names |= {file.name for file in of.folder.iterdir()}
+    assert len(names) == 2
+
+
+def test_directories_are_values_and_the_checkpoint_is_no_input(tmp_path: Path) -> None:
+    put(tmp_path / "day=2024-01-31", a=1)
+    put(tmp_path / "day=__HIVE_DEFAULT_PARTITION__", b=1)
+    put(tmp_path / "day=a%3Ab", c=1)
+    of = ranges(tmp_path, tmp_path, partitions=("day",), checkpoint=tmp_path / "ranges")
+    of.look()
+    of.look()
+    entries = [json.loads(line) for file in of.folder.iterdir() for line in file.read_text().splitlines()]
+    days = {Path(path_of_url(e[FILE])).name: e["__directories"]["day"] for e in entries}
+    assert days == {"a": "2024-01-31", "b": None, "c": "a:b"}
+
+
+def test_of_a_sink_only_the_files_of_its_log_count(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=1, b=1)
+    (tmp_path / "in" / "_spark_metadata").mkdir()
+    entry = json.dumps({"path": (tmp_path / "in" / "b").as_uri()})
+    (tmp_path / "in" / "_spark_metadata" / "0").write_text(f"v1\n{entry}")
+    of = ranges(tmp_path, tmp_path / "in")
+    of.look()
+    assert written(of) == [[("b", 0, 1)]]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ranges").write_text("")
+    with pytest.raises(ConnectorError, match=r"ranges/bids/.* of the checkpoint cannot be written: Not a directory"):
+        ranges(tmp_path, tmp_path)
+
+
+def _log(checkpoint: Path, path: Path) -> Path:
+    """Spark's checkpoint after its first micro-batch has begun, which reads the file."""
+    spark = checkpoint / "spark"
+    (spark / "offsets").mkdir(parents=True)
+    (spark / "sources" / "0").mkdir(parents=True)
+    (spark / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
+    entry = json.dumps({"path": path.as_uri(), "timestamp": 1, "batchId": 0}, separators=(",", ":"))
+    (spark / "sources" / "0" / "0").write_text(f"v1\n{entry}")
+    return spark
+
+
+def test_the_files_of_a_micro_batch_are_those_of_its_ranges(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=15, b=2)
+    of = ranges(tmp_path, tmp_path / "in", 100)
+    of.look()
+    (file,) = of.folder.iterdir()
+    spark = _log(tmp_path, file)
+    assert [*files_of(spark, 0)] == [str(tmp_path / "in" / "a"), str(tmp_path / "in" / "b")]
+    file.unlink()
+    with pytest.raises(ExecutionError, match="was listed, and is gone"):
+        [*files_of(spark, 0)]
+
+
+@settings(max_examples=depth(100, 2000))
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=6),
+    st.none() | st.integers(1, 50),
+    st.none() | st.integers(1, 3),
+    st.integers(1, 5),
+)
+def test_every_byte_is_read_once_and_in_order(
+    files: list[tuple[int, bool]], most: int | None, count: int | None, shares: int
+) -> None:
+    unread = [Unread(f"/{i}", size, i) for i, (size, _) in enumerate(files)]
+    limits = Limits(most, count, lambda path: files[int(path[1:])][1])
+    read: dict[str, list[tuple[int, int]]] = {}
+    for pack in limits.packed(unread):
+        cut = [(file, end) for file, end in pack if files[int(file.path[1:])][1]]
+        assert most is None or sum(end - file.begin for file, end in cut) <= most
+        assert count is None or len(pack) <= count
+        entries = [
+            {FILE: f.path, LENGTH: f.length, MODIFIED: f.modified, BEGIN: f.begin, END: end, SHARES: shares}
+            for f, end in pack
+        ]
+        for share in range(shares):
+            for part in ranges_of([entry | {SHARE: share} for entry in entries]):
+                read.setdefault(part.file[FILE], []).append((part.begin, part.end))
+    for file in unread:
+        parts = read.get(file.path, [])
+        assert [begin for begin, _ in parts] == [0, *(end for _, end in parts[:-1])][: len(parts)]
+        assert (parts[-1][1] if parts else 0) == file.length
+    assert [*read] == [file.path for file in unread if file.length]
+
+
+def test_of_a_file_that_has_become_shorter_no_other_range_is_read(tmp_path: Path) -> None:
+    put(tmp_path, a=10)
+    entry = {FILE: (tmp_path / "a").as_uri(), LENGTH: 20, MODIFIED: 1, BEGIN: 0, END: 10, SHARE: 0, SHARES: 1}
+    (part,) = ranges_of([entry])
+    with pytest.raises(ExecutionError, match="was cut from 20 to 10 bytes"):
+        part.require_whole()
+    (whole,) = ranges_of([{key: value for key, value in entry.items() if key not in (BEGIN, END)}])
+    whole.require_whole()

@@ -109,3 +109,55 @@ def _keys(select: exp.Select, group: exp.Expr) -> Iterator[exp.Expr]:
         if isinstance(key, exp.Literal) and key.name.isdigit() and 1 <= int(key.name) <= len(columns):
             yield columns[int(key.name) - 1].unalias()
         yield from (c.this for c in columns if isinstance(c, exp.Alias) and c.alias.casefold() == key.name.casefold())
+
+
+_QUALIFIED, _ORDER = "__qualified", "__order_"
+
+
+def qualified_above_groups(
+    select: exp.Select, is_column: Callable[[str], bool], aggregates: Callable[[exp.Expr], bool]
+) -> exp.Select:
+    """Returns a SELECT over the given one, which has GROUP BY, with QUALIFY as WHERE. Of groups, Spark reads in QUALIFY
+    only the columns of the select list, and refuses aggregates and keys that are no such columns.
+
+    ``select`` is in Spark's words. ``is_column`` is true for the names of columns of FROM, ``aggregates`` for aggregate
+    functions. A SELECT without such a QUALIFY is returned unchanged, and so is one whose columns lack names.
+    """
+    qualify, columns, group = select.args.get("qualify"), select.expressions, select.args.get("group")
+    names = [column.alias_or_name for column in columns]
+    if qualify is None or group is None or not all(names) or len({*map(str.casefold, names)}) < len(names):
+        return select
+    known = {name.casefold() for name in names}
+    read = [column for column in qualify.find_all(exp.Column) if column.table or column.name.casefold() not in known]
+    if qualify.find(exp.Query) is not None or not (read or any(map(aggregates, qualify.walk()))):
+        return select
+    expressions = {c.alias.casefold(): c.this for c in columns if isinstance(c, exp.Alias)}
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and not is_column(node.name.casefold()):
+            alias = expressions.get(node.name.casefold())
+            return node if alias is None else parenthesized(as_expression(alias.copy()))
+        return with_children_changed(node, value)
+
+    order = select.args.get("order")
+    keys = [*order.expressions] if order is not None else []
+    hidden = {n: key.this for n, key in enumerate(keys) if not _is_output(key.this, known)}
+    more = [exp.alias_(value(part), f"{_ORDER}{n}") for n, part in hidden.items()]
+    more.append(exp.alias_(value(qualify.this), _QUALIFIED))
+    above = ("with_", "distinct", "order", "limit", "offset")
+    inner = with_args(select, qualify=None, expressions=[*columns, *more], **dict.fromkeys(above))
+    outer = exp.select(*(exp.column(name, quoted=True) for name in names))
+    outer = outer.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("__groups"))))
+    outer = outer.where(exp.column(_QUALIFIED, quoted=True))
+    for key in above:
+        outer.set(key, select.args.get(key))
+    if order is not None:
+        named = (with_args(k, this=exp.column(f"{_ORDER}{n}")) if n in hidden else k for n, k in enumerate(keys))
+        outer.set("order", with_args(order, expressions=[*named]))
+    return outer
+
+
+def _is_output(key: exp.Expr, names: set[str]) -> bool:
+    """Whether a key of ORDER BY is a column of the select list, by name or number."""
+    is_name = isinstance(key, exp.Column) and not key.table and key.name.casefold() in names
+    return is_name or (isinstance(key, exp.Literal) and not key.is_string)

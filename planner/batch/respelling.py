@@ -375,6 +375,7 @@ class _Respelling:
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
             group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+            assert isinstance(copy, exp.Select), copy
             return qualified_above_groups(copy, self._columns.__contains__, self._aggregates)
         if isinstance(copy, exp.Window):
             window_in_words_of_spark(copy, self._context)

@@ -17,7 +17,7 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.fields import shown_name
-from sqlstream.planner.functions.calls import spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 
 _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
@@ -111,14 +111,14 @@ def _keys(select: exp.Select, group: exp.Expr) -> Iterator[exp.Expr]:
         yield from (c.this for c in columns if isinstance(c, exp.Alias) and c.alias.casefold() == key.name.casefold())
 
 
-_QUALIFIED, _ORDER = "__qualified", "__order_"
+_PART = "__part_"
 
 
 def qualified_above_groups(
     select: exp.Select, is_column: Callable[[str], bool], aggregates: Callable[[exp.Expr], bool]
 ) -> exp.Select:
-    """Returns a SELECT over the given one, which has GROUP BY, with QUALIFY as WHERE. Of groups, Spark reads in QUALIFY
-    only the columns of the select list, and refuses aggregates and keys that are no such columns.
+    """Returns a SELECT with the QUALIFY of the given one, which has GROUP BY, over the groups. Of groups, Spark reads
+    in QUALIFY only the columns of the select list, and refuses aggregates and keys that are no such columns.
 
     ``select`` is in Spark's words. ``is_column`` is true for the names of columns of FROM, ``aggregates`` for aggregate
     functions. A SELECT without such a QUALIFY is returned unchanged, and so is one whose columns lack names.
@@ -131,33 +131,44 @@ def qualified_above_groups(
     read = [column for column in qualify.find_all(exp.Column) if column.table or column.name.casefold() not in known]
     if qualify.find(exp.Query) is not None or not (read or any(map(aggregates, qualify.walk()))):
         return select
-    expressions = {c.alias.casefold(): c.this for c in columns if isinstance(c, exp.Alias)}
+    keys = {key for key in _keys(select, group) if not isinstance(key, exp.Literal)}
+    parts: dict[exp.Expression, str] = {}
 
     def value(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and not node.table and not is_column(node.name.casefold()):
-            alias = expressions.get(node.name.casefold())
-            return node if alias is None else parenthesized(as_expression(alias.copy()))
+        if isinstance(node, exp.Window):
+            return with_children_changed(node, lambda child: called(child) if child is node.this else value(child))
+        if isinstance(node, exp.Column) and not node.table and node.name.casefold() in known:
+            is_part = is_column(node.name.casefold())
+        else:
+            is_part = node in keys or isinstance(node, exp.Column) or aggregates(_unwrapped(node))
+        if is_part:
+            return exp.column(parts.setdefault(as_expression(node), f"{_PART}{len(parts)}"))
         return with_children_changed(node, value)
 
-    order = select.args.get("order")
-    keys = [*order.expressions] if order is not None else []
-    hidden = {n: key.this for n, key in enumerate(keys) if not _is_output(key.this, known)}
-    more = [exp.alias_(value(part), f"{_ORDER}{n}") for n, part in hidden.items()]
-    more.append(exp.alias_(value(qualify.this), _QUALIFIED))
-    above = ("with_", "distinct", "order", "limit", "offset")
-    inner = with_args(select, qualify=None, expressions=[*columns, *more], **dict.fromkeys(above))
+    def called(node: exp.Expr) -> exp.Expr:
+        """The function of OVER: what it reads are parts, it is none."""
+        return with_children_changed(node, called if isinstance(node, AGGREGATE_WRAPPERS) else value)
+
     outer = exp.select(*(exp.column(name, quoted=True) for name in names))
-    outer = outer.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("__groups"))))
-    outer = outer.where(exp.column(_QUALIFIED, quoted=True))
+    outer.set("qualify", value(qualify))
+    order, windows = select.args.get("order"), select.args.get("windows")
+    by = [key if _is_named(key.this, known) else value(key) for key in (order.expressions if order is not None else ())]
+    outer.set("order", None if order is None else with_args(order, expressions=by))
+    outer.set("windows", None if windows is None else [*map(value, windows)])
+    more = [exp.alias_(part, name) for part, name in parts.items()]
+    above = ("with_", "distinct", "limit", "offset")
+    inner = with_args(select, qualify=None, order=None, expressions=[*columns, *more], **dict.fromkeys(above))
     for key in above:
         outer.set(key, select.args.get(key))
-    if order is not None:
-        named = (with_args(k, this=exp.column(f"{_ORDER}{n}")) if n in hidden else k for n, k in enumerate(keys))
-        outer.set("order", with_args(order, expressions=[*named]))
-    return outer
+    groups = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("__groups")))
+    return outer.from_(groups, copy=False)
 
 
-def _is_output(key: exp.Expr, names: set[str]) -> bool:
-    """Whether a key of ORDER BY is a column of the select list, by name or number."""
-    is_name = isinstance(key, exp.Column) and not key.table and key.name.casefold() in names
-    return is_name or (isinstance(key, exp.Literal) and not key.is_string)
+def _is_named(key: exp.Expr, names: set[str]) -> bool:
+    return isinstance(key, exp.Column) and not key.table and key.name.casefold() in names
+
+
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, AGGREGATE_WRAPPERS):
+        node = node.this
+    return node

@@ -71,9 +71,9 @@ def spelled(text: str) -> str:
         (
             "WITH c AS (SELECT 1) SELECT DISTINCT a + 1 AS x, SUM(b) AS s FROM t GROUP BY a + 1 QUALIFY "
             "RANK() OVER (ORDER BY SUM(b)) = 1 AND x > 1 ORDER BY s, MAX(b) DESC LIMIT 2",
-            "WITH c AS (SELECT 1 AS `1`) SELECT DISTINCT `x`, `s` FROM (SELECT a + 1 AS x, SUM(b) AS s, MAX(b) AS "
-            "__order_1, RANK() OVER (ORDER BY SUM(b)) = 1 AND (a + 1) > 1 AS __qualified FROM `_t` AS `t` "
-            "GROUP BY a + 1) AS __groups WHERE `__qualified` ORDER BY s, __order_1 DESC LIMIT 2",
+            "WITH c AS (SELECT 1 AS `1`) SELECT DISTINCT `x`, `s` FROM (SELECT a + 1 AS x, SUM(b) AS s, SUM(b) AS "
+            "__part_0, MAX(b) AS __part_1 FROM `_t` AS `t` GROUP BY a + 1) AS __groups "
+            "QUALIFY RANK() OVER (ORDER BY __part_0) = 1 AND x > 1 ORDER BY s, __part_1 DESC LIMIT 2",
         ),
         (
             "SELECT a, SUM(b) AS s FROM t GROUP BY a QUALIFY RANK() OVER (ORDER BY s) = 1",

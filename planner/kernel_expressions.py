@@ -60,7 +60,7 @@ _PAIR_HINT = (
 )
 
 
-class _Compiler(ABC):
+class Compiler(ABC):
     """Compiles conditions; subclasses decide which parts are columns, and what else is executed."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class _Compiler(ABC):
         """A comparison of values that are cast to one type."""
 
     @abstractmethod
-    def refusal(self, node: exp.Expr) -> BindError:
+    def refusal(self, node: exp.Expr) -> Exception:
         """The error for what kernels do not compute."""
 
     def logic(self, node: exp.Expr) -> Expression | None:
@@ -143,7 +143,7 @@ def pair_condition(
     return PairCondition(compiled, (tuple(compiler.columns[0].items()), tuple(compiler.columns[1].items())))
 
 
-class _PairCompiler(_Compiler):
+class _PairCompiler(Compiler):
     """The columns of both sides, found one by one."""
 
     def __init__(self, left: Schema, right: Schema, function: Callable[[str], Function | None]) -> None:
@@ -317,7 +317,7 @@ def match_conditions(
 _Row = tuple[object, ...]
 
 
-class _MatchCompiler(_Compiler):
+class _MatchCompiler(Compiler):
     """The operands that the kernel needs, found one by one."""
 
     def __init__(self, operands: Sequence[MatchOperand], function: Callable[[str], Function | None]) -> None:

@@ -282,8 +282,9 @@ OPTIONS = (
     Option(
         "sqlstream.file-reader",
         one_of("auto", "spark"),
-        "Who reads files on this machine: Python tasks in columns, text for all queries and Parquet for windows over "
-        "columns that are no expressions, in the exchange of the columnar engine itself; or Spark.",
+        "Who reads files on this machine: Python tasks in columns, text for all queries, which also filter and project "
+        "it where a query keeps no state, and Parquet for windows over columns that are no expressions, in the "
+        "exchange of the columnar engine itself; or Spark.",
         "auto",
     ),
     Option(

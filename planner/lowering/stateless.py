@@ -27,6 +27,7 @@ from sqlstream.planner.lowering.bad_rows import (
     with_failures,
     with_required,
 )
+from sqlstream.planner.lowering.column_queries import lower_column_query
 from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import (
@@ -44,7 +45,7 @@ from sqlstream.planner.lowering.time import time_error, time_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
-from sqlstream.planner.physical.steps import Read, Step
+from sqlstream.planner.physical.steps import Read, Step, Write
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.operator import WholeTable
@@ -99,18 +100,22 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
     return kept if rows is given else kept.select(*(column(f.name) for f in node.schema), *hidden(kept))
 
 
-def lower_output(node: Output, step: Step, context: Context) -> DataFrame:
+def lower_output(node: Output, step: Write, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
+    if step.columns is not None:
+        return lower_column_query(step.columns, context, discards=step.discards)
     rows = _all_read(node, step, context)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
 
-def lower_insert(node: Insert, step: Step, context: Context) -> DataFrame:
+def lower_insert(node: Insert, step: Write, context: Context) -> DataFrame:
     """Builds the DataFrame of an INSERT, with the table's names of the columns."""
     names = [c.name for c in node.table.physical_columns]
     fields = node.input.schema
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
+    if step.columns is not None:
+        return lower_column_query(step.columns, context, discards=step.discards).select(*columns)
     rows = _all_read(node, step, context)
     return rows.select(*columns, *hidden_results(rows))
 

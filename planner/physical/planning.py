@@ -17,7 +17,8 @@ from sqlstream.planner.bad_rows import FAIL, OnError
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
-from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.physical.column_queries import ColumnQuery, column_query
 from sqlstream.planner.physical.steps import (
     Ask,
     BlobWatermark,
@@ -39,6 +40,7 @@ from sqlstream.planner.physical.steps import (
     engine_of,
     file_scan_below,
     files_to_read,
+    format_of,
     observes_watermarks,
     times_between,
     watermarked_nodes,
@@ -112,7 +114,8 @@ class Above:
     nearest last. ``in_order``: one of them depends on the order of rows. ``reported``: the time attribute whose
     watermark an exchange reports. ``read``: the scan that an exchange reads itself. ``linked``: the next operator may
     be chained to the one upstream, whatever projections are between them. ``functions``: what happens to rows for which
-    a scalar function raises an exception. ``before``: some operator needs -U rows.
+    a scalar function raises an exception. ``before``: some operator needs -U rows. ``by_root``: the tasks of the root
+    compute all from the files.
     """
 
     whole: _Whole
@@ -124,6 +127,7 @@ class Above:
     linked: bool = False
     functions: OnError = FAIL
     before: bool = False
+    by_root: bool = False
 
     def step(self, node: Node) -> Step:
         """The physical step of a node, including the steps of its inputs."""
@@ -166,7 +170,7 @@ class Above:
         """True if the projections between two operators need not run, because the downstream operator computes what it
         needs from the upstream operator's fields.
         """
-        return self.read is not None or self.linked
+        return self.read is not None or self.linked or self.by_root
 
     # --- operators with state -------------------------------------------------------------------------------------
 
@@ -247,7 +251,7 @@ class Above:
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         files = files_to_read(node, port, scan)
-        return files if files is not None and self.whole.engine_settings.reads_files(scan) else None
+        return files if files is not None and self.whole.engine_settings.sources.reads_files(scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
 
@@ -260,7 +264,7 @@ class Above:
         match node:
             case Scan():
                 _require_passage("dead letters", node.on_error.table, self.native_state)
-                return Read(node, (), self.in_order, by_exchange=self.read is node)
+                return Read(node, (), self.in_order, by_exchange=self.read is node, by_root=self.by_root)
             case AssignTime():
                 source = (
                     WatermarkSource.BY_BLOBS
@@ -270,12 +274,29 @@ class Above:
                 below = self.below(node)  # whose watermarks are numbered first
                 return Mark(node, below, source, self.whole.metric() if source is WatermarkSource.BY_ROWS else None)
             case Output() | Insert():
-                return Write(node, replace(self, functions=node.functions).below(node))
+                query, discards = self._columns(node)
+                over = replace(self, functions=node.functions, by_root=query is not None)
+                return Write(node, over.below(node), columns=query, discards=discards)
             case StatementSet():
                 return Write(node, self.below(node))
             case Project():
                 return Compute(node, self.below(node), skipped=self.skips)
+            case Filter() if self.by_root:
+                return Compute(node, self.below(node), skipped=True)
         return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
+
+    def _columns(self, root: Output | Insert) -> tuple[ColumnQuery | None, bool]:
+        """The query that the tasks of the root compute, and whether its sink keeps no rows.
+
+        Spark reads Parquet in columns, too, and hands them to its own writers: there tasks compute only what no sink
+        keeps.
+        """
+        sources = self.whole.engine_settings.sources
+        query = column_query(root, sources.function) if root is self.whole.plan else None
+        discards = isinstance(root, Insert) and sources.discards(root.table)
+        if query is None or not (discards or format_of(query.scan) != "parquet") or not sources.reads_files(query.scan):
+            return None, False
+        return query, discards
 
     def _ask(self, node: Node) -> Ask:
         """The step of lookups that are asked together; their numbers count from the top."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from sqlstream.grammar.depth import on_deep_stack
-from sqlstream.planner.catalog import Column, TimeDomain
+from sqlstream.planner.catalog import Column, Function, Table, TimeDomain
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.physical.column_queries import FILE_TYPES, ColumnQuery
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark import Watermark
 
@@ -96,9 +98,36 @@ def observes_watermarks(plan: Node) -> bool:
 AUTO = "auto"
 
 
-def reads_no_files(scan: Scan) -> bool:
-    """The default of ``EngineSettings.reads_files``: False for every scan, so that Spark reads all files."""
-    return False
+class PlannedSources(Protocol):
+    """What planning asks about the tables and functions of a plan."""
+
+    def reads_files(self, scan: Scan) -> bool:
+        """True for a scan whose files tasks may read themselves, instead of Spark."""
+        ...
+
+    def discards(self, table: Table) -> bool:
+        """True for a table whose connector keeps no rows, so that tasks need not hand them to Spark."""
+        ...
+
+    def function(self, name: str) -> Function | None:
+        """The user's function of a name; None where there is none."""
+        ...
+
+
+class ThroughSpark:
+    """The default of ``EngineSettings.sources``: Spark reads all files, and every sink keeps its rows."""
+
+    def reads_files(self, scan: Scan) -> bool:
+        """False for every scan."""
+        return False
+
+    def discards(self, table: Table) -> bool:
+        """False for every table."""
+        return False
+
+    def function(self, name: str) -> Function | None:
+        """None for every name."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -106,13 +135,12 @@ class EngineSettings:
     """The settings on which physical planning depends.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
-    an exchange between them. ``reads_files`` returns True for a scan whose files the exchange of an operator may read
-    itself, instead of Spark.
+    an exchange between them.
     """
 
     engine: str = AUTO
     chains: bool = True
-    reads_files: Callable[[Scan], bool] = reads_no_files
+    sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
 
 
 class Engine(Enum):
@@ -136,10 +164,6 @@ def engine_of(plan: Node, setting: str) -> Engine:
 # An operator's exchange reads the files itself where it takes columns as they are in the files.
 
 _FORMATS = frozenset({"csv", "json", "parquet", "text"})
-
-_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING", "BINARY",
-                    "DATE", "TIMESTAMP"})  # fmt: skip
-"""Types of columns that pyarrow reads from a file as Spark does."""
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 """Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
@@ -166,7 +190,12 @@ def file_scan_below(below: Node) -> Scan | None:
     *_, last = _down(below)
     if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
         return None
-    return last if (last.table.option("format") or "").strip().lower() in _FORMATS else None
+    return last if format_of(last) in _FORMATS else None
+
+
+def format_of(scan: Scan) -> str:
+    """The format of the table's files as its options spell it, in small letters; empty without the option."""
+    return (scan.table.option("format") or "").strip().lower()
 
 
 def times_between(below: Node) -> Iterator[AssignTime]:
@@ -212,7 +241,7 @@ def _column(below: Node, name: str, scan: Scan) -> Column | None:
                 return None
             below = below.input
     column = next((c for c in scan.table.physical_columns if c.name == name), None)
-    return column if column is not None and column.type.name in _TYPES else None
+    return column if column is not None and column.type.name in FILE_TYPES else None
 
 
 # --- steps -----------------------------------------------------------------------------------------------------
@@ -293,17 +322,20 @@ class Ask(Compute):
 @dataclass(frozen=True)
 class Read(Step):
     """The step that reads a table. ``by_exchange``: Spark only lists its files, which the exchange downstream reads.
-    ``in_order``: hidden columns number the rows in their order.
+    ``by_root``: the same, and the tasks of the root read them. ``in_order``: hidden columns number the rows in their
+    order.
     """
 
     node: Scan
     in_order: bool = False
     by_exchange: bool = False
+    by_root: bool = False
 
     @property
     def runs(self) -> str:
-        if self.by_exchange:
-            return "Spark lists the files, the exchange above reads their columns"
+        if self.by_exchange or self.by_root:
+            reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
+            return f"Spark lists the files, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
         return f'stream of connector "{self.node.table.connector}"{filters}'
 
@@ -438,10 +470,23 @@ class Operator(Step):
 class Write(Step):
     """The step that writes the result: the root of a query, of an insert, or of all inserts of a statement set
     together.
+
+    ``columns``: the query that its tasks compute over the columns of files; None where Spark computes it. ``discards``:
+    of that query, the tasks hand no rows to Spark, because the sink keeps none.
     """
+
+    columns: ColumnQuery | None = None
+    discards: bool = False
 
     @property
     def runs(self) -> str:
+        if self.columns is None:
+            return self._writes
+        rows = "hand no rows to Spark" if self.discards else "hand the rows of the result to Spark"
+        return f"{self._writes}; its tasks read and filter columns, and {rows}"
+
+    @property
+    def _writes(self) -> str:
         match self.node:
             case Insert(table=table):
                 return f'sink of connector "{table.connector}", idempotent by batch'

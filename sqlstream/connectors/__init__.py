@@ -61,6 +61,7 @@ __all__ = [
     "answers_lookups",
     "columns_of",
     "connector",
+    "discards_rows",
     "find_connector",
     "folder_of_batch",
     "installed",
@@ -129,6 +130,12 @@ def sink_connector(name: str) -> Sink:
     found = connector(name)
     assert isinstance(found, Sink), f'connector "{name}" is no sink'
     return found
+
+
+def discards_rows(table: Table) -> bool:
+    """True where the sink of a table keeps no rows. Raises SS501 as ``connector`` does."""
+    found = connector(table.connector)
+    return isinstance(found, Sink) and found.discards_rows
 
 
 def lookup_connector(name: str) -> LookupTable:

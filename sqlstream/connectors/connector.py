@@ -416,6 +416,9 @@ class SplitSource(Source):
 class Sink(Connector):
     """A connector whose tables can be written by INSERT."""
 
+    discards_rows: ClassVar[bool] = False
+    """True where no row is kept, so that tasks that compute a query need not hand its rows to Spark."""
+
     @abstractmethod
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         """Returns a function that writes the rows of one micro-batch. It is requested once, when a job starts.

@@ -35,6 +35,7 @@ class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
 
     name = "blackhole"
     doc = "A sink that computes every row and keeps none."
+    discards_rows = True
     options = (Option(PARTITIONS_OPTION, NAME, "Columns that INSERT … PARTITION may name.", source=False, sink=True),)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from sqlstream.batch.choosing import NO_PLAN_OF_BATCH, explained_batch, why_stre
 from sqlstream.batch.running import Batches
 from sqlstream.catalogs.declaring import create_table
 from sqlstream.catalogs.functions import function_statement
+from sqlstream.connectors import discards_rows
 from sqlstream.connectors.secrets import masked, secrets_of_plan, without_secrets
 from sqlstream.errors import BindError, Span, SqlStreamError, UnsupportedError
 from sqlstream.grammar import format_script, nodes, parse_script, to_sql
@@ -147,16 +148,32 @@ def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace,
     return runner.explained_by_spark(optimized, workspace)
 
 
-def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> EngineSettings:
-    """The engine settings of the session. Spark starts where an exchange may read files: it helps to find that out."""
+@dataclass(frozen=True)
+class _Sources:
+    """What planning asks about the tables and functions of a plan. Spark starts where tasks may read files: it helps to
+    find that out.
+    """
 
-    def reads_files(scan: Scan) -> bool:
-        if workspace.settings["sqlstream.file-reader"] == "spark":
+    plan: Node
+    workspace: Workspace
+    runner: Runner
+
+    def reads_files(self, scan: Scan) -> bool:
+        if self.workspace.settings["sqlstream.file-reader"] == "spark":
             return False
-        require_sources(plan)
-        return runner.runtime(workspace).sources.reads_files(scan)
+        require_sources(self.plan)
+        return self.runner.runtime(self.workspace).sources.reads_files(scan)
 
-    return replace(engine_settings_of(workspace.settings), reads_files=reads_files)
+    def discards(self, table: Table) -> bool:
+        return discards_rows(table)
+
+    def function(self, name: str) -> Function | None:
+        return self.workspace.catalog.function(name)
+
+
+def _engine_settings(plan: Node, workspace: Workspace, runner: Runner) -> EngineSettings:
+    """The engine settings of the session."""
+    return replace(engine_settings_of(workspace.settings), sources=_Sources(plan, workspace, runner))
 
 
 def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, workspace: Workspace) -> str:

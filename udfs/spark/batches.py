@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.column_rows import ColumnRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
@@ -30,6 +31,7 @@ from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFile
 from sqlstream.udfs.messages import MessageRows
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
+from sqlstream.udfs.written_files import WrittenFiles
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -68,9 +70,9 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
     return blobs
 
 
-def rows_of(reader: FileRows | MessageRows) -> Batches:
-    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, or messages into the
-    rows that they hold.
+def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batches:
+    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
+    that they hold, or rows into the files that they are written to.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

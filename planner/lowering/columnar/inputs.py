@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
@@ -297,7 +298,12 @@ def files_of(
 
 
 def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:
-    column, watermark, table = files.column(source.field), inputs.watermark, files.scan.table.name
+    watermark = inputs.watermark
     event_time = time_of(watermark.source) if source.required and watermark is not None else None
+    return from_file(files.column(source.field), files.scan.table.name, micros=source.micros, event_time=event_time)
+
+
+def from_file(column: TableColumn, table: str, *, micros: bool = False, event_time: str | None = None) -> FromFile:
+    """How tasks read a column of a table from its files. ``micros`` and ``event_time``: see ``FromFile``."""
     not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
-    return FromFile(column.name, column.type.to_arrow(), source.micros, event_time, not_null)
+    return FromFile(column.name, column.type.to_arrow(), micros, event_time, not_null)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,9 +25,8 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 )
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import Engine, engine_of, reads_no_files
+from sqlstream.planner.physical.steps import Engine, PlannedSources, ThroughSpark, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,14 +96,14 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
-    reads_files: Callable[[Scan], bool] = reads_no_files,
+    sources: PlannedSources | None = None,
 ) -> Checkpoint:
     """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
-    declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``reads_files``: True for a
-    scan whose files an exchange may read itself.
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``sources``: what they can
+    do beside giving rows to Spark; None for nothing.
 
     Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
     required one, SS459 if a file of the checkpoint cannot be read.
@@ -115,12 +113,12 @@ def open_checkpoint(
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
     layout = laid_out or _new_layout(engine_of(plan, engine), key_groups, chaining)
     try:
-        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, reads_files))
+        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, sources or ThroughSpark()))
     except UnsupportedError as error:
         if stored is None:
             raise
         # The checkpoint has chosen the engine, which no setting changes; most often the query has a new operator.
-        other = EngineSettings(Engine.COLUMNAR.value, layout.chained, reads_files)
+        other = EngineSettings(Engine.COLUMNAR.value, layout.chained, sources or ThroughSpark())
         require_compatible(path, stored, fingerprint(physical_plan(plan, other), declared))
         hint = f'Checkpoint "{path}" goes on with the engine "{layout.engine}" only; start in a new directory {_NEW}.'
         raise UnsupportedError(error.diagnostic.code, error.diagnostic.message, hint=hint) from error

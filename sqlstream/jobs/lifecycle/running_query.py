@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,6 +81,34 @@ def _process_all(query: StreamingQuery) -> None:
         query.processAllAvailable()
 
 
+# --- Java objects that Python has dropped ----------------------------------------------------------------------
+# Java keeps what Python has an object for, such as the plan and the figures of each micro-batch. py4j's objects are
+# cycles, because each remembers the methods that were called on it, so they end with a full collection of Python's
+# garbage collector; in a process that waits for Spark there are hours between two of these.
+
+
+_COLLECTION_SECONDS = 20.0
+_COLLECTION_BATCHES = 10
+
+
+class DroppedObjects:
+    """Collects Python's garbage as a job's micro-batches need it, some tenths of a second each time, so that Java's
+    memory does not grow with their number. Does nothing where the process has switched its collector off.
+    """
+
+    def __init__(self) -> None:
+        self._batches = 0
+        self._last = time.monotonic()
+
+    def free_after(self, batches: int) -> None:
+        """Called after so many more micro-batches."""
+        self._batches += batches
+        now = time.monotonic()
+        if self._batches >= _COLLECTION_BATCHES and now - self._last >= _COLLECTION_SECONDS and gc.isenabled():
+            gc.collect()
+            self._batches, self._last = 0, time.monotonic()
+
+
 _REPORT_SECONDS = 1
 
 OnReports = Callable[[Sequence[Mapping[str, Any]], int], None]
@@ -101,6 +130,7 @@ class RunningQuery:
         self._error_of_other_thread: Exception | None = None
         self._cut: ExecutionError | None = None
         self._files = FilesRead()
+        self._dropped = DroppedObjects()
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
 
@@ -186,6 +216,7 @@ class RunningQuery:
             _LOG.warning("%s", changed)
         self._cut = self._cut or next(filter(None, map(cut_in, new)), None)
         self._on_reports(reports, self.progress.last_batch)
+        self._dropped.free_after(len(new))
 
     # --- the job's thread -------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
@@ -33,6 +33,10 @@ class Sources(Protocol):
 
     def reads_files(self, scan: Scan) -> bool:
         """True where tasks may read the files of a scan themselves, without Spark's reader."""
+        ...
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:

@@ -13,7 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, Source, SplitSource, connector, lookup_connector
+from sqlstream.connectors import Environment, Source, SplitSource, connector, discards_rows, lookup_connector
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
@@ -34,7 +34,7 @@ from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
@@ -94,6 +94,10 @@ class SessionSources:
         if self.environment.spark_reads or not isinstance(kind, SplitSource):
             return False
         return kind.has_file_splits(self.environment, scan.table, scan.columns)
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
+        return discards_rows(table)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan, for an exchange that reads the files itself.
@@ -336,7 +340,8 @@ class SessionJobs:
 
     def physical(self, plan: Node, workspace: Workspace, sources: Sources) -> PhysicalPlan:
         """The physical plan of a logical plan, as if there were no checkpoint yet."""
-        return physical_plan(plan, replace(engine_settings_of(workspace.settings), reads_files=sources.reads_files))
+        settings = engine_settings_of(workspace.settings)
+        return physical_plan(plan, replace(settings, sources=sources))
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote

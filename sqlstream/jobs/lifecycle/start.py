@@ -190,7 +190,7 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         execution.key_groups,
         declared_states(sources),
         chaining=execution.chaining,
-        reads_files=sources.reads_files,
+        sources=sources,
     )
     if not job.place.trusts_any_owner and unpickles_state(job.work.plan, sources.function):
         require_trusted(checkpoint.storage)

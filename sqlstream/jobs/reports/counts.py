@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.jobs.lifecycle.runtime import Sources
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.lowering.columnar.inputs import METRIC as FILES_METRIC
 from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
 from sqlstream.planner.lowering.outputs import TABLES_METRIC
@@ -117,6 +117,10 @@ class CountedSources:
     def reads_files(self, scan: Scan) -> bool:
         """True where tasks may read the files of a scan themselves, without Spark's reader."""
         return self.sources.reads_files(scan)
+
+    def discards(self, table: Table) -> bool:
+        """True where the sink of a table keeps no rows."""
+        return self.sources.discards(table)
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         """Returns a streaming DataFrame of the file splits of a scan. The exchange that reads the files counts their

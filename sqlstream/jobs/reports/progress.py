@@ -26,6 +26,7 @@ from sqlstream.jobs.reports.counts import (
     values_of,
 )
 from sqlstream.jobs.reports.counts import observed as observed_sets
+from sqlstream.planner.lowering.column_queries import DISCARDED_METRIC, DISCARDED_ROWS
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
@@ -357,7 +358,8 @@ def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
 
 
 def _rows_out(report: Mapping[str, Any]) -> int:
-    return sum(sum(counts_of(metrics, (ROWS_OUT,))) for _, metrics in observed_sets(report, METRICS))
+    results = ((METRICS, ROWS_OUT), (DISCARDED_METRIC, DISCARDED_ROWS))
+    return sum(sum(counts_of(values, (rows,))) for kind, rows in results for _, values in observed_sets(report, kind))
 
 
 def watermark_of(text: str | None) -> int | None:

@@ -1,0 +1,103 @@
+"""Which queries without state tasks compute over the columns of files, and what Spark computes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlstream.planner.catalog import Function, FunctionKind, Table
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.physical import physical_plan
+from sqlstream.planner.physical.steps import EngineSettings, ThroughSpark, Write
+from sqlstream.planner.rules import optimize
+from sqlstream.types import BIGINT
+from tests.planner.plans import plan
+
+TABLES = """
+CREATE TABLE t (i INT, n BIGINT, x DOUBLE, d DECIMAL(10, 2), s STRING, b BOOLEAN, at TIMESTAMP(3), r ROW<a INT>,
+    twice AS n * 2, WATERMARK FOR at AS at) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'csv');
+CREATE TABLE p (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'parquet');
+CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/out', 'format' = 'json');
+CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
+"""
+
+
+class Sources(ThroughSpark):
+    """Tasks read all files, or none; each function is ``shadowed`` by it."""
+
+    def __init__(self, reads: bool, shadowed: Function | None = None) -> None:
+        self._reads, self._shadowed = reads, shadowed
+
+    def reads_files(self, scan: Scan) -> bool:
+        return self._reads
+
+    def discards(self, table: Table) -> bool:
+        return table.connector == "blackhole"
+
+    def function(self, name: str) -> Function | None:
+        return self._shadowed
+
+
+def root(query: str, *, reads: bool = True) -> Write:
+    settings = EngineSettings(sources=Sources(reads))
+    step = physical_plan(optimize(plan(query, TABLES)), settings).root
+    assert isinstance(step, Write)
+    return step
+
+
+BY_TASKS = [
+    "SELECT * FROM (SELECT i, n, x, d, s, b, at FROM t) AS q",
+    "SELECT s AS name FROM t WHERE MOD(n, 123) = 0 AND i <> -7",
+    "SELECT n FROM (SELECT n, s AS name FROM t WHERE b) AS q WHERE name = 'x' OR name IS NULL",
+    "SELECT at FROM t WHERE i BETWEEN 1 AND 5 AND n IN (1, 2) AND NOT (x > x)",
+    "INSERT INTO o SELECT n FROM t WHERE i < n",
+]
+BY_SPARK = [
+    "SELECT n + 1 AS m FROM t",
+    "SELECT twice FROM t",
+    "SELECT r FROM t",
+    "SELECT n FROM t WHERE x > 1",
+    "SELECT n FROM t WHERE d > 1.5",
+    "SELECT n FROM t WHERE MOD(n, 0) = 1",
+    "SELECT n FROM t WHERE s = 1",
+    "SELECT n FROM t WHERE at > TIMESTAMP '2024-01-01 00:00:00'",
+    "SELECT n FROM t WHERE n = 9223372036854775808",
+    "SELECT n FROM t UNION ALL SELECT n FROM t",
+    "SELECT n FROM p",
+    "INSERT INTO o SELECT n FROM p",
+]
+
+
+@pytest.mark.parametrize("query", BY_TASKS)
+def test_columns_as_they_are_and_conditions_are_computed_by_tasks(query: str) -> None:
+    step = root(query)
+    assert step.columns is not None
+    assert "its tasks read and filter columns, and hand the rows of the result to Spark" in step.line
+    assert "Spark lists the files, the tasks of the root read their columns" in [*step.walk()][-1].line
+    assert root(query, reads=False).columns is None
+
+
+@pytest.mark.parametrize("query", BY_SPARK)
+def test_spark_computes_everything_else(query: str) -> None:
+    assert root(query).columns is None
+
+
+@pytest.mark.parametrize("table", ["t", "p"])
+def test_rows_for_a_sink_that_keeps_none_stay_in_the_tasks(table: str) -> None:
+    step = root(f"INSERT INTO nowhere SELECT n FROM {table} WHERE n > 5")
+    assert step.discards
+    assert step.columns is not None
+    assert [c.name for c in step.columns.columns] == ["n"]
+    assert "hand no rows to Spark" in step.line
+
+
+def test_of_a_statement_set_spark_reads_each_table_once() -> None:
+    inserts = "INSERT INTO o SELECT n FROM t; INSERT INTO nowhere SELECT n FROM t"
+    assert root(f"EXECUTE STATEMENT SET BEGIN {inserts}; END").columns is None
+
+
+def test_a_users_function_called_mod_is_not_spark_s() -> None:
+    shadowed = Function("mod", "m:mod", FunctionKind.SCALAR, BIGINT, (("a", BIGINT), ("b", BIGINT)), 2, 2)
+    query = optimize(plan("SELECT n FROM t WHERE MOD(n, 2) = 0", TABLES))
+    step = physical_plan(query, EngineSettings(sources=Sources(True, shadowed))).root
+    assert isinstance(step, Write)
+    assert step.columns is None

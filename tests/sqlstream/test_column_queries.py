@@ -1,0 +1,80 @@
+"""Stateless queries that tasks compute over the columns of files: the same rows as through Spark's reader, the same
+faults, and the number of rows that were read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlstream
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.query import Query
+from sqlstream.session import Session
+
+pytestmark = pytest.mark.spark
+
+LINES = {
+    "csv": [f'{n},"é, {n % 3}",2024-01-31 12:00:{n % 60:02}' for n in range(40)],
+    "json": [f'{{"n": {n}, "s": "é, {n % 3}", "at": "2024-01-31 12:00:{n % 60:02}"}}' for n in range(40)],
+}
+QUERY = "SELECT s AS name, at, n FROM t WHERE MOD(n, 4) = 1 AND s <> 'é, 0'"
+
+
+@pytest.fixture
+def session(spark: Any, tmp_path: Path) -> Any:
+    with sqlstream.connect(spark) as session:
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        session.sql("CREATE TABLE nowhere (name STRING, at TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole')")
+        yield session
+
+
+def declare(session: Session, folder: Path, form: str, lines: list[str], more: str = "") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"1.{form}").write_text("\n".join(lines[:25]) + "\n")
+    (folder / f"2.{form}").write_text("\n".join(lines[25:]) + "\n")
+    session.sql(f"""CREATE TABLE t (n BIGINT NOT NULL, s STRING, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH (
+        'connector' = 'filesystem', 'path' = '{folder}', 'format' = '{form}' {more})""")
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_both_readers_give_the_same_rows_and_counts(form: str, session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", form, LINES[form])
+    found, read = [], []
+    for reader in ("auto", "spark"):
+        session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
+        physical = str(session.sql(f"EXPLAIN PHYSICAL {QUERY}"))
+        assert ("its tasks read and filter columns" in physical) == (reader == "auto")
+        result = session.sql(QUERY)
+        assert isinstance(result, Query)
+        found.append(sorted(map(repr, result)))
+        job = session.sql(f"INSERT INTO nowhere {QUERY}")
+        assert isinstance(job, Job)
+        job.wait()
+        progress = job.progress()
+        read.append((progress.rows_in, progress.rows_out, progress.read_by_table))
+    assert found[0] == found[1]
+    assert len(found[0]) == 7
+    assert read == [(40, 7, {"t": 40})] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("x,y,2024-01-31 12:00:00", 'SS402: a row in line 3 of file "{path}" cannot be read'),
+        ("7,y,", 'SS401: event time "at" of table "t" is NULL in line 3 of file "{path}"'),
+        (
+            ",y,2024-01-31 12:00:00",
+            'SS403: column "n" of table "t" is NOT NULL and got NULL in line 3 of file "{path}"',
+        ),
+    ],
+)
+def test_a_fault_ends_the_job_with_its_place(line: str, error: str, session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", "csv", [*LINES["csv"][:2], line, *LINES["csv"][2:]])
+    job = session.sql("INSERT INTO nowhere SELECT s, at, n FROM t")
+    assert isinstance(job, Job)
+    with pytest.raises(SqlStreamError) as raised:
+        job.wait()
+    assert error.format(path=tmp_path / "in" / "1.csv") in str(raised.value)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import glob
+import json
+import os
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
 from sqlstream.connectors.file_tables import is_hidden, local_path, shown_path, unusable
@@ -140,6 +144,8 @@ LOG = "_spark_metadata"
 _BATCH = re.compile(r"sqlstream_batch=(\d+)")
 _HEADER = "v1"
 _COMPACT = ".compact"
+_IN_PATHS = "/!$&'()*+,;=:@"  # what Java leaves as it is
+_BLOCK_SIZE = 1 << 25  # of local files, for Hadoop
 _INTERVAL = 10  # Spark's default of spark.sql.streaming.fileSink.log.compactInterval
 
 
@@ -185,6 +191,34 @@ def begin_after(folder: Path, batch: int) -> None:
             _write(log, f"{number}{_COMPACT}", _known(log))
         else:
             _write(log, str(number), [])
+
+
+def log_batch(folder: Path, batch: int, files: Sequence[tuple[Path, int, int]]) -> None:
+    """Adds the entry of micro-batch ``batch``, the one after the newest, to Spark's log of a directory, by one step of
+    the file system. ``files``: their paths, sizes in bytes, and modification times in milliseconds.
+    """
+    log = folder / LOG
+    log.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(_entry(*file), separators=(",", ":")) for file in files]
+    is_compact = (batch + 1) % _interval(_entries(log)) == 0
+    name, whole = (f"{batch}{_COMPACT}", [*_known(log), *lines]) if is_compact else (str(batch), lines)
+    next_ = log / f".{name}.tmp"
+    with next_.open("w", encoding="utf-8") as file:
+        file.write("\n".join([_HEADER, *whole]))
+        file.flush()
+        os.fsync(file.fileno())
+    next_.rename(log / name)
+
+
+def _entry(path: Path, size: int, modified: int) -> dict[str, object]:
+    """A file as Spark's ``SinkFileStatus``."""
+    place = {
+        "path": f"file://{quote(str(path), safe=_IN_PATHS)}",
+        "size": size,
+        "isDir": False,
+        "modificationTime": modified,
+    }
+    return place | {"blockReplication": 1, "blockSize": _BLOCK_SIZE, "action": "add"}
 
 
 def logged_lines(folder: Path) -> list[str]:

@@ -53,7 +53,7 @@ from sqlstream.connectors.file_tables import (
     tells_kinds,
     unusable,
 )
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, SIZE, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
@@ -229,6 +229,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             )
             for name in WITH_NAMES
         ),
+        *COLUMNAR_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
         *CHANGE_OPTIONS,

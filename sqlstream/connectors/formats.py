@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.formats.avro_files import CODECS
 from sqlstream.formats.avro_schema import unwritable
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     pass
 
 PLANNED_FORMATS = ("avro", "protobuf")
+
+COLUMNAR_OPTIONS = (
+    Option("avro.codec", one_of(*CODECS), "How blocks of Avro are compressed.", "snappy", source=False, sink=True),
+    Option(
+        "avro.timestamp_mapping.legacy",
+        BOOLEAN,
+        "TIMESTAMP_NTZ is written as an instant of UTC, as by Flink before 1.19; else as a local timestamp.",
+        "false",
+        source=False,
+        sink=True,
+    ),
+    Option(
+        "arrow.compression",
+        one_of("none", "lz4", "zstd"),
+        "How the columns of Arrow files are compressed.",
+        "lz4",
+        source=False,
+        sink=True,
+    ),
+)
 
 CSV_OPTIONS = (
     Option("csv.field-delimiter", CHARACTER, "What stands between two fields.", ",", sink=True),

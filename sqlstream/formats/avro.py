@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.avro_columns import Reader, Record, Skippers, record_of
-from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults
+from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, Unread
 from sqlstream.formats.avro_schema import Member, Schema, parse_schema
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
 
@@ -134,6 +134,13 @@ def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     return joined[0] if joined else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
+_LARGE = 1 << 18
+"""Blocks of more bytes are read in segments: Avro's own library writes blocks of 64 KB, others whole files as one."""
+
+_SEGMENT, _WINDOW, _TRIED = 1 << 15, 384, 6
+"""The bytes of a segment, how many positions are tried as its beginning, and how many records are read from each."""
+
+
 class Boundaries:
     """Finds the records of blocks. A step finds the next record of all blocks at once."""
 
@@ -142,8 +149,10 @@ class Boundaries:
     ) -> None:
         self._skipper, self._data, self._starts, self._ends = skipper, data, starts, ends
         # A record without bytes is none where nothing says how many there are.
-        self._counts = np.array([size if n is None else n for n, size in zip(counts, ends - starts, strict=True)])
-        self._counted = np.array([n is not None for n in counts])
+        self._counts = np.array(
+            [size if n is None else n for n, size in zip(counts, ends - starts, strict=True)], np.int64
+        )
+        self._counted = np.array([n is not None for n in counts], bool)
 
     def all(self, faults: Faults) -> tuple[np.ndarray, np.ndarray]:
         """Returns the positions where the records begin and end. The rest of a block after a record that cannot be read
@@ -151,6 +160,13 @@ class Boundaries:
         """
         lanes, starts, ends = [], [], []
         wrong: dict[int, str] = {}
+        for block in np.flatnonzero(self._counted & (self._ends - self._starts > _LARGE)).tolist():
+            begins = self._in_segments(int(self._starts[block]), int(self._ends[block]), int(self._counts[block]))
+            if begins is not None:
+                self._counts[block] = 0
+                lanes.append(np.full(len(begins), block))
+                starts.append(begins)
+                ends.append(np.append(begins[1:], self._ends[block]))
         for found, begin, end, broken in self._steps():
             lanes.append(found)
             starts.append(begin)
@@ -164,6 +180,70 @@ class Boundaries:
             for number in np.flatnonzero(np.isin(begins, list(wrong))).tolist():
                 faults.reasons.setdefault(number, wrong[int(begins[number])])
         return begins, stops
+
+    def _in_segments(self, start: int, end: int, count: int) -> np.ndarray | None:
+        """Returns where the records of a large block begin, found in many segments of it at once; None where that finds
+        no whole records, and the block is to be read from its beginning.
+
+        Where a segment begins is guessed. A guess counts only if the records of the segment before end there; else the
+        segment is read again from where they end.
+        """
+        guesses = self._guessed(np.arange(start + _SEGMENT, end, _SEGMENT), end)
+        begins = np.concatenate(([start], guesses))
+        limits = np.append(begins[1:], end)
+        found = self._walked(begins, limits, end)
+        whole: list[np.ndarray] = []
+        at = start
+        for number, limit in enumerate(limits.tolist()):
+            if at >= limit:
+                continue
+            if begins[number] != at:
+                found[number] = self._walked(np.array([at]), np.array([limit]), end)[0]
+            positions, at = found[number]
+            if at < 0:
+                return None
+            whole.append(positions)
+        every = np.concatenate(whole)
+        return every if len(every) == count and at == end else None
+
+    def _guessed(self, points: np.ndarray, end: int) -> np.ndarray:
+        """For each point a position not before it at which a record seems to begin: of those from where some records
+        can be read, the one that most lead to.
+        """
+        at = (points[:, None] + np.arange(_WINDOW)).reshape(-1)
+        point = np.repeat(np.arange(len(points)), _WINDOW)
+        point, at = point[at < end], at[at < end]
+        for _ in range(_TRIED):
+            unread = Unread(len(at))
+            cursor = Cursor(self._data, at, np.full(len(at), end), np.arange(len(at)), unread)
+            self._skipper.skip(cursor)
+            point, at = point[~unread.mask], cursor.at[~unread.mask]
+        guesses = points.copy()
+        positions, votes = np.unique(np.stack((point, at)), axis=1, return_counts=True)
+        order = np.argsort(votes, kind="stable")
+        guesses[positions[0, order]] = positions[1, order]  # the last one, of most votes, stays
+        return np.maximum.accumulate(guesses)
+
+    def _walked(self, begins: np.ndarray, limits: np.ndarray, end: int) -> list[tuple[np.ndarray, int]]:
+        """For each segment where its records begin, and the end of the last one; -1 where one cannot be read."""
+        lanes, at = np.flatnonzero(begins < limits), begins[begins < limits]
+        stops = begins.copy()
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        while len(lanes):
+            unread = Unread(len(at))
+            cursor = Cursor(self._data, at, np.full(len(at), end), np.arange(len(at)), unread)
+            self._skipper.skip(cursor)
+            found.append((lanes, at))
+            # A record without bytes would be read for ever.
+            after = np.where(unread.mask | (cursor.at <= at), -1, cursor.at)
+            stops[lanes] = after
+            more = (after >= 0) & (after < limits[lanes])
+            lanes, at = lanes[more], after[more]
+        of = np.concatenate([lane for lane, _ in found]) if found else _NO_POSITIONS
+        every = np.concatenate([position for _, position in found]) if found else _NO_POSITIONS
+        order = np.argsort(of, kind="stable")
+        cuts = np.searchsorted(of[order], np.arange(1, len(begins)))
+        return [*zip(np.split(every[order], cuts), stops.tolist(), strict=True)]
 
     def _steps(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[int, str]]]]:
         lanes = np.flatnonzero((self._counts > 0) & (self._counted | (self._starts < self._ends)))

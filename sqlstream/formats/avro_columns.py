@@ -76,8 +76,8 @@ def _wrong(values: pa.Array, declared: pa.DataType, start: int) -> list[int]:
 
 
 def _shown(value: pa.Scalar) -> str:
-    if kinds.is_timestamp(value.type):
-        return f"{value.value:,} {value.type.unit}"
+    if kinds.is_temporal(value.type):
+        return f"{value.value:,} {getattr(value.type, 'unit', 'days')}"
     shown = value.as_py()
     text = shown.decode(errors="replace") if isinstance(shown, bytes) else str(shown)
     return f'"{text[:_SHOWN]}"' if isinstance(shown, (str, bytes)) else text
@@ -154,20 +154,23 @@ class Number(Reader):
     def read(self, cursor: Cursor) -> pa.Array:
         numbers = cursor.number(self.path)
         if not self.is_int:
-            self._require_day(numbers, cursor)
+            numbers = self._of_day(numbers, cursor)
             return self.fitted(pa.array(numbers).view(self.type), cursor)
         short = numbers.astype(np.int32)
         if not np.array_equal(short, numbers):
             cursor.fail(short != numbers, f"{self.path} has an int of more than 32 bits")
-        self._require_day(numbers, cursor)
+        short = self._of_day(short, cursor)
         return self.fitted(pa.array(short).view(self.type), cursor)
 
-    def _require_day(self, numbers: np.ndarray, cursor: Cursor) -> None:
-        """A time of day is one of the day."""
-        if kinds.is_time(self.type) and len(numbers):
-            day = _DAY[self.type.unit]
-            if numbers.min() < 0 or numbers.max() >= day:
-                cursor.fail((numbers < 0) | (numbers >= day), f"{self.path} has a time of no day")
+    def _of_day(self, numbers: np.ndarray, cursor: Cursor) -> np.ndarray:
+        """The numbers; those of a time of day that no day has are faults, and 0."""
+        if not kinds.is_time(self.type):
+            return numbers
+        wrong = (numbers < 0) | (numbers >= _DAY[self.type.unit])
+        if not wrong.any():
+            return numbers
+        cursor.fail(wrong, f"{self.path} has a time of no day")
+        return np.where(wrong, numbers.dtype.type(0), numbers)
 
 
 _DAY = {"ms": 86_400_000, "us": 86_400_000_000}

@@ -52,6 +52,17 @@ class Faults:
             self.reasons.setdefault(record, reason)
 
 
+class Unread(Faults):
+    """Which records cannot be read, without the reasons. ``mask``: true for these."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.mask = np.zeros(count, bool)
+
+    def add(self, records: np.ndarray, reasons: Sequence[str] | str) -> None:
+        self.mask[records] = True
+
+
 class Cursor:
     """The position ``at`` in each of some records, which end at ``ends``. ``records``: their indexes, for faults.
 

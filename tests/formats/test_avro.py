@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from itertools import pairwise
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest import MonkeyPatch
 
+from sqlstream.formats import avro
 from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_files import CODECS, COMPRESS, Container, Corrupt, StoredBlock
 from sqlstream.formats.avro_schema import SchemaError, natural_type, parse_schema, reads
@@ -227,7 +230,8 @@ def test_messages_and_blocks_are_read_as_another_library_writes_them(data):
 @settings(max_examples=depth(300, 6000), deadline=None)
 @given(st.data())
 def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
-    types = data.draw(RECORDS)
+    # Texts that are no UUID are no fault here: they are read as they are.
+    types = data.draw(RECORDS.filter(lambda types: "uuid" not in str(types)))
     schema = record(types)
     row = {f"c{i}": data.draw(t.values) for i, t in enumerate(types)}
     whole = message(schema, row)
@@ -244,7 +248,7 @@ def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
     try:
         expected = _as_others(schema, types, text)
         read = rows(found)
-    except OverflowError:  # times that Python does not have, and texts that are no UUID
+    except OverflowError:  # times that Python does not have
         return
     if expected is None or found.faults:
         assert found.faults, (text, expected)
@@ -263,7 +267,7 @@ def _as_others(schema: Any, types: list[Type], text: bytes) -> dict[str, Any] | 
         )
         return None if stream.read(1) else {f"c{i}": t.read(value[f"c{i}"]) for i, t in enumerate(types)}
     except Exception as error:
-        if isinstance(error, OverflowError) or any(word in str(error) for word in ("ordinal", "year", "UUID")):
+        if isinstance(error, OverflowError) or any(word in str(error) for word in ("ordinal", "year")):
             raise OverflowError from None
         return None
 
@@ -423,3 +427,35 @@ def test_a_uuid_of_16_bytes_and_an_odd_union_have_types():
     value = UUID("123e4567-e89b-12d3-a456-426614174000")
     decoder = AvroDecoder((Field("u", DataType("STRING")),), json.dumps(schema))
     assert rows(decoder.messages(pa.array([value.bytes], pa.binary()))) == [{"u": str(value)}]
+
+
+@settings(max_examples=depth(8, 100), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([20, 400, 3_000, 40_000]), st.booleans())
+def test_the_records_of_a_large_block_are_found_in_segments_as_from_its_beginning(seed, longest, is_damaged):
+    random = Random(seed)
+    schema = record([SCALARS["long"], optional(SCALARS["string"]), listed(SCALARS["double"])])
+    few = [
+        {
+            "c0": random.randrange(-(2**40), 2**40),
+            "c1": random.choice([None, "\0\2" * random.randrange(longest // 2), "ü" * random.randrange(longest)]),
+            "c2": [random.random() for _ in range(random.randrange(4))],
+        }
+        for _ in range(200)
+    ]
+    messages = [message(schema, value) for value in few]
+    written = bytearray()
+    count = 0
+    while len(written) < 400_000:
+        written += random.choice(messages)
+        count += 1
+    if is_damaged:
+        for _ in range(3):
+            written[random.randrange(len(written))] = random.randrange(256)
+    decoder = AvroDecoder(fields([SCALARS["long"], optional(SCALARS["string"])]), json.dumps(schema))
+    found = decoder.blocks([pa.py_buffer(bytes(written))], [count])
+    with MonkeyPatch.context() as patch:
+        patch.setattr(avro, "_LARGE", len(written))
+        expected = decoder.blocks([pa.py_buffer(bytes(written))], [count])
+    assert found.rows.equals(expected.rows)
+    assert found.faults == expected.faults
+    assert is_damaged or found.rows.num_rows == count

@@ -31,6 +31,7 @@ from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFile
 from sqlstream.udfs.messages import MessageRows
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
+from sqlstream.udfs.written_files import WrittenFiles
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -69,9 +70,9 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
     return blobs
 
 
-def rows_of(reader: FileRows | MessageRows | ColumnRows) -> Batches:
-    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, or messages into the
-    rows that they hold.
+def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batches:
+    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
+    that they hold, or rows into the files that they are written to.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

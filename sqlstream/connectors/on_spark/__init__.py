@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         postgres,
         records,
         rows,
+        task_files,
         test,
         text_files,
     )
@@ -43,6 +44,7 @@ __all__ = [
     "postgres",
     "records",
     "rows",
+    "task_files",
     "test",
     "text_files",
 ]

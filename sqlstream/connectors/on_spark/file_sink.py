@@ -33,6 +33,7 @@ from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.change_messages import encode_changes
 from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
 from sqlstream.connectors.on_spark.records import csv_columns, directory_column, json_columns
+from sqlstream.connectors.on_spark.task_files import WRITTEN_BY_TASKS, task_writer
 from sqlstream.connectors.on_spark.text_files import tasks_read
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
@@ -156,6 +157,7 @@ def _in_csv(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> It
 
 
 def _in_json(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Texts of JSON, and of Avro."""
     if kind.name == "STRING":
         yield from _no_utf8(value)
 
@@ -202,6 +204,7 @@ _ESCAPED = r"[\x01-\x1f\x22#%'*/:=?\\\x7f{\[\]^]"
 
 _FORMATS: Mapping[str, Find] = {
     "csv": _in_csv,
+    "avro": _in_json,
     "json": _in_json,
     "text": _in_text,
     "orc": _in_orc,
@@ -264,6 +267,8 @@ def stream_writer(
     local = local_path(target.path)
     if environment.after is not None and local is not None:
         begin_after(Path(local), environment.after)
+    if target.format in WRITTEN_BY_TASKS:
+        return rows.writeStream.foreachBatch(_write_by_tasks(environment, table, values, target, logged=True))
     rows = _as_written(rows, table, values, target)
     writer = rows.writeStream.format(target.format).options(**target.options).option("path", target.path)
     return writer.partitionBy(*target.partitions) if target.partitions else writer
@@ -278,6 +283,8 @@ def batch_writer(environment: Environment, table: Table, values: Mapping[str, An
     if holds_rows_now(table):
         return _replace_batches(environment, table, values)
     target = _target(environment, table, values)
+    if target.format in WRITTEN_BY_TASKS:
+        return _write_by_tasks(environment, table, values, target, logged=False)
 
     def write_batch(batch: DataFrame, number: int) -> None:
         rows = _as_written(batch, table, values, target)
@@ -286,6 +293,13 @@ def batch_writer(environment: Environment, table: Table, values: Mapping[str, An
         writer.save(folder_of_batch(target.path, number))
 
     return write_batch
+
+
+def _write_by_tasks(
+    environment: Environment, table: Table, values: Mapping[str, Any], target: _Target, *, logged: bool
+) -> BatchWriter:
+    write = task_writer(environment, table, values, logged=logged)
+    return lambda batch, number: write(refusing(batch, table, values, target.partitions), number)
 
 
 def _replace_batches(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
@@ -324,9 +338,6 @@ def _as_written(rows: DataFrame, table: Table, values: Mapping[str, Any], target
 def _target(environment: Environment, table: Table, values: Mapping[str, Any]) -> _Target:
     if wrong := tuple(credentials(table, {})):
         raise SqlStreamError.of(wrong)
-    if values["format"] == "arrow":
-        message = f'table "{table.name}" of format "arrow" is read only'
-        raise ConnectorError(PATH_ERROR, message, hint="Write parquet, which other tools read as columns, too.")
     try:
         _refuse_foreign_files(environment, table, values["path"])
     except (OSError, ValueError) as error:

@@ -34,6 +34,7 @@ from sqlstream.connectors.file_checks import (
     wrong_header,
     wrong_schema,
 )
+from sqlstream.connectors.file_sink import LOG
 from sqlstream.connectors.file_tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
@@ -72,6 +73,7 @@ from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.text_files import RecordFormat, RecordRows
+from sqlstream.udfs.written_files import NO_PARTITION, escaped
 
 _LINE = "__line"
 _TASK = "__task"
@@ -203,12 +205,14 @@ def _whole(
     """Files that Spark lists, each whole in one micro-batch."""
     # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
     name = F.col(_URL) if environment.finished else F.input_file_name()
-    schema = ", ".join([_BINARY_FILE, *([schema_ddl(directories)] if directories else [])])
+    of_names = _from_names(environment, table, directories)
+    known = [] if of_names else directories
+    schema = ", ".join([_BINARY_FILE, *([schema_ddl(known)] if known else [])])
     return _files(environment, table, values, schema, "binaryFile").select(
         name.alias(FILE),
         F.col("length").alias(LENGTH),
         F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
-        *(F.col(quoted(c.name)) for c in directories),
+        *(of_names.get(c.name, F.col(quoted(c.name))).alias(c.name) for c in directories),
     )
 
 
@@ -311,7 +315,26 @@ def _directories(environment: Environment, table: Table) -> tuple[list[Column], 
     path = local_path(table.option("path") or "")
     if environment.finished and columns and path is not None and not walk(matching_paths(path)).files:
         return [], {c.name: F.lit(None).cast(c.type.ddl()).alias(c.name) for c in columns}
+    of_names = _from_names(environment, table, columns)
+    if of_names:
+        return [], of_names
     return columns, {c.name: F.col(quoted(c.name)) for c in columns}
+
+
+def _from_names(environment: Environment, table: Table, directories: Sequence[Column]) -> dict[str, SparkColumn]:
+    """The columns of directories as expressions over the paths of files, for finished data in a directory with the log
+    of a file sink: Spark then takes them for columns of the files, which ``text`` and ``binaryFile`` cannot have. Empty
+    elsewhere.
+    """
+    path = local_path(table.option("path") or "")
+    if not environment.finished or path is None or not any((p / LOG).is_dir() for p in matching_paths(path)):
+        return {}
+    expressions = {}
+    for column in directories:
+        spelled = F.regexp_extract(path_of(F.col(_URL)), rf"/\Q{escaped(column.name)}\E=([^/]*)/", 1)
+        text = F.coalesce(F.try_url_decode(F.replace(spelled, F.lit("+"), F.lit("%2B"))), spelled)
+        expressions[column.name] = F.when(spelled != NO_PARTITION, text).cast(column.type.ddl())
+    return expressions
 
 
 def _read_from(

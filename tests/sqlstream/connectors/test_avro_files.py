@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 
+from sqlstream.connectors import connector
+from sqlstream.connectors.on_spark.task_files import task_writer
 from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
 from sqlstream.session import Session
 from tests.sqlstream.connectors.test_columnar_files import at_all_doors, rows, table
 
@@ -139,3 +143,56 @@ def test_types_that_avro_lacks_are_refused_with_the_table(spark, tmp_path):
             table(session, "t", column, tmp_path, "avro")
         assert "SS505" in str(raised.value)
         assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("form", ["avro", "arrow"])
+def test_a_stream_writes_files_once_with_a_log_of_spark(spark, tmp_path, form):
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (tmp_path / "checkpoint").mkdir()
+    options = {"partition-by": "day"}
+
+    def add(first: int, count: int) -> None:
+        for n in range(first, first + count):
+            (source / f"{n:03}.csv").write_text(f"{n},2024-01-0{n % 3 + 1},x{n}\n{n + 1000},,\n")
+
+    def insert() -> None:
+        with Session(spark) as session:
+            session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path / 'checkpoint'}'")
+            table(session, "s", "n INT, day DATE, t STRING", source, "csv", **{"source.max-files-per-trigger": "1"})
+            table(session, "t", "n INT, day DATE, t STRING", target, form, **options)
+            session.sql("SET 'execution.runtime-mode' = 'streaming'")
+            job = session.sql("INSERT INTO t SELECT n, day, t FROM s")
+            assert isinstance(job, Job)
+            job.wait()
+
+    add(0, 12)
+    insert()
+    add(12, 2)
+    insert()
+    expected = sorted((n, date(2024, 1, n % 3 + 1), f"x{n}") for n in range(14))
+    (target / "day=2024-01-01" / f"part-of-a-failed-attempt.{form}").write_bytes(b"")
+    log = {path.name for path in (target / "_spark_metadata").iterdir()}
+    assert {"9.compact", "12", "13"} <= log
+    with Session(spark) as session:
+        table(session, "t", "n INT, day DATE, t STRING", target, form, **options)
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            found = rows(session, "SELECT n, day, t FROM t")
+            assert sorted(row for row in found if row[1] is not None) == expected, mode
+            assert sorted(n for n, day, t in found if day is None and t is None) == [*range(1000, 1014)]
+    assert spark.read.format("binaryFile").load(str(target)).count() == 28
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_micro_batch_that_is_written_again_is_there_once(spark, tmp_path, logged, make_table, environment):
+    made = make_table("filesystem", "a INT; b STRING", path=tmp_path, format="avro", avro__codec="deflate")
+    values = connector("filesystem").values(made)
+    write = task_writer(environment, made, values, logged=logged)
+    for number, text in ((0, "x"), (1, "y"), (1, "y"), (2, "z")):
+        write(spark.createDataFrame([(number, text)], "a INT, b STRING").repartition(1), number)
+    files = list(tmp_path.rglob("*.avro"))
+    assert len(files) == 3
+    read: list[Any] = [row for path in files for row in fastavro.reader(BytesIO(path.read_bytes()))]
+    assert sorted(row["a"] for row in read) == [0, 1, 2]
+    assert not (tmp_path / "_sqlstream_writing").exists()

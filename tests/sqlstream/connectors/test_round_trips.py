@@ -100,6 +100,13 @@ TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "json without nulls": ([*VALUES], {"format": "json", "json.encode.ignore-null-fields": "true",
                                        "json.timestamp-format.standard": "ISO-8601"}),
     "parquet": ([*VALUES], {"format": "parquet"}),
+    "avro": ([*VALUES], {"format": "avro"}),
+    "avro of an older Flink": ([*VALUES], {"format": "avro", "avro.codec": "zstandard",
+                                           "avro.timestamp_mapping.legacy": "true"}),
+    "avro in directories": (["BIGINT", "STRING", "DATE"], {"format": "avro", "partition-by": "c1,c2"}),
+    "arrow": ([*VALUES], {"format": "arrow"}),
+    "arrow in directories": (["BIGINT", "STRING", "TIMESTAMP"], {"format": "arrow", "partition-by": "c1,c2",
+                                                                 "arrow.compression": "zstd"}),
     "orc": ([kind for kind in VALUES if kind != "TIMESTAMP_NTZ"], {"format": "orc"}),
     "text": (["STRING"], {"format": "text"}),
     "directories": (["BIGINT", "STRING", "DATE"], {"format": "json", "partition-by": "c1,c2"}),
@@ -203,6 +210,7 @@ def test_a_sink_refuses_what_its_format_cannot_hold(name: str, row, column: int,
     [
         ("json", "CAST(X'ff' AS STRING)", "'\u00ff'"),
         ("csv", "CAST(X'61ff' AS STRING)", "'\u2028'"),
+        ("avro", "CAST(X'61ff' AS STRING)", "'\u2028'"),
     ],
 )
 def test_texts_that_are_no_utf8_are_refused(name: str, refused: str, held: str, table_of, spark, make_table) -> None:

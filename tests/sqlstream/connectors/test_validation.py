@@ -58,7 +58,8 @@ def test_an_unknown_option_gets_a_suggestion_or_the_list_of_all(make_table) -> N
     assert messages(table).endswith('HINT: Did you mean "csv.field-delimiter"?')
     far = messages(files(make_table, csv__field_separator=";"))
     assert 'HINT: Did you mean "csv.field-delimiter" or ' in far
-    assert "? Options: arrow.missing-columns, avro.missing-columns, canal-json." in far
+    assert "? Options: arrow.compression, arrow.missing-columns, avro.codec, avro.missing-columns, " in far
+    assert "avro.timestamp_mapping.legacy, canal-json." in far
     assert "source.monitor-interval" in far
 
 

@@ -22,7 +22,12 @@ from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
 from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark, with_selects
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
-from sqlstream.planner.batch.select_lists import names_given, with_aliases_read, without_grouping
+from sqlstream.planner.batch.select_lists import (
+    names_given,
+    qualified_above_groups,
+    with_aliases_read,
+    without_grouping,
+)
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
@@ -370,6 +375,8 @@ class _Respelling:
             copy.set("hint", hints.for_spark(hint) if isinstance(hint, exp.Hint) else hint)
             group_in_words_of_spark(copy)
             copy.set("expressions", [_aliased(*pair) for pair in zip(copy.expressions, node.expressions, strict=True)])
+            assert isinstance(copy, exp.Select), copy
+            return qualified_above_groups(copy, self._columns.__contains__, self._aggregates)
         if isinstance(copy, exp.Window):
             window_in_words_of_spark(copy, self._context)
         return copy

@@ -17,7 +17,7 @@ from sqlstream.planner.expressions import (
     with_children_changed,
 )
 from sqlstream.planner.fields import shown_name
-from sqlstream.planner.functions.calls import spark_name
+from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 
 _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
@@ -109,3 +109,66 @@ def _keys(select: exp.Select, group: exp.Expr) -> Iterator[exp.Expr]:
         if isinstance(key, exp.Literal) and key.name.isdigit() and 1 <= int(key.name) <= len(columns):
             yield columns[int(key.name) - 1].unalias()
         yield from (c.this for c in columns if isinstance(c, exp.Alias) and c.alias.casefold() == key.name.casefold())
+
+
+_PART = "__part_"
+
+
+def qualified_above_groups(
+    select: exp.Select, is_column: Callable[[str], bool], aggregates: Callable[[exp.Expr], bool]
+) -> exp.Select:
+    """Returns a SELECT with the QUALIFY of the given one, which has GROUP BY, over the groups. Of groups, Spark reads
+    in QUALIFY only the columns of the select list, and refuses aggregates and keys that are no such columns.
+
+    ``select`` is in Spark's words. ``is_column`` is true for the names of columns of FROM, ``aggregates`` for aggregate
+    functions. A SELECT without such a QUALIFY is returned unchanged, and so is one whose columns lack names.
+    """
+    qualify, columns, group = select.args.get("qualify"), select.expressions, select.args.get("group")
+    names = [column.alias_or_name for column in columns]
+    if qualify is None or group is None or not all(names) or len({*map(str.casefold, names)}) < len(names):
+        return select
+    known = {name.casefold() for name in names}
+    read = [column for column in qualify.find_all(exp.Column) if column.table or column.name.casefold() not in known]
+    if qualify.find(exp.Query) is not None or not (read or any(map(aggregates, qualify.walk()))):
+        return select
+    keys = {key for key in _keys(select, group) if not isinstance(key, exp.Literal)}
+    parts: dict[exp.Expression, str] = {}
+
+    def value(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Window):
+            return with_children_changed(node, lambda child: called(child) if child is node.this else value(child))
+        if isinstance(node, exp.Column) and not node.table and node.name.casefold() in known:
+            is_part = is_column(node.name.casefold())
+        else:
+            is_part = node in keys or isinstance(node, exp.Column) or aggregates(_unwrapped(node))
+        if is_part:
+            return exp.column(parts.setdefault(as_expression(node), f"{_PART}{len(parts)}"))
+        return with_children_changed(node, value)
+
+    def called(node: exp.Expr) -> exp.Expr:
+        """The function of OVER: what it reads are parts, it is none."""
+        return with_children_changed(node, called if isinstance(node, AGGREGATE_WRAPPERS) else value)
+
+    outer = exp.select(*(exp.column(name, quoted=True) for name in names))
+    outer.set("qualify", value(qualify))
+    order, windows = select.args.get("order"), select.args.get("windows")
+    by = [key if _is_named(key.this, known) else value(key) for key in (order.expressions if order is not None else ())]
+    outer.set("order", None if order is None else with_args(order, expressions=by))
+    outer.set("windows", None if windows is None else [*map(value, windows)])
+    more = [exp.alias_(part, name) for part, name in parts.items()]
+    above = ("with_", "distinct", "limit", "offset")
+    inner = with_args(select, qualify=None, order=None, expressions=[*columns, *more], **dict.fromkeys(above))
+    for key in above:
+        outer.set(key, select.args.get(key))
+    groups = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("__groups")))
+    return outer.from_(groups, copy=False)
+
+
+def _is_named(key: exp.Expr, names: set[str]) -> bool:
+    return isinstance(key, exp.Column) and not key.table and key.name.casefold() in names
+
+
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, AGGREGATE_WRAPPERS):
+        node = node.this
+    return node

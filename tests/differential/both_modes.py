@@ -51,6 +51,7 @@ _CHANGING = re.compile(
     re.IGNORECASE,
 )
 _PICKS_BY_KEY = re.compile(r"\bASOF\b|\bSYSTEM_TIME\b", re.IGNORECASE)
+_MEETS_AS_ROWS_COME = re.compile(r"\bTABLE \w+ PARTITION BY (?!.*\bORDER BY\b).*\bTABLE \w+ PARTITION BY", re.DOTALL)
 _FIELDS_OF_STREAMS = re.compile(r"window_pane|STATEMENT SET|\bSTATE\b|BARRIER", re.IGNORECASE)
 
 Change = tuple[str, Sequence[Any]]
@@ -206,6 +207,8 @@ def _not_asked(question: Question) -> str | None:
         return "the clock or chance decides"
     if any("'role' = 'lookup'" in text for text in texts):
         return "lookup tables"
+    if _MEETS_AS_ROWS_COME.search(question.text):
+        return "the order in which rows of two tables come decides"
     return "of streams only" if any(map(_FIELDS_OF_STREAMS.search, texts)) else None
 
 

@@ -68,6 +68,17 @@ def spelled(text: str) -> str:
             "SELECT a, CAST(0 AS TINYINT) AS `grouping(a)`, GROUPING_ID(b) AS `grouping_id(b)` FROM `_t` AS `t` "
             "GROUP BY a HAVING CAST(0 AS TINYINT) = 0",
         ),
+        (
+            "WITH c AS (SELECT 1) SELECT DISTINCT a + 1 AS x, SUM(b) AS s FROM t GROUP BY a + 1 QUALIFY "
+            "RANK() OVER (ORDER BY SUM(b)) = 1 AND x > 1 ORDER BY s, MAX(b) DESC LIMIT 2",
+            "WITH c AS (SELECT 1 AS `1`) SELECT DISTINCT `x`, `s` FROM (SELECT a + 1 AS x, SUM(b) AS s, SUM(b) AS "
+            "__part_0, MAX(b) AS __part_1 FROM `_t` AS `t` GROUP BY a + 1) AS __groups "
+            "QUALIFY RANK() OVER (ORDER BY __part_0) = 1 AND x > 1 ORDER BY s, __part_1 DESC LIMIT 2",
+        ),
+        (
+            "SELECT a, SUM(b) AS s FROM t GROUP BY a QUALIFY RANK() OVER (ORDER BY s) = 1",
+            "SELECT a, SUM(b) AS s FROM `_t` AS `t` GROUP BY a QUALIFY RANK() OVER (ORDER BY s) = 1",
+        ),
         ("SELECT x FROM TABLE(EXPLODE(ARRAY(1))) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
         ("SELECT x FROM LATERAL EXPLODE(ARRAY(1)) AS t(x)", "SELECT x FROM EXPLODE(ARRAY(1)) AS t(x)"),
         ("SELECT x FROM LATERAL (SELECT 1 AS x) AS t", "SELECT x FROM (SELECT 1 AS x) AS t"),

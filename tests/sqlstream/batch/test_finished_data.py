@@ -203,6 +203,14 @@ QUERIES = {
         (1, 0, "some"),
         (2, 0, "some"),
     ],
+    "SELECT shop, SUM(amount) AS s FROM sales GROUP BY shop "
+    "QUALIFY RANK() OVER (ORDER BY SUM(amount) DESC) <= COUNT(*) ORDER BY MIN(amount)": [(1, 40)],
+    "SELECT kind, COUNT(*) AS n FROM sales GROUP BY kind HAVING COUNT(*) > 0 "
+    "QUALIFY ROW_NUMBER() OVER (ORDER BY n DESC, MAX(kind)) < 3 ORDER BY n DESC LIMIT 1": [("x", 2)],
+    "SELECT UPPER(kind) AS u, SUM(amount) AS s FROM sales GROUP BY UPPER(kind) QUALIFY UPPER(kind) <> 'Y' "
+    "AND MIN(SUM(amount)) OVER (PARTITION BY UPPER(kind)) + 1 < 30 ORDER BY UPPER(kind)": [("X", 10)],
+    "SELECT amount % 20 AS m, SUM(shop) AS s FROM sales WHERE amount > 0 GROUP BY amount % 20 "
+    "QUALIFY SUM(SUM(shop)) OVER () = 4 AND m = 10 AND GROUPING(amount % 20) = 0": [(10, 2)],
     "SELECT x, city FROM UNNEST(ARRAY[1, 2, 7]) AS u(x) LEFT JOIN shops ON shop = x ORDER BY x": [
         (1, "Ulm"),
         (2, "Bonn"),

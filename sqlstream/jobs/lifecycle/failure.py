@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
@@ -124,7 +125,13 @@ _BESIDES_HEAP = {
     "unable to create native thread": "Raise the number of threads that the system allows the user (ulimit -u).",
     "Metaspace": 'Raise -XX:MaxMetaspaceSize in "spark.driver.extraJavaOptions", or leave it out.',
 }
+_NO_NATIVE_MEMORY = re.compile(
+    r"insufficient memory for the Java Runtime Environment to continue\.\s*#\s*([^\n.]*)", re.IGNORECASE
+)
 _KILLED = -9
+_OUT_OF_MEMORY_EXIT = 52
+"""With this code Spark ends its process after an OutOfMemoryError of a thread (SparkExitCode.OOM)."""
+_ENDING_SECONDS = 0.5
 
 
 def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
@@ -134,19 +141,37 @@ def memory_failure(text: str, *, gone: bool = False) -> Diagnostic | None:
     counts.
     """
     match = _MEMORY_ERROR.search(text)
-    if match is None and gone:
-        match = next(reversed(list(_MEMORY_ERROR.finditer(end_of_log()))), None)
     if match is not None:
         return _out_of_memory(match[0], match[1])
-    process = java_process() if gone else None
-    if process is None or process.poll() != _KILLED:
+    return _of_ended_java(end_of_log()) if gone else None
+
+
+def _of_ended_java(log: str) -> Diagnostic | None:
+    """The memory that a Java that has ended lacked, as the end of its log or its exit code says."""
+    match, native = next(reversed(list(_MEMORY_ERROR.finditer(log))), None), _NO_NATIVE_MEMORY.search(log)
+    if match is not None:
+        return _out_of_memory(match[0], match[1])
+    code = None if native is not None else _exit_code()
+    if code == _OUT_OF_MEMORY_EXIT:  # there may have been no memory left to write the log
+        return _out_of_memory("OutOfMemoryError", "its exit code says so, and its log nothing")
+    if native is None and code != _KILLED:
         return None
     message = "the process of Spark was killed, as the system does where the machine lacks memory"
+    if native is not None:
+        message = f"the machine has given the process of Spark no more memory: {native[1].strip()}"
     hint = (
         'See the log of the system. Give Spark less ("spark.driver.memory", fewer cores: connect("local[2]")), or the '
         "machine or container more memory; then start the job again."
     )
     return Diagnostic(OUT_OF_MEMORY, message, hint=hint)
+
+
+def _exit_code() -> int | None:
+    """That of the Java that this process has started, which may be about to end; None while it lives."""
+    process = java_process()
+    with suppress(subprocess.TimeoutExpired):
+        return None if process is None else process.wait(_ENDING_SECONDS)
+    return None
 
 
 def _out_of_memory(whole: str, reason: str) -> Diagnostic:

@@ -114,6 +114,26 @@ def test_a_killed_java_is_reported_as_that_and_a_stopped_spark_as_stopped(tmp_pa
     released(STOPPED)
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "log", "expected"),
+    [
+        (52, "", "Java has run out of memory: its exit code says so, and its log nothing"),
+        (1, "#\n# There is insufficient memory for the Java Runtime Environment to continue.\n"
+            "# Native memory allocation (mmap) failed to map 65536 bytes. Error detail: …\n",
+         "the machine has given the process of Spark no more memory: "
+         "Native memory allocation (mmap) failed to map 65536 bytes"),
+        (1, "", "the process of Spark has ended"),
+    ],
+)  # fmt: skip
+def test_a_java_without_memory_to_say_so_is_known_by_its_end(exit_code, log, expected, tmp_path, monkeypatch):
+    (tmp_path / "log").write_text(log)
+    monkeypatch.setattr("sqlstream.spark.log._current", tmp_path / "log")
+    ended = subprocess.Popen(["sh", "-c", f"sleep 0.1; exit {exit_code}"])
+    monkeypatch.setattr("sqlstream.jobs.lifecycle.failure.java_process", lambda: ended)
+    assert job_error(GONE[0], "j", "/c").diagnostic.message == expected
+    ended.wait()
+
+
 def test_pyspark_prints_nothing_where_java_has_ended(monkeypatch):
     """Its thread that waits for counts would print a traceback behind the error of the job."""
     printed = []

@@ -6,6 +6,7 @@ themselves, Spark only lists the files of a micro-batch: each task gets the list
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ FILE = FILE_OF_RANGE
 """STRING column of file ranges: the path of the file as Spark names it."""
 
 NULL_IN_COLUMN = repeating("SS403")
+
+_SHOWN = 100
+"""Characters of a record in a message."""
 
 _HINT = "Correct the row, or let the option on-error of its table skip it."
 
@@ -186,8 +190,16 @@ def _require_time(times: pa.Array, name: str, path: str, piece: Piece) -> None:
 
 
 def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> ExecutionError:
-    place = piece.place(int(np.flatnonzero(values.is_null())[0]))
-    return ExecutionError(NULL_IN_COLUMN, f'{text} in {place} of file "{path}"', hint=_HINT)
+    row = int(np.flatnonzero(values.is_null())[0])
+    message = f'{text} in {piece.place(row)} of file "{path}": {_record(piece.rows, row)}'
+    return ExecutionError(NULL_IN_COLUMN, message, hint=_HINT)
+
+
+def _record(rows: pa.RecordBatch, row: int) -> str:
+    """The beginning of a row as JSON, without hidden columns."""
+    (values,) = rows.slice(row, 1).to_pylist()
+    shown = {name: value for name, value in values.items() if not name.startswith("__")}
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"), default=str)[:_SHOWN]
 
 
 def ranges_of(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:

@@ -52,7 +52,7 @@ _CHANGING = re.compile(
 )
 _PICKS_BY_KEY = re.compile(r"\bASOF\b|\bSYSTEM_TIME\b", re.IGNORECASE)
 _MEETS_AS_ROWS_COME = re.compile(r"\bTABLE \w+ PARTITION BY (?!.*\bORDER BY\b).*\bTABLE \w+ PARTITION BY", re.DOTALL)
-_FIELDS_OF_STREAMS = re.compile(r"window_pane|STATEMENT SET|\bSTATE\b|BARRIER", re.IGNORECASE)
+_FIELDS_OF_STREAMS = re.compile(r"window_pane|TO_CHANGELOG|STATEMENT SET|\bSTATE\b|BARRIER", re.IGNORECASE)
 
 Change = tuple[str, Sequence[Any]]
 Arrivals = Callable[[Session], Iterator[tuple[str, list[Change]]]]

@@ -131,7 +131,7 @@ def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> No
     path.write_text("a\nb\n\n")
     columns = {"v": FromFile("line", pa.string(), not_null='column "line" of table "t" is NOT NULL and got NULL')}
     reader = RecordRows(pa.schema({"v": pa.string()}), columns, TextFormat(Nulls(DECODER.field)))
-    with pytest.raises(ExecutionError, match=re.escape(f'got NULL in line 3 of file "{path}"')):
+    with pytest.raises(ExecutionError, match=re.escape(f'got NULL in line 3 of file "{path}": {{"line":null}}')):
         rows(reader, path)
 
 

@@ -98,7 +98,9 @@ def columns_in_files(table: Table, columns: tuple[str, ...]) -> tuple[Column, ..
 
 
 def matching_paths(path: str) -> Iterable[Path]:
-    """Returns the local paths that match a path, which may be a glob pattern: that fits no hidden names, as in Spark."""
+    """Returns the local paths that match a path, which may be a glob pattern. Patterns fit no hidden names, as in
+    Spark.
+    """
     if not glob.has_magic(path):
         return (Path(path),)
     root = Path(path).anchor

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_files import Container, Corrupt, StoredBlock, opened, schema_text
-from sqlstream.formats.avro_schema import Schema, SchemaError, missing_or_other, parse_schema
+from sqlstream.formats.avro_schema import Schema, SchemaError, missing_or_other, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.types import DataType
 from sqlstream.udfs.listed_files import Mismatch, unreadable
@@ -80,16 +80,19 @@ class AvroFormat(RecordFormat):
             yield decoded, _Read(path, [block.at for block in blocks], starts.tolist())
 
     def _decoder(self, written: str, path: str) -> AvroDecoder:
-        for mismatch in self._mismatches(written, path):
-            raise mismatch.error(path, "avro")
-        return _decoder_of(self.fields, written)
-
-    def _mismatches(self, written: str, path: str) -> Iterator[Mismatch]:
         try:
-            schema = parse_schema(written)
+            schema = AvroDecoder.record_schema(parse_schema(written))
         except SchemaError as error:
             raise unreadable(path, f"its schema {error}") from None
-        return mismatches(schema, self.schema, nulls=self.nulls)
+        for mismatch in mismatches(schema, self.schema, nulls=self.nulls):
+            raise mismatch.error(path, "avro")
+        return _decoder_of(tuple(f for f in self.fields if f.wanted or _can_read(schema, f)), written)
+
+
+def _can_read(schema: Schema, field: Field) -> bool:
+    """Whether a file has a column as declared, or lacks it. A column that is not wanted may be otherwise."""
+    member = schema.member(field.name)
+    return member is None or reads(member.type, field.type.to_arrow())
 
 
 @lru_cache(maxsize=64)

@@ -257,6 +257,10 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             if name not in names:
                 message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
                 yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, names, "Columns"))
+        if names and set(names) <= set(partition_columns(table)):
+            message = f'option "partition-by" names all columns of table "{table.name}"'
+            hint = "Files must hold at least one column: leave one out of the option."
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint)
 
     def bounded(self, table: Table) -> bool:
         return is_bounded(table)

@@ -186,6 +186,15 @@ def test_partition_columns_must_exist(make_table) -> None:
     assert 'Did you mean "day"?' in messages(table)
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "parquet", "orc", "avro", "arrow"])
+def test_not_all_columns_are_directories(make_table, form) -> None:
+    for listed in ("day,n", "n , day"):
+        table = files(make_table, "day STRING; n INT", partition_by=listed, format=form)
+        assert codes(table) == ["SS505"]
+        assert 'option "partition-by" names all columns of table "t"' in messages(table)
+    assert codes(files(make_table, "day STRING; n INT", partition_by="day", format=form)) == []
+
+
 def test_unknown_metadata_keys_are_listed() -> None:
     columns = (Column("a", parse_type("INT")), Column("p", parse_type("STRING"), metadata_key="file.pth"))
     table = Table("t", columns, "filesystem", (("path", "/data"), ("format", "csv")))

@@ -413,7 +413,9 @@ MAPS = {"type": "record", "name": "n", "fields": [
     ],
     ids=["list", "tree", "arrays", "maps"],
 )
-def test_values_that_are_nested_too_deeply_are_faults(schema, opened, closed, most):
+def test_values_that_are_nested_too_deeply_are_faults(
+    schema: Any, opened: bytes, closed: tuple[bytes, bytes], most: int
+) -> None:
     def deep(levels: int) -> bytes:
         return opened * levels + closed[0] + closed[1] * levels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from sqlstream.formats.avro_files import Container, Corrupt, StoredBlock, opened
 from sqlstream.formats.avro_schema import Schema, SchemaError, missing_or_other, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.types import DataType
+from sqlstream.udfs.file_splits import naming
 from sqlstream.udfs.listed_files import Mismatch, unreadable
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
 from sqlstream.udfs.text_files import ReadRecords, RecordFormat
@@ -38,34 +40,19 @@ class AvroFormat(RecordFormat):
     def schema(self) -> pa.Schema:
         return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
 
-    @property
-    def columns(self) -> tuple[tuple[str, DataType], ...]:
-        """The columns that are read, with their declared types."""
-        return tuple((f.name, f.type) for f in self.fields if f.wanted)
-
-    def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, ReadRecords]]:
-        """The records of a file on this machine in the blocks that begin between two bytes.
+    def decoded(
+        self, path: str, begin: int = 0, end: int | None = None, content: bytes | None = None
+    ) -> Iterator[tuple[Decoded, ReadRecords]]:
+        """The records of a file in the blocks that begin between two bytes. ``content``: the bytes of a file that is
+        not on this machine.
 
         Raises SS524 if the file lacks a column, SS467 if a column has another type, SS528 if it is no Avro file.
         """
         try:
-            with opened(path) as file:
+            with opened(path) if content is None else nullcontext(Container(content)) as file:
                 yield from self._of(file, path, begin, end)
         except Corrupt as error:
             raise unreadable(path, error.reason) from None
-
-    def batches(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
-        if content is None:
-            yield from super().batches(path)
-            return
-        try:
-            file = Container(content)
-        except Corrupt as error:
-            raise unreadable(path, error.reason) from None
-        for decoded, read in self._of(file, path, 0, None):
-            if decoded.faults and not self.tolerant:
-                raise read.error(decoded.faults[0])
-            yield decoded.rows
 
     def _of(self, file: Container, path: str, begin: int, end: int | None) -> Iterator[tuple[Decoded, ReadRecords]]:
         decoder = self._decoder(file.schema, path)
@@ -75,9 +62,8 @@ class AvroFormat(RecordFormat):
                 fault = Fault(0, 0, blocks.beginning, blocks.reason)
                 yield Decoded(rows, 1, [fault]), _Read(path, [blocks.at], [0], is_block=True)
                 continue
-            decoded = decoder.blocks([block.data for block in blocks], [block.records for block in blocks])
-            starts = np.cumsum([0, *(block.records for block in blocks)])[:-1]
-            yield decoded, _Read(path, [block.at for block in blocks], starts.tolist())
+            decoded, firsts = decoder.blocks([block.data for block in blocks], [block.records for block in blocks])
+            yield decoded, _Read(path, [block.at for block in blocks], firsts.tolist())
 
     def _decoder(self, written: str, path: str) -> AvroDecoder:
         try:
@@ -93,6 +79,35 @@ def _can_read(schema: Schema, field: Field) -> bool:
     """Whether a file has a column as declared, or lacks it. A column that is not wanted may be otherwise."""
     member = schema.member(field.name)
     return member is None or reads(member.type, field.type.to_arrow())
+
+
+@dataclass(frozen=True)
+class AvroFiles:
+    """Reads whole files, as ``ColumnarFiles`` does. A record that cannot be read is an error."""
+
+    format: AvroFormat
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read, as Arrow's."""
+        return self.format.schema
+
+    @property
+    def columns(self) -> tuple[tuple[str, DataType], ...]:
+        """The columns that are read, with their declared types."""
+        return tuple((f.name, f.type) for f in self.format.fields)
+
+    def batches(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a file in order. ``content``: the bytes of a file that is not on this machine.
+
+        Raises SS402 for a record that cannot be read, SS529 if the file does not exist any more, and what
+        ``AvroFormat.decoded`` does.
+        """
+        with naming(path):
+            for decoded, read in self.format.decoded(path, content=content):
+                if decoded.faults:
+                    raise read.error(decoded.faults[0])
+                yield decoded.rows
 
 
 @lru_cache(maxsize=64)

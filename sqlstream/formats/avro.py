@@ -73,18 +73,20 @@ class AvroDecoder(Decoder):
         return self._decoded(data, starts, ends, faults, np.zeros(len(values), np.int64), to_end=True)
 
     def block(self, data: pa.Buffer) -> Decoded:
-        return self.blocks([data], [None])
+        return self.blocks([data], [None])[0]
 
-    def blocks(self, blocks: Sequence[pa.Buffer], counts: Sequence[int | None]) -> Decoded:
+    def blocks(self, blocks: Sequence[pa.Buffer], counts: Sequence[int | None]) -> tuple[Decoded, np.ndarray]:
         """Decodes blocks, each with the number of its records, or None where they fill it. What follows a record whose
         end cannot be found is a part of it, up to the end of its block. ``Fault.start`` counts from the first block on.
+
+        Returns also the number of the first record of each block among those of all.
         """
         data, sizes = _padded(blocks), np.array([block.size for block in blocks], np.int64)
         ends = np.cumsum(sizes)
         faults = Faults()
         found = Boundaries(self._skipper, data, ends - sizes, ends, counts)
-        starts, record_ends = found.all(faults)
-        return self._decoded(data, starts, record_ends, faults, starts, to_end=False)
+        starts, record_ends, records = found.all(faults)
+        return self._decoded(data, starts, record_ends, faults, starts, to_end=False), np.cumsum(records) - records
 
     def _decoded(
         self, data: Data, starts: np.ndarray, ends: np.ndarray, faults: Faults, places: np.ndarray, *, to_end: bool
@@ -154,9 +156,9 @@ class Boundaries:
         )
         self._counted = np.array([n is not None for n in counts], bool)
 
-    def all(self, faults: Faults) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the positions where the records begin and end. The rest of a block after a record that cannot be read
-        belongs to that one; so do bytes after the last record.
+    def all(self, faults: Faults) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the positions where the records begin and end, and how many records each block has. The rest of a
+        block after a record that cannot be read belongs to that one; so do bytes after the last record.
         """
         lanes, starts, ends = [], [], []
         wrong: dict[int, str] = {}
@@ -172,14 +174,16 @@ class Boundaries:
             starts.append(begin)
             ends.append(end)
             wrong.update({int(begin_): reason for begin_, reason in broken})
+        of_blocks = np.concatenate([_NO_POSITIONS, *lanes])
+        records = np.bincount(of_blocks, minlength=len(self._counts))
         if not lanes:
-            return _NO_POSITIONS, _NO_POSITIONS
-        order = np.argsort(np.concatenate(lanes), kind="stable")
+            return _NO_POSITIONS, _NO_POSITIONS, records
+        order = np.argsort(of_blocks, kind="stable")
         begins, stops = np.concatenate(starts)[order], np.concatenate(ends)[order]
         if wrong:
             for number in np.flatnonzero(np.isin(begins, list(wrong))).tolist():
                 faults.reasons.setdefault(number, wrong[int(begins[number])])
-        return begins, stops
+        return begins, stops, records
 
     def _in_segments(self, start: int, end: int, count: int) -> np.ndarray | None:
         """Returns where the records of a large block begin, found in many segments of it at once; None where that finds

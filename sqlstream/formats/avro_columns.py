@@ -289,7 +289,9 @@ class Array(Reader):
         self.items = items
 
     def skip(self, cursor: Cursor) -> None:
-        cursor.items(self.items.skip, self.path, self.items.least)
+        if cursor.enter():
+            cursor.items(self.items.skip, self.path, self.items.least)
+            cursor.leave()
 
     def read(self, cursor: Cursor) -> pa.Array:
         items, counts = cursor.items(self.items.skip, self.path, self.items.least)
@@ -334,10 +336,10 @@ class Record(Reader):
         self.fields, self.names = fields, names
 
     def skip(self, cursor: Cursor) -> None:
-        for field in self.fields:
-            if not len(cursor):
-                return
-            field.skip(cursor)
+        if cursor.enter():
+            for field in self.fields if len(cursor) else ():
+                field.skip(cursor)
+            cursor.leave()
 
     def columns(self, cursor: Cursor, *, to_end: bool = True) -> dict[str, pa.Array]:
         """Reads the fields, by their names. ``to_end``: fields after the last one that is read are skipped, too."""
@@ -372,6 +374,8 @@ class Union(Reader):
         self.branches = branches
 
     def skip(self, cursor: Cursor) -> None:
+        if not cursor.enter():
+            return
         for lanes, branch in self._chosen(cursor):
             if lanes is None:
                 branch.skip(cursor)
@@ -379,6 +383,7 @@ class Union(Reader):
             inner = cursor.of(lanes)
             branch.skip(inner)
             cursor.at[lanes] = inner.at
+        cursor.leave()
 
     def read(self, cursor: Cursor) -> pa.Array:
         parts: list[tuple[np.ndarray, pa.Array]] = []
@@ -400,10 +405,15 @@ class Union(Reader):
         return values.take(pa.array(positions, mask=is_null))
 
     def _chosen(self, cursor: Cursor) -> list[tuple[np.ndarray | None, Reader]]:
-        """The branches that occur, with the records that have each; None for all of them."""
+        """The branches that occur, with the records that have each; None for all of them. Records that have ended have
+        none, so that types that contain themselves are not read on.
+        """
+        is_over = cursor.at >= cursor.ends
         numbers = cursor.number(self.path)
         if not len(numbers):
             return []
+        if is_over.any():
+            numbers = np.where(is_over, -1, numbers)
         least, most = int(numbers.min()), int(numbers.max())
         if least < 0 or most >= len(self.branches):
             cursor.fail((numbers < 0) | (numbers >= len(self.branches)), f"{self.path} has a branch of no union")
@@ -433,7 +443,7 @@ class Skippers:
                 reader: Reader = Record(path, None, fields, ())
                 self._of[schema] = reader
                 fields += [self.of(m.type, path) for m in schema.members]
-                reader.least = 0 if not fields or schema_is_empty(schema) else 1
+                reader.least = 0 if schema_is_empty(schema) else 1
             case "array":
                 reader = Array(path, None, self.of(schema.inner[0], path))
             case "map":
@@ -462,8 +472,10 @@ class _Entry(Reader):
         self.key, self.value = Bytes(path, key, Schema("string")), value
 
     def skip(self, cursor: Cursor) -> None:
-        self.key.skip(cursor)
-        self.value.skip(cursor)
+        if cursor.enter():
+            self.key.skip(cursor)
+            self.value.skip(cursor)
+            cursor.leave()
 
     def read(self, cursor: Cursor) -> pa.Array:
         assert self.declared is not None
@@ -560,7 +572,9 @@ def record_of(
         default = like.member(field.name) if like is not None else None
         readers.append(_missing(field, default if default is not None and default.has_default else None, skippers))
         read.append(field.name)
-    return Record(path, declared, readers, read)
+    record = Record(path, declared, readers, read)
+    record.least = 0 if schema_is_empty(schema) else 1
+    return record
 
 
 def _by_alias(schema: Schema, like: Schema | None, name: str) -> Member | None:

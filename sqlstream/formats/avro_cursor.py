@@ -70,17 +70,34 @@ class Cursor:
     means nothing.
     """
 
-    __slots__ = ("at", "data", "ends", "faults", "records")
+    __slots__ = ("at", "data", "depth", "ends", "faults", "records")
 
-    def __init__(self, data: Data, at: np.ndarray, ends: np.ndarray, records: np.ndarray, faults: Faults) -> None:
-        self.data, self.at, self.ends, self.records, self.faults = data, at, ends, records, faults
+    def __init__(
+        self, data: Data, at: np.ndarray, ends: np.ndarray, records: np.ndarray, faults: Faults, depth: int = 0
+    ) -> None:
+        self.data, self.at, self.ends, self.records, self.faults, self.depth = data, at, ends, records, faults, depth
 
     def __len__(self) -> int:
         return len(self.at)
 
     def of(self, lanes: np.ndarray) -> Cursor:
         """Returns a cursor for some of the records, given by their numbers in this one."""
-        return Cursor(self.data, self.at[lanes], self.ends[lanes], self.records[lanes], self.faults)
+        return Cursor(self.data, self.at[lanes], self.ends[lanes], self.records[lanes], self.faults, self.depth)
+
+    def enter(self) -> bool:
+        """Notes that values within the current ones are skipped, until ``leave``. False where these are nested too
+        deeply, as only those of types that contain themselves can be: then the records have a fault, and are at an end.
+        """
+        if self.depth < MOST_NESTED:
+            self.depth += 1
+            return True
+        self.fail(np.ones(len(self), bool), "it is nested too deeply")
+        self.at = self.ends.copy()
+        return False
+
+    def leave(self) -> None:
+        """Ends what ``enter`` began."""
+        self.depth -= 1
 
     def fail(self, wrong: np.ndarray, reasons: Sequence[str] | str) -> None:
         """Notes a fault for the records for which the mask ``wrong`` is true."""
@@ -215,6 +232,10 @@ class Cursor:
             if len(active):
                 yield active, numbers[some]
 
+
+MOST_NESTED = 400
+"""The most values within each other: a linked list has two for each of its elements, a record and a union. Each takes
+two calls of Python at most, which may have a thousand within each other."""
 
 MOST_EMPTY = 1 << 16
 """The most items without bytes of their own, such as ``null``, in a block."""

@@ -9,8 +9,9 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ MAGIC = b"Obj\x01"
 _MARKER = 16
 _MOST_BYTES = 1 << 30
 """The most bytes that a block may have, compressed or not."""
+_PIECE = 1 << 20
 
 Bytes = bytes | mmap.mmap
 
@@ -164,14 +166,29 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError, zlib.error, lzma.LZMAErro
 
 
 def _deflated(data: bytes) -> pa.Buffer:
-    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
-    return pa.py_buffer(unpacking.decompress(data, _MOST_BYTES))
+    unpacked = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, _MOST_BYTES + 1)
+    _require_size(len(unpacked))
+    return pa.py_buffer(unpacked)
+
+
+def _require_size(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+
+
+def _unpacked(stream: BinaryIO | pa.NativeFile) -> pa.Buffer:
+    """All bytes of a stream that decompresses, piece by piece, so that a small block does not become a huge one."""
+    pieces, size = [], 0
+    while piece := stream.read(_PIECE):
+        size += len(piece)
+        _require_size(size)
+        pieces.append(piece)
+    return pa.py_buffer(b"".join(pieces))
 
 
 def _snappy(data: bytes) -> pa.Buffer:
     size, _ = _plain_number(data)
-    if not 0 <= size <= _MOST_BYTES:
-        raise ValueError(f"it has {size:,} bytes")
+    _require_size(size)
     unpacked = pa.Codec("snappy").decompress(data[:-4], size)
     if struct.unpack(">I", data[-4:])[0] != zlib.crc32(unpacked):
         raise ValueError("its checksum differs")
@@ -192,7 +209,17 @@ def _plain_number(data: bytes) -> tuple[int, int]:
 
 def _zstandard(data: bytes) -> pa.Buffer:
     with pa.input_stream(pa.py_buffer(data), compression="zstd") as stream:
-        return pa.py_buffer(stream.read(_MOST_BYTES))
+        return _unpacked(stream)
+
+
+def _bzip2(data: bytes) -> pa.Buffer:
+    with bz2.BZ2File(BytesIO(data)) as stream:
+        return _unpacked(stream)
+
+
+def _xz(data: bytes) -> pa.Buffer:
+    with lzma.LZMAFile(BytesIO(data)) as stream:
+        return _unpacked(stream)
 
 
 def _plain(data: bytes) -> pa.Buffer:
@@ -204,8 +231,8 @@ _DECOMPRESS: Mapping[str, Callable[[bytes], pa.Buffer]] = {
     "deflate": _deflated,
     "snappy": _snappy,
     "zstandard": _zstandard,
-    "bzip2": lambda data: pa.py_buffer(bz2.decompress(data)),
-    "xz": lambda data: pa.py_buffer(lzma.decompress(data)),
+    "bzip2": _bzip2,
+    "xz": _xz,
 }
 CODECS = tuple(_DECOMPRESS)
 """The names of the codecs, as in ``avro.codec``."""

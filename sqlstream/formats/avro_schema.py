@@ -22,6 +22,7 @@ from sqlstream.types import DataType
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _MOST_DIGITS = 38
+_MOST_FIXED = 1 << 30
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -74,7 +75,9 @@ def parse_schema(text: str) -> Schema:
         return _parsed(json.loads(text), {}, "")
     except (json.JSONDecodeError, RecursionError) as error:
         raise SchemaError(f"is no JSON: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
+    except SchemaError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise SchemaError(f"is none of Avro's: {error!r}") from None
 
 
@@ -110,7 +113,10 @@ def _named(node: Mapping[str, Any], named: dict[str, Schema], namespace: str) ->
     name = str(node["name"])
     own = name.rpartition(".")[0] if "." in name else str(node.get("namespace", namespace) or "")
     kind = "record" if node["type"] == "error" else str(node["type"])
-    schema = Schema(kind, symbols=tuple(node.get("symbols", ())), size=int(node.get("size", 0)), **_logical(node))
+    size = int(node.get("size", 0))
+    if not 0 <= size <= _MOST_FIXED:
+        raise SchemaError(f'has a fixed "{name}" of {size:,} bytes')
+    schema = Schema(kind, symbols=tuple(node.get("symbols", ())), size=size, **_logical(node))
     named[name if "." in name or not own else f"{own}.{name}"] = schema
     if kind == "record":
         schema.members = tuple(
@@ -129,7 +135,10 @@ def _named(node: Mapping[str, Any], named: dict[str, Schema], namespace: str) ->
 def _logical(node: Mapping[str, Any]) -> dict[str, Any]:
     logical = node.get("logicalType")
     if logical == "decimal":
-        return {"logical": logical, "precision": int(node.get("precision", 0)), "scale": int(node.get("scale", 0))}
+        precision, scale = node.get("precision"), node.get("scale", 0)
+        if not (isinstance(precision, int) and isinstance(scale, int)):  # by Avro's specification ignored
+            return {}
+        return {"logical": logical, "precision": precision, "scale": scale}
     return {"logical": logical if isinstance(logical, str) else None}
 
 

@@ -217,7 +217,7 @@ def test_messages_and_blocks_are_read_as_another_library_writes_them(data):
         found = decoder.messages(pa.array(messages, pa.binary()))
         assert not found.faults
         assert rows(found) == expected
-    block = decoder.blocks([pa.py_buffer(b"".join(messages)), pa.py_buffer(b"".join(messages))], [len(messages)] * 2)
+    block, _ = decoder.blocks([pa.py_buffer(b"".join(messages)), pa.py_buffer(b"".join(messages))], [len(messages)] * 2)
     assert not block.faults
     assert block.records == 2 * len(messages)
     if wanted:
@@ -298,7 +298,7 @@ def test_files_of_all_codecs_are_read_in_shares(codec):
         found: list[dict[str, Any]] = []
         for begin, end in pairwise(cuts):
             blocks = [b for b in Container(content).blocks(begin, end) if isinstance(b, StoredBlock)]
-            found += rows(decoder.blocks([b.data for b in blocks], [b.records for b in blocks]))
+            found += rows(decoder.blocks([b.data for b in blocks], [b.records for b in blocks])[0])
         assert found == written
 
 
@@ -394,6 +394,94 @@ def test_records_may_contain_themselves():
     assert rows(decoder.messages(pa.array([message(node, value)], pa.binary()))) == [{"next": {"v": 2}, "v": 1}]
 
 
+NODE = {"type": "record", "name": "n", "fields": [
+    {"name": "v", "type": "int"}, {"name": "next", "type": ["null", "n"]}]}  # fmt: skip
+TREE = {"type": "record", "name": "n", "fields": [
+    {"name": "left", "type": ["null", "n"]}, {"name": "right", "type": ["null", "n"]}]}  # fmt: skip
+LISTS = {"type": "record", "name": "n", "fields": [{"name": "of", "type": {"type": "array", "items": "n"}}]}
+MAPS = {"type": "record", "name": "n", "fields": [
+    {"name": "of", "type": {"type": "map", "values": {"type": "map", "values": "n"}}}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "opened", "closed", "most"),
+    [
+        (NODE, b"\x02\x02", (b"\x02\x00", b""), 199),
+        (TREE, b"\x02", (b"\x00\x00", b"\x00"), 199),
+        (LISTS, b"\x02", (b"\x00", b"\x00"), 199),
+        (MAPS, b"\x02\x00\x02\x00", (b"\x00", b"\x00\x00"), 79),
+    ],
+    ids=["list", "tree", "arrays", "maps"],
+)
+def test_values_that_are_nested_too_deeply_are_faults(
+    schema: Any, opened: bytes, closed: tuple[bytes, bytes], most: int
+) -> None:
+    def deep(levels: int) -> bytes:
+        return opened * levels + closed[0] + closed[1] * levels
+
+    decoder = AvroDecoder((Field("v", parse_type("INT")),), json.dumps(schema))
+    for data in (deep(most + 1), deep(1_500), deep(20_000), opened * 1_500):
+        found, firsts = decoder.blocks([pa.py_buffer(data), pa.py_buffer(deep(most))], [1, 1])
+        assert [(f.record, f.reason) for f in found.faults] == [(0, "it is nested too deeply")]
+        assert (found.rows.num_rows, firsts.tolist()) == (1, [0, 1])
+        found = decoder.messages(pa.array([data, deep(most)], pa.binary()))
+        assert [(f.record, f.reason) for f in found.faults] == [(0, "it is nested too deeply")]
+
+
+def test_the_first_records_of_blocks_are_those_that_are_found():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}]}
+    good = [message(schema, {"n": n, "t": "x"}) for n in range(50)]
+    blocks = [[*good[:wrong], b"\x02\x7f", *good[wrong:]] for wrong in (2, 5, 50)]
+    data = [pa.py_buffer(b"".join(block)) for block in blocks]
+    decoder = AvroDecoder((Field("n", DataType("BIGINT")),), json.dumps(schema))
+    found, firsts = decoder.blocks([*data, pa.py_buffer(b""), data[0]], [51, 51, 51, 0, 51])
+    assert firsts.tolist() == [0, 3, 9, 60, 60]
+    assert ([f.record for f in found.faults], found.records) == ([2, 8, 59, 62], 63)
+    none, firsts = decoder.blocks([], [])
+    assert (none.records, firsts.tolist()) == (0, [])
+
+
+@pytest.mark.parametrize("kind", ["null", {"type": "fixed", "name": "f", "size": 0}])
+def test_items_without_bytes_are_read_in_records_too(kind):
+    empty = {"type": "record", "name": "e", "fields": [{"name": "z", "type": kind}]}
+    twice = {"type": "record", "name": "e2", "fields": [{"name": "e", "type": empty}]}
+    schema = {"type": "record", "name": "r", "fields": [
+        {"name": "x", "type": {"type": "array", "items": twice}},
+        {"name": "m", "type": {"type": "map", "values": "e"}}]}  # fmt: skip
+    columns = tuple(
+        Field(name, parse_type(of))
+        for name, of in {"x": "ARRAY<STRUCT<e: STRUCT<z: STRING>>>", "m": "MAP<STRING, STRUCT<z: STRING>>"}.items()
+    )
+    value = None if kind == "null" else ""
+    found, _ = AvroDecoder(columns, json.dumps(schema)).blocks([pa.py_buffer(b"\x04\x00\x02\x02k\x00")], [1])
+    assert not found.faults
+    assert rows(found) == [{"x": [{"e": {"z": value}}] * 2, "m": {"k": {"z": value}}}]
+
+
+@pytest.mark.parametrize("logical", [{"precision": "x"}, {"precision": 5, "scale": "y"}, {"precision": None}, {}])
+def test_a_decimal_that_is_none_is_bytes(logical):
+    schema = parse_schema(json.dumps({"type": "bytes", "logicalType": "decimal", **logical}))
+    assert natural_type(schema) == pa.binary()
+
+
+@pytest.mark.parametrize("size", ["x", -1, 1e300, 1 << 62, None])
+def test_a_fixed_without_a_size_is_no_schema(size):
+    with pytest.raises(SchemaError, match=r"^(is none of Avro's: |has a fixed \"f\" of )"):
+        parse_schema(json.dumps({"type": "fixed", "name": "f", "size": size}))
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "null"])
+def test_a_small_block_does_not_become_a_huge_one(codec, monkeypatch: MonkeyPatch):
+    schema = {"type": "record", "name": "r", "fields": [{"name": "t", "type": "string"}]}
+    content = _recoded(schema, [{"t": "x" * 30_000}], codec)
+    for most, wrong in ((30_003, ()), (30_002, (Corrupt,))):
+        monkeypatch.setattr("sqlstream.formats.avro_files._MOST_BYTES", most)
+        monkeypatch.setattr("sqlstream.formats.avro_files._PIECE", 7_000)
+        block = next(iter(Container(content).blocks()))
+        assert isinstance(block, wrong or StoredBlock)
+    assert str(block) == f"a block cannot be decompressed ({codec}): it has more than 30,002 bytes"
+
+
 @pytest.mark.parametrize(
     ("schema", "kind", "is_read"),
     [
@@ -452,10 +540,10 @@ def test_the_records_of_a_large_block_are_found_in_segments_as_from_its_beginnin
         for _ in range(3):
             written[random.randrange(len(written))] = random.randrange(256)
     decoder = AvroDecoder(fields([SCALARS["long"], optional(SCALARS["string"])]), json.dumps(schema))
-    found = decoder.blocks([pa.py_buffer(bytes(written))], [count])
+    found, _ = decoder.blocks([pa.py_buffer(bytes(written))], [count])
     with MonkeyPatch.context() as patch:
         patch.setattr(avro, "_LARGE", len(written))
-        expected = decoder.blocks([pa.py_buffer(bytes(written))], [count])
+        expected, _ = decoder.blocks([pa.py_buffer(bytes(written))], [count])
     assert found.rows.equals(expected.rows)
     assert found.faults == expected.faults
     assert is_damaged or found.rows.num_rows == count

@@ -77,7 +77,7 @@ def read(content: bytes, kinds: list[str]) -> pa.RecordBatch:
     file = Container(content)
     decoder = AvroDecoder(tuple(Field(f"c{i}", parse_type(kind)) for i, kind in enumerate(kinds)), file.schema)
     blocks = [block for block in file.blocks() if isinstance(block, StoredBlock)]
-    decoded = decoder.blocks([block.data for block in blocks], [block.records for block in blocks])
+    decoded, _ = decoder.blocks([block.data for block in blocks], [block.records for block in blocks])
     assert not decoded.faults
     return decoded.rows
 

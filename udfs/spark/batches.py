@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
-from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.avro_files import AvroFiles
 from sqlstream.udfs.column_rows import ColumnRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
@@ -385,7 +385,7 @@ CONTENT = "__content"
 """BINARY column of files that only Spark can open: what is in them."""
 
 
-def of_files(files: DataFrame, reader: ColumnarFiles | AvroFormat) -> DataFrame:
+def of_files(files: DataFrame, reader: ColumnarFiles | AvroFiles) -> DataFrame:
     """The rows of ``files``, each read whole by one task, with the other columns of the file in each row.
 
     ``files`` has the URLs of the files in FILE, and their content in CONTENT where tasks cannot open them.

@@ -15,7 +15,7 @@ from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.planner.bad_rows import action_of, checked_columns, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.text_files import Header, RecordFormat, TextFormat
 
@@ -73,10 +73,10 @@ def avro_format(table: Table, columns: tuple[str, ...], *, checked: bool = False
     return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked))
 
 
-def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, Any]) -> ColumnarFiles | AvroFormat:
+def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, Any]) -> ColumnarFiles | AvroFiles:
     """How one task reads whole files. A record that cannot be read fails the job, whatever the table tolerates."""
     if values["format"] == "avro":
-        return AvroFormat(tuple(Field(c.name, c.type) for c in in_files), missing_are_null(table))
+        return AvroFiles(AvroFormat(tuple(Field(c.name, c.type) for c in in_files), missing_are_null(table)))
     return ColumnarFiles(values["format"], tuple((c.name, c.type) for c in in_files), missing_are_null(table))
 
 

@@ -283,7 +283,10 @@ def _visit(path: Path, result: Walk, seen: set[str], links: list[Path]) -> None:
     if not path.is_dir():
         result.files.append(path)
         return
-    for child in sorted(path.iterdir()):
+    children: list[Path] = []
+    with suppress(FileNotFoundError):  # removed since its name was read
+        children = sorted(path.iterdir())
+    for child in children:
         if child.name.startswith(("_", ".")):
             continue
         if child.is_symlink():

@@ -12,7 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from sqlstream.connectors.connector import PATH_ERROR, Watch
 from sqlstream.connectors.file_checks import walk
 from sqlstream.connectors.file_sink import LOG, logged_lines
-from sqlstream.connectors.file_tables import matching_paths
+from sqlstream.connectors.file_tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
@@ -120,7 +120,7 @@ class FileRanges(Watch):
     def look(self) -> None:
         """Looks for new files, and writes the ranges in which they are read, by the time and the name of files.
 
-        ConnectorError SS508 where the ranges cannot be written.
+        ConnectorError SS508 where files cannot be listed, or the ranges not be written.
         """
         with self._lock:
             for pack in self.limits.packed(self._unread()):
@@ -129,25 +129,25 @@ class FileRanges(Watch):
     def _unread(self) -> Iterator[Unread]:
         begun = [file for file in self._ends.values() if file.begin < file.length]
         yield from begun  # where a process ended while it wrote
-        new = [file for path in self._listed() if (file := self._found(path)) is not None]
+        with self._listing():
+            new = [file for path in self._listed() if (file := self._found(path)) is not None]
         yield from sorted(new, key=lambda file: (file.modified, file.path))
 
     def _listed(self) -> Iterator[str]:
         """The paths of the files that count, absolute: of a sink of files those that its log has."""
-        with suppress(OSError):  # of a directory that is being made or removed
-            roots = [*matching_paths(self.path)]
-            logged = next((root for root in roots if (root / LOG).is_dir()), None)
-            if logged is not None:
-                yield from (path_of_url(json_of(line)["path"]) for line in logged_lines(logged))
-            else:
-                yield from (str(path.absolute()) for path in walk(roots).files)
+        roots = [*matching_paths(self.path)]
+        logged = next((root for root in roots if (root / LOG).is_dir()), None)
+        if logged is not None:
+            yield from (path_of_url(json_of(line)["path"]) for line in logged_lines(logged))
+        else:
+            yield from (str(path.absolute()) for path in walk(roots).files)
 
     def _found(self, path: str) -> Unread | None:
         if path in self._ends or not is_text(path):
             return None
         if self.checkpoint is not None and Path(path).is_relative_to(self.checkpoint):
             return None
-        with suppress(OSError):  # gone again
+        with suppress(FileNotFoundError):  # gone again
             return Unread(path, Path(path).stat().st_size, modified(path))
         return None
 
@@ -182,21 +182,22 @@ class FileRanges(Watch):
         named = {name: unquote(value) for name, equals, value in pairs if equals}
         return {name: None if value == _NO_PARTITION else value for name, value in named.items()}
 
-    def _writing(self) -> _Writing:
-        return _Writing(self.folder)
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        """Turns errors of the file system into ConnectorError SS508, because files would be missed silently."""
+        try:
+            yield
+        except OSError as error:
+            message = f'path "{shown_path(str(error.filename or self.path))}" cannot be listed: {reason_of(error)}'
+            hint = "Look at the permissions of the directories below the path of the table."
+            raise ConnectorError(PATH_ERROR, message, hint=hint) from error
 
-
-@dataclass(frozen=True)
-class _Writing:
-    """A context manager that turns errors of the file system into ConnectorError SS508."""
-
-    folder: Path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turns errors of the file system into ConnectorError SS508."""
+        try:
+            yield
+        except OSError as error:
             message = f'"{self.folder}" of the checkpoint cannot be written: {reason_of(error)}'
             hint = "Make room, or look at its permissions; then start the job again."
             raise ConnectorError(PATH_ERROR, message, hint=hint) from error

@@ -143,7 +143,7 @@ class RunningQuery:
                 if not is_spark_gone(error):
                     raise
 
-    def fail(self, error: SqlStreamError) -> None:
+    def fail(self, error: Exception) -> None:
         """Stops Spark's query and makes the job's thread raise ``error``. Called by other threads."""
         with self._changing:
             self._error_of_other_thread = error
@@ -337,9 +337,12 @@ class RunToEnd:
         )
 
     def started_watches(self) -> list[Thread]:
-        """The threads in which sources look for new input again and again, until the job ends."""
-        pairs = ((watch, watch.interval_ms) for watch in self.launch.watches)
-        threads = [Thread(target=self._look, args=pair, daemon=True) for pair in pairs if pair[1] is not None]
+        """The threads in which sources look for new input again and again, until the job ends: before each epoch, or
+        more often if they say so.
+        """
+        intervals = ((watch, watch.interval_ms) for watch in self.launch.watches)
+        pairs = ((watch, min(ms, self.launch.interval_ms)) for watch, ms in intervals if ms is not None)
+        threads = [Thread(target=self._look, args=pair, daemon=True) for pair in pairs]
         for thread in threads:
             thread.start()
         return threads
@@ -350,8 +353,9 @@ class RunToEnd:
             try:
                 watch.look()
                 last = time.monotonic()
-            except SqlStreamError as error:  # the disk may be full for a while
-                if time.monotonic() - last > GIVE_UP_SECONDS:
+            except Exception as error:
+                passes = isinstance(error, SqlStreamError)  # the disk may be full for a while
+                if not passes or time.monotonic() - last > GIVE_UP_SECONDS:
                     self.query.fail(error)
                     last = time.monotonic()
 

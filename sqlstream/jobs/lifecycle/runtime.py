@@ -47,9 +47,7 @@ class Sources(Protocol):
         ...
 
     def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
-        Parquet files.
-        """
+        """Returns how tasks read the records of a scan's files; None for Parquet files."""
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -99,9 +97,7 @@ class JobRuntime:
         return self.sources.places(scan, in_order=in_order)
 
     def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns the decoder and the encoding with which an exchange reads the files of a scan as text; None for
-        Parquet files.
-        """
+        """Returns how tasks read the records of a scan's files; None for Parquet files."""
         return self.sources.record_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:

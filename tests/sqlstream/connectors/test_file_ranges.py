@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -189,6 +190,33 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "ranges").write_text("")
     with pytest.raises(ConnectorError, match=r"ranges/bids/.* of the checkpoint cannot be written: Not a directory"):
         ranges(tmp_path, tmp_path)
+
+
+def test_directories_that_cannot_be_listed_are_named_and_those_that_are_gone_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "in", a=1)
+    for name in ("closed", "gone"):
+        put(tmp_path / "in" / name, b=1)
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "closed" and closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        if path.name == "gone":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return listed(path)
+
+    closed = True
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    of = ranges(tmp_path, tmp_path / "in")
+    with pytest.raises(ConnectorError, match=r'SS508: path "[^"]*/in/closed" cannot be listed: Permission denied'):
+        of.look()
+    assert not written(of)
+    closed = False
+    of.look()
+    assert written(of) == [[("a", 0, 1), ("b", 0, 1)]]
+    ranges(tmp_path, tmp_path / "nowhere").look()
 
 
 def _log(checkpoint: Path, path: Path) -> Path:

@@ -8,7 +8,7 @@ and ``SessionTable``. ``docs/connectors_of_your_own.md`` walks through one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -110,16 +110,19 @@ _NO_SPANS: Mapping[str, Span] = MappingProxyType({})
 
 
 class Watch(ABC):
-    """What a source does again and again while a job runs, such as looking for new files, every ``interval_ms``.
+    """What a source does again and again while a job runs, such as looking for new files.
 
-    None: only when the job starts.
+    ``interval_ms``: the time between two looks in milliseconds; None means once, at the start.
     """
 
     interval_ms: int | None
 
     @abstractmethod
     def look(self) -> None:
-        """Called from any thread. A SqlStreamError that does not go away fails the job."""
+        """Called from any thread. A SqlStreamError that does not go away fails the job, any other error at once."""
+
+    def require_start(self, watches: Sequence[Watch]) -> None:  # noqa: B027 - most watches let any job start
+        """Called before the job starts, with what all of its sources do. Raises a SqlStreamError if it must not."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,9 @@ class FileRanges(Watch):
     def __post_init__(self) -> None:
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            for number, file in sorted((_number(file), file) for file in self.folder.glob("*.jsonl")):
+            for unfinished in self.folder.glob(".*.jsonl"):  # of a process that was killed: Spark has not seen them
+                unfinished.unlink()
+            for number, file in sorted((_number(file), file) for file in self.folder.glob("[!.]*.jsonl")):
                 _set_time(file, number)  # a copy, as from a savepoint, has others
                 for line in file.read_text(encoding="utf-8").splitlines():
                     entry = json_of(line)

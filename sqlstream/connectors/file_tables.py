@@ -98,9 +98,13 @@ def columns_in_files(table: Table, columns: tuple[str, ...]) -> tuple[Column, ..
 
 
 def matching_paths(path: str) -> Iterable[Path]:
-    """Returns the local paths that match a path, which may be a glob pattern."""
+    """Returns the local paths that match a path, which may be a glob pattern. Patterns fit no hidden names, as in
+    Spark.
+    """
+    if not glob.has_magic(path):
+        return (Path(path),)
     root = Path(path).anchor
-    return Path(root).glob(path.removeprefix(root)) if glob.has_magic(path) else (Path(path),)
+    return (found for found in Path(root).glob(path.removeprefix(root)) if not is_hidden(found.name))
 
 
 def check_encoding(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.connector import Environment, Watch
 from sqlstream.connectors.file_ranges import (
     DEFAULT_BYTES,
     DIRECTORIES,
@@ -27,11 +28,13 @@ from sqlstream.connectors.file_tables import (
     local_path,
     partition_columns,
 )
+from sqlstream.errors import ExecutionError, repeating
 from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
 
+OTHER_READER = repeating("SS421")
 ANY_AGE = "36500d"
 """Spark's option ``maxFileAge``: it would skip files that come late and are a week older than the newest one."""
 
@@ -72,6 +75,42 @@ def ranges_of_table(environment: Environment, table: Table, values: Mapping[str,
     ranges.look()
     watches.append(ranges)
     return ranges
+
+
+@dataclass(frozen=True)
+class WholeFiles(Watch):
+    """Files of a table that Spark lists, and gives whole to one micro-batch. If the checkpoint has positions within
+    them, Spark would read them again: its log knows the files of ranges alone. ``folder``: where ranges would be.
+    """
+
+    table: str
+    folder: Path
+    interval_ms: int | None = None
+
+    def look(self) -> None:
+        """Does nothing: Spark looks for new files."""
+
+    def require_start(self, watches: Sequence[Watch]) -> None:
+        """ExecutionError SS421 where the checkpoint has positions that no part of the query goes on from."""
+        if not self.folder.is_dir() or any(isinstance(w, FileRanges) and w.folder == self.folder for w in watches):
+            return
+        checkpoint = self.folder.parents[2]
+        message = f'checkpoint "{checkpoint}" has positions within files of table "{self.table}", which Spark reads now'
+        hint = (
+            "Go on with the former query, options and 'sqlstream.file-reader', or start in a new directory "
+            "('execution.checkpointing.dir')."
+        )
+        raise ExecutionError(OTHER_READER, message, detail="It would read all of these files again.", hint=hint)
+
+
+def watch_whole_files(environment: Environment, table: Table) -> None:
+    """Adds ``WholeFiles`` to the environment for a table that Spark reads. An exchange may read it in its place."""
+    path = local_path(table.option("path") or "")
+    if path is None or environment.logs is None or environment.watches is None or environment.finished:
+        return
+    watch = WholeFiles(table.name, folder_of_ranges(Path(environment.logs).parent.parent, table.name, path))
+    if watch not in environment.watches:
+        environment.watches.append(watch)
 
 
 def _most_bytes(values: Mapping[str, Any], total: int) -> int | None:

@@ -51,7 +51,7 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
-from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table
+from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table, watch_whole_files
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
 from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
@@ -382,6 +382,7 @@ def _files(
     environment: Environment, table: Table, values: Mapping[str, Any], schema: str, reader_format: str | None = None
 ) -> DataFrame:
     """What Spark reads of the files with the schema and the format, that of the table by default."""
+    watch_whole_files(environment, table)
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)

@@ -208,10 +208,13 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     clock, bounded = clock_of(physical, execution.clock_interval_ms), job.work.plan.bounded
     watermarks = restored_watermarks(physical, control)
     flushed = flushed_tables(physical)
+    rows, watches = observed(lower(physical, runtime)), job.work.watches or ()
+    for watch in watches:
+        watch.require_start(watches)
     ended = input_has_ended(control, flushed, clock)
     return Launch(
         query_name=query,
-        rows=observed(lower(physical, runtime)),
+        rows=rows,
         sink=sink,
         checkpoint=checkpoint,
         control=control,
@@ -228,7 +231,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         end_of_input=execution.end_of_input,
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
-        watches=job.work.watches or (),
+        watches=watches,
         row_limit=row_limit_of(
             limit_of(job.work.plan),
             checkpoint.storage,

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.connectors.file_sink import logged_lines
 from sqlstream.connectors.on_spark import cut_files
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 from sqlstream.udfs.listed_files import path_of_url
@@ -45,12 +47,21 @@ def put(folder: Path, form: str, name: str, start: int, count: int = ROWS) -> No
 
 @contextmanager
 def running(
-    spark: Any, folder: Path, checkpoint: str, bound: str = BOUND, savepoint: Path | None = None, watched: bool = False
+    spark: Any,
+    folder: Path,
+    checkpoint: str,
+    bound: str = BOUND,
+    savepoint: Path | None = None,
+    watched: bool = False,
+    reader: str = "auto",
 ) -> Iterator[Job]:
-    """A job over two tables, one of CSV and one of JSON, that writes into ``out-CHECKPOINT``."""
+    """A job over two tables, one of CSV and one of JSON, that writes into ``out-CHECKPOINT``. ``reader``: the setting
+    ``sqlstream.file-reader``.
+    """
     options = f"{bound}, 'connector' = 'filesystem'" + (", 'source.monitor-interval' = '50 ms'" if watched else "")
     with Session(spark) as session:
         session.sql(f"SET 'execution.checkpointing.dir' = '{folder}/{checkpoint}'; SET 'pipeline.name' = 'cutting'")
+        session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
         if savepoint is not None:
             session.sql(f"SET 'execution.state-recovery.path' = '{savepoint}'")
         session.sql(f"""
@@ -136,6 +147,46 @@ def test_a_job_that_has_begun_with_whole_files_goes_on_with_them_and_the_other_w
             rows = {"a": ROWS + 100 * number, "b": ROWS}
             assert {t: len(ids) for t, ids in written(tmp_path / f"out-{name}").items() if t != "w"} == rows, name
         (tmp_path / "a" / f"{name}-second.csv").unlink()
+    refused = pytest.raises(ExecutionError, match=r'SS421.*"[^"]*/cut/cutting" has positions within files of table "a"')
+    with refused, running(spark, tmp_path, "cut", reader="spark"):
+        pass
+    with running(spark, tmp_path, "whole", reader="spark") as job:
+        job.wait(300)
+    assert len(written(tmp_path / "out-whole")["b"]) == ROWS
+
+
+PARQUET = """
+    SET 'execution.checkpointing.dir' = '{folder}/checkpoint'; SET 'pipeline.name' = 'columns';
+    CREATE TABLE p (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}/in', 'format' = 'parquet',
+        'source.max-bytes-per-trigger' = '1 kb');
+    CREATE TABLE o (t STRING, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out');
+    """
+COUNTS = "INSERT INTO o SELECT 'c', n FROM (SELECT COUNT(*) AS n FROM {table} GROUP BY id COUNT WINDOW (1 ROWS)) AS c"
+
+
+def test_of_parquet_too_and_parts_of_a_query_may_read_differently(spark: Any, tmp_path: Path) -> None:
+    def run(folder: Path, statement: str) -> None:
+        with Session(spark) as session:
+            session.sql(PARQUET.format(folder=folder))
+            job = session.sql(statement)
+            assert isinstance(job, Job)
+            job.wait(300)
+
+    for name in ("one", "two"):
+        (tmp_path / name / "in").mkdir(parents=True)
+        pq.write_table(pa.table({"id": [*range(10)]}), tmp_path / name / "in" / "a.parquet")
+    whole = COUNTS.format(table="p")
+    run(tmp_path / "one", whole)
+    with pytest.raises(ExecutionError, match=r"SS421.*positions within files"):
+        run(tmp_path / "one", COUNTS.format(table="(SELECT * FROM p WHERE MOD(id, 2) = 1)"))
+    run(tmp_path / "one", whole)
+    both = f"{whole} UNION ALL SELECT 'p', id FROM p"
+    run(tmp_path / "two", both)
+    run(tmp_path / "two", both)
+    for name, rows in (("one", 10), ("two", 20)):
+        files = (path_of_url(json.loads(line)["path"]) for line in logged_lines(tmp_path / name / "out"))
+        assert sum(len(Path(file).read_text().splitlines()) for file in files) == rows
+    assert [*(tmp_path / "two" / "checkpoint" / "columns" / "ranges" / "p").iterdir()]
 
 
 def test_large_inputs_are_bounded_by_default(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

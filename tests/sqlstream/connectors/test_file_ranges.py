@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def put(folder: Path, **sizes: int) -> None:
 
 def written(of: FileRanges) -> list[list[tuple[str, int, int]]]:
     """The ranges of each micro-batch, in the order in which Spark takes them."""
-    files = sorted(of.folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime)
+    files = sorted(of.folder.glob("[!.]*.jsonl"), key=lambda file: file.stat().st_mtime)
     lines = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
     return [[(Path(e[FILE]).name, e[BEGIN], e[END]) for e in entries] for entries in lines]
 
@@ -90,6 +92,50 @@ def test_what_a_process_that_was_killed_had_not_written_follows_with_the_length_
         appended.write(b"yyyyyyyyyyyy")
     ranges(tmp_path, tmp_path / "in", 12).look()
     assert written(of) == [[("a", 0, 10)], [("a", 10, 20)], [("a", 20, 32)], [("a", 32, 35), ("b", 0, 2)]]
+
+
+@pytest.mark.parametrize("text", [None, '{"__file": "file:///x'])
+def test_what_a_process_that_was_killed_had_written_in_part_does_not_count(
+    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "in", a=35)
+    of = ranges(tmp_path, tmp_path / "in")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", _killed_at(2))
+        with pytest.raises(KeyboardInterrupt):
+            of.look()
+    (unfinished,) = of.folder.glob(".*.jsonl")
+    if text is not None:
+        unfinished.write_text(text)
+    ranges(tmp_path, tmp_path / "in").look()
+    assert written(of) == [[("a", 0, 10)], [("a", 10, 20)], [("a", 20, 30)], [("a", 30, 35)]]
+    assert not [*of.folder.glob(".*")]
+
+
+def _killed_at(call: int) -> Callable[[Path, Path], Path]:
+    """``Path.rename`` that does not return from this call, counted from 1."""
+    rename, calls = Path.rename, count(1)
+
+    def killed(self: Path, target: Path) -> Path:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    return killed
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.csv", "[._a-z]*", "[a-z_]*.csv"])
+def test_patterns_fit_no_hidden_names(pattern: str, tmp_path: Path) -> None:
+    put(tmp_path / "in", _csv=1, _b_csv=1, a_csv=1, c_csv=1)
+    (tmp_path / "in" / "_late.csv").write_bytes(b"x")
+    put(tmp_path / "in" / "_folder", d_csv=1)
+    of = ranges(tmp_path, tmp_path / "in" / pattern, 100)
+    of.look()
+    expected = ["a.csv", "c.csv"]
+    assert [name for pack in written(of) for name, _, _ in pack] == expected
+    (tmp_path / "in" / ".csv").rename(tmp_path / "in" / "z.csv")
+    of.look()
+    assert [name for pack in written(of)[1:] for name, _, _ in pack] == ["z.csv"]
 
 
 def test_a_copy_of_the_folder_keeps_the_order(tmp_path: Path) -> None:

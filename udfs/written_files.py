@@ -17,15 +17,10 @@ from pyarrow import ipc
 
 from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.types import DataType
-
-NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The name of a directory for NULL."""
+from sqlstream.udfs.directories import escaped
 
 _MOST_OPEN = 64
 """Files of directories that a task has open at once; with more of them it begins new ones."""
-
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 0x20)}
-"""Characters that Spark escapes in names of directories (``ExternalCatalogUtils``)."""
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", pa.int64())])
 """What is known of files that were written: their paths, sizes in bytes, and modification times in milliseconds."""
@@ -128,13 +123,6 @@ def _directories(batch: pa.RecordBatch, partitions: tuple[str, ...]) -> pa.Array
         spelled = [f"{escaped(partition)}={escaped(value)}" for value in values.dictionary.to_pylist()]
         names.append(pa.array(spelled, pa.string()).take(values.indices))
     return pc.binary_join_element_wise(*names, "/")
-
-
-def escaped(value: str | None) -> str:
-    """Returns a name or a value as Spark spells it in names of directories."""
-    if value is None:
-        return NO_PARTITION
-    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in value)
 
 
 class _Open:

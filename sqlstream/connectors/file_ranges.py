@@ -24,6 +24,7 @@ from sqlstream.connectors.file_sink import LOG, logged_lines
 from sqlstream.connectors.file_tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
+from sqlstream.udfs.directories import NO_PARTITION
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
 from sqlstream.udfs.listed_files import RANGES, path_of_url
 from sqlstream.udfs.texts import is_text, json_of, reason_of
@@ -40,7 +41,6 @@ RANGES_DDL = (
 DEFAULT_BYTES = 512 << 20
 """The bound of micro-batches of text for tables that have none and more than this at the start."""
 
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FIRST_SECOND = 1_000_000_000  # of the times of files of ranges, in which their order is Spark's
 
 
@@ -180,7 +180,7 @@ class FileRanges(Watch):
             return {}
         pairs = (part.partition("=") for part in Path(path).parent.parts)
         named = {name: unquote(value) for name, equals, value in pairs if equals}
-        return {name: None if value == _NO_PARTITION else value for name, value in named.items()}
+        return {name: None if value == NO_PARTITION else value for name, value in named.items()}
 
     @contextmanager
     def _listing(self) -> Iterator[None]:

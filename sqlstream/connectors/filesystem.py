@@ -206,8 +206,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option(
             BYTES_PER_TRIGGER,
             SIZE,
-            "Read at most so many bytes in one micro-batch; local files of csv, json and text are cut for that. Where "
-            "they have more than 512 mb at the start of a new job and no bound is given, it is that.",
+            "Read at most so many bytes in one micro-batch; local files of csv, json, text and avro are cut for that. "
+            "Where text has more than 512 mb at the start of a new job and no bound is given, it is that.",
         ),
         KIND_COLUMN,
         ENCODING,

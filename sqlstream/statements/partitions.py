@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from datetime import date
 from pathlib import Path
@@ -19,6 +18,7 @@ from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, Un
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table, View
+from sqlstream.udfs.directories import NO_PARTITION, escaped
 
 ELSEWHERE = "SS358"
 
@@ -97,9 +97,6 @@ def _fits(name: str, wanted: dict[str, str | None]) -> bool:
 WRONG_CHANGE = "SS249"
 KEPT_BY_A_JOB = repeating("SS434")
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
-"""What Spark does not write into the name of a partition's folder."""
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 
 Values = dict[str, str]
@@ -164,13 +161,13 @@ def _text(value: nodes.PartitionValue, column: str, table: Table) -> str:
         expression = expression.this
     number = expression.this if isinstance(expression, exp.Neg) else expression
     if isinstance(expression, exp.Null):
-        return _NULL
+        return NO_PARTITION
     if not isinstance(number, exp.Literal | exp.Boolean):
         message = f'the value of "{column}" is no constant'
         raise BindError(NO_PARTITIONS, message, value.span, hint="Write a text, a number, a date, TRUE, FALSE or NULL.")
     text = str(number.this) if number is expression else f"-{number.this}"
     try:
-        return _canonical(text, kind) or _NULL
+        return _canonical(text, kind) or NO_PARTITION
     except ValueError:
         message = f'"{text}" is no value of "{column}", which is of type {kind}'
         raise BindError(NO_PARTITIONS, message, value.span) from None
@@ -178,19 +175,15 @@ def _text(value: nodes.PartitionValue, column: str, table: Table) -> str:
 
 def _canonical(text: str, kind: str) -> str:
     """The text that Spark writes for a value; ValueError where it is none of the type."""
-    if kind in _WHOLE and text != _NULL:
+    if kind in _WHOLE and text != NO_PARTITION:
         return str(int(text))
-    if kind == "DATE" and text != _NULL:
+    if kind == "DATE" and text != NO_PARTITION:
         return date.fromisoformat(text).isoformat()
     return text.lower() if kind == "BOOLEAN" else text
 
 
 def _name(values: Values) -> str:
-    return "/".join(f"{_url_escaped(name)}={_url_escaped(value)}" for name, value in values.items())
-
-
-def _url_escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
+    return "/".join(f"{escaped(name)}={escaped(value)}" for name, value in values.items())
 
 
 def _folders_of(root: Path, values: Values, table: Table) -> list[Path]:

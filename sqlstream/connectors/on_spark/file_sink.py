@@ -40,10 +40,10 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
 from sqlstream.types import DataType
+from sqlstream.udfs.directories import ESCAPED, NO_PARTITION
 
 UNREPRESENTABLE = "SS527"
 _SHOWN = 60
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _BYTE_ORDER_MARK = "\ufeff"
 _WITHOUT_LIMITS = "Write the table as json or parquet, or leave such rows out."
 
@@ -187,7 +187,7 @@ def _in_a_directory(kind: DataType, value: SparkColumn, values: Mapping[str, Any
     if kind.name in ("STRING", "BINARY"):
         value = value.cast("STRING")  # the bytes as they are
         yield from _no_utf8(value)
-        yield (value == "") | (value == _NO_PARTITION), "is the name of the directory for NULL"
+        yield (value == "") | (value == NO_PARTITION), "is the name of the directory for NULL"
         yield value.contains("\0"), "has a NUL, which no name of a directory may have"
     if kind.name == "BINARY":
         yield (
@@ -200,7 +200,7 @@ def _no_utf8(value: SparkColumn) -> Iterator[Fault]:
     yield ~F.is_valid_utf8(value), "is no UTF-8"
 
 
-_ESCAPED = r"[\x01-\x1f\x22#%'*/:=?\\\x7f{\[\]^]"
+_ESCAPED = "[" + "".join(rf"\x{ord(c):02x}" for c in sorted(ESCAPED)) + "]"
 
 _FORMATS: Mapping[str, Find] = {
     "csv": _in_csv,

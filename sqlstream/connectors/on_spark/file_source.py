@@ -65,6 +65,7 @@ from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
+from sqlstream.udfs.directories import NO_PARTITION, escaped
 from sqlstream.udfs.exchange import PARTS, part_fields
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
@@ -73,7 +74,6 @@ from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.text_files import RecordFormat, RecordRows
-from sqlstream.udfs.written_files import NO_PARTITION, escaped
 
 _LINE = "__line"
 _TASK = "__task"

@@ -196,3 +196,28 @@ def test_a_micro_batch_that_is_written_again_is_there_once(spark, tmp_path, logg
     read: list[Any] = [row for path in files for row in fastavro.reader(BytesIO(path.read_bytes()))]
     assert sorted(row["a"] for row in read) == [0, 1, 2]
     assert not (tmp_path / "_sqlstream_writing").exists()
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_file_is_read_in_bounded_micro_batches(spark, tmp_path, codec):
+    count = 2_000
+    for day in (1, 2):
+        (tmp_path / "in" / f"day={day}").mkdir(parents=True)
+        records = [{"n": n, "text": f"{n:x}" * 4} for n in range(day * count, (day + 1) * count)]
+        path = tmp_path / "in" / f"day={day}" / "1.avro"
+        written(path, {"n": "long", "text": "string"}, records, codec=codec, sync_interval=1_000)
+    bound = sum(path.stat().st_size for path in (tmp_path / "in").rglob("*.avro")) // 4
+    with Session(spark) as session:
+        session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path / 'checkpoint'}'")
+        options = {"source.max-bytes-per-trigger": f"{bound} b", "partition-by": "day"}
+        table(session, "t", "n BIGINT, text STRING, day INT", tmp_path / "in", "avro", **options)
+        table(session, "o", "n BIGINT, text STRING, day INT", tmp_path / "out", "json")
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        job = session.sql("INSERT INTO o SELECT n, text, day FROM t")
+        assert isinstance(job, Job)
+        job.wait(300)
+        progress = job.progress()
+        assert (progress.batches >= 4, progress.rows_in) == (True, 2 * count)
+        session.sql("SET 'execution.runtime-mode' = 'batch'")
+        found = rows(session, "SELECT n, text, day FROM o")
+    assert sorted(found) == [(n, f"{n:x}" * 4, n // count) for n in range(count, 3 * count)]

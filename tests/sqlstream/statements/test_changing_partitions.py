@@ -58,6 +58,15 @@ def test_partitions_are_folders_that_are_made_and_removed(session: Session, tmp_
     assert shown(session) == []
 
 
+def test_folders_are_named_as_spark_names_them(session: Session, tmp_path: Path) -> None:
+    session.sql("ALTER TABLE t ADD PARTITION (day = '2024-01-31', hour = 7, place = 'a}{%:ü b')")
+    (made,) = (tmp_path / "t/day=2024-01-31/hour=7").iterdir()
+    assert made.name == "place=a}%7B%25%3Aü b"
+    (made.parent / "place=x%7Dy").mkdir()  # as an earlier version made it
+    session.sql("ALTER TABLE t DROP PARTITION (day = '2024-01-31', hour = 7, place = 'x}y')")
+    assert [*made.parent.iterdir()] == [made]
+
+
 def test_values_stay_in_their_folder(session: Session, tmp_path: Path) -> None:
     session.sql("ALTER TABLE t ADD PARTITION (day = '2024-01-31', hour = 7, place = '../../../../x y=%')")
     assert shown(session) == ["day=2024-01-31/hour=7/place=..%2F..%2F..%2F..%2Fx y%3D%25"]

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
+from sqlstream.udfs.directories import NO_PARTITION
 from sqlstream.udfs.expressions.evaluation import value
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Expression, IsNull, Not, OneOf
 from sqlstream.udfs.expressions.tree import Comparison as CompareBy
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 UNREADABLE = "SS583"
 
 _LOG = logging.getLogger("sqlstream.lookup")
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NAN = float("nan")
 Signature = tuple[tuple[str, tuple[int, ...]], ...]
 """Path and version of each file, in the order in which their rows come."""
@@ -192,7 +192,7 @@ def _of_file(source: FileSource, path: str) -> Iterator[pa.RecordBatch]:
 def _of_directories(path: str, source: FileSource) -> dict[str, pa.Array]:
     """The columns whose values are in directory names, each as an array of one value."""
     parts = (folder.partition("=") for folder in Path(path).parts[:-1] if "=" in folder)
-    texts = {name: None if text == _NO_PARTITION else unquote(text) for name, _, text in parts}
+    texts = {name: None if text == NO_PARTITION else unquote(text) for name, _, text in parts}
     missing = [name for name in source.partitions if name not in texts]
     if missing:
         raise ValueError(f'it lies in no directory "{missing[0]}=…"')

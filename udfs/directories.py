@@ -1,0 +1,16 @@
+"""Names of directories ``column=value``, as Spark spells them."""
+
+from __future__ import annotations
+
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The value in the name of a directory for NULL."""
+
+ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(0x20)}
+"""Characters that Spark escapes (``ExternalCatalogUtils``), and NUL, which no name of a file may have."""
+
+
+def escaped(value: str | None) -> str:
+    """Returns the name of a column or its value as it is in the name of a directory."""
+    if value is None:
+        return NO_PARTITION
+    return "".join(f"%{ord(c):02X}" if c in ESCAPED else c for c in value)

@@ -213,8 +213,9 @@ def ranges_of(places: Sequence[Mapping[str, Any]]) -> Iterator[FileRange]:
         for file in listed:
             first, last = _bounds(file)
             begin, end = (first + total * (share + i) // file[SHARES] - before for i in (0, 1))
-            if begin < last and end > first:
-                yield FileRange(file, max(begin, first), min(end, last))
+            begin, end = max(begin, first), min(end, last)
+            if begin < end:  # files without a byte are not read, as by Spark
+                yield FileRange(file, begin, end)
             before += last - first
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sqlstream.connectors.file_ranges import FileRanges, Limits, Unread, folder_of_ranges
@@ -243,6 +243,7 @@ def test_the_files_of_a_micro_batch_are_those_of_its_ranges(tmp_path: Path) -> N
 
 
 @settings(max_examples=depth(100, 2000))
+@example([(1, True), (0, True), (1, True)], None, None, 1)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=6),
     st.none() | st.integers(1, 50),

@@ -176,6 +176,9 @@ class Streams:
     def reads_files(self, scan: Scan) -> bool:
         return False
 
+    def discards(self, table: Table) -> bool:
+        return False
+
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
         raise AssertionError("Spark reads the files")
 

@@ -293,8 +293,10 @@ class Above:
         """
         sources = self.whole.engine_settings.sources
         query = column_query(root, sources.function) if root is self.whole.plan else None
+        if query is None:
+            return None, False
         discards = isinstance(root, Insert) and sources.discards(root.table)
-        if query is None or not (discards or format_of(query.scan) != "parquet") or not sources.reads_files(query.scan):
+        if not (discards or format_of(query.scan) != "parquet") or not sources.reads_files(query.scan):
             return None, False
         return query, discards
 

@@ -417,11 +417,15 @@ def require_sources(plan: Node) -> None:
     """Raises ConnectorError if a file or folder that the plan reads does not exist on this machine, or lacks columns
     that the plan reads.
     """
-    wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
-    if not wrong:
-        wrong = [d for table, names in read_columns(plan) for d in _lacks(table, names)]
+    wrong = missing_sources(plan)
     if wrong:
         raise SqlStreamError.of(wrong)
+
+
+def missing_sources(plan: Node) -> list[Diagnostic]:
+    """What ``require_sources`` raises; empty where all is there."""
+    wrong = [d for table in scanned_tables(plan) for d in _not_ready(table)]
+    return wrong or [d for table, names in read_columns(plan) for d in _lacks(table, names)]
 
 
 def engine_settings_of(settings: Settings) -> EngineSettings:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.formats.avro_files import CODECS
-from sqlstream.formats.avro_schema import unwritable
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Column, Table
@@ -25,7 +23,14 @@ if TYPE_CHECKING:
 PLANNED_FORMATS = ("avro", "protobuf")
 
 COLUMNAR_OPTIONS = (
-    Option("avro.codec", one_of(*CODECS), "How blocks of Avro are compressed.", "snappy", source=False, sink=True),
+    Option(
+        "avro.codec",
+        one_of("null", "deflate", "snappy", "zstandard", "bzip2", "xz"),
+        "How blocks of Avro are compressed.",
+        "snappy",
+        source=False,
+        sink=True,
+    ),
     Option(
         "avro.timestamp_mapping.legacy",
         BOOLEAN,
@@ -207,6 +212,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     """Yields diagnostics for options that belong to another format than the table's, and for columns that the format
     cannot hold.
     """
+    from sqlstream.formats.avro_schema import unwritable  # Arrow, which other tables do not need
+
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
         if key.startswith(_OF_FORMATS) and not key.startswith(f"{chosen}."):

@@ -26,7 +26,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of, require_sources
+from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of, missing_sources, require_sources
 from sqlstream.results import Rows
 from sqlstream.runner import Runner
 from sqlstream.statements.definitions import CreateFunction, CreateTable, CreateView
@@ -161,7 +161,10 @@ class _Sources:
     def reads_files(self, scan: Scan) -> bool:
         if self.workspace.settings["sqlstream.file-reader"] == "spark":
             return False
-        require_sources(self.plan)
+        if any(node.keeps_state for node in self.plan.walk()):
+            require_sources(self.plan)
+        elif missing_sources(self.plan):
+            return False
         return self.runner.runtime(self.workspace).sources.reads_files(scan)
 
     def discards(self, table: Table) -> bool:

@@ -33,7 +33,8 @@ from sqlstream.udfs.lookup.sources.http import AnswerReader
 from sqlstream.udfs.lookup.sources.json_paths import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import JsonDocument, has_json
 from sqlstream.udfs.messages import BAD_TYPE, PLACE, VALUE, MessageRows
-from sqlstream.udfs.text_files import RecordRows, TextFormat
+from sqlstream.udfs.record_files import RecordRows
+from sqlstream.udfs.text_files import TextFormat
 
 ZONE = "Europe/Berlin"
 COLUMN = "v"

@@ -19,7 +19,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.file_splits import naming
 from sqlstream.udfs.listed_files import Mismatch, unreadable
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
-from sqlstream.udfs.text_files import ReadRecords, RecordFormat
+from sqlstream.udfs.record_files import ReadRecords, RecordFormat
 
 _BYTES_AT_ONCE = 1 << 25
 """Blocks are decoded together up to so many bytes: their records are found in one step for each in the longest."""

@@ -19,8 +19,8 @@ from sqlstream.types import BIGINT
 from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.file_splits import FromFile
 from sqlstream.udfs.parquet import ParquetRows
+from sqlstream.udfs.record_files import RecordRows
 from sqlstream.udfs.spark.batches import rows_of
-from sqlstream.udfs.text_files import RecordRows
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
 """The metric of a query whose sink keeps no rows: the number of rows of its result."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-    from sqlstream.udfs.text_files import RecordFormat
+    from sqlstream.udfs.record_files import RecordFormat
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"

@@ -64,7 +64,7 @@ from sqlstream.types import DataType
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
-from sqlstream.udfs.text_files import RecordFormat
+from sqlstream.udfs.record_files import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -155,7 +155,7 @@ def _lookup_format(
     """How lookups read the files, as streams do. UnsupportedError SS582 for types that they cannot read."""
     name, in_files = values["format"], columns_in_files(table, columns)
     if name in (*TEXTS, "avro"):
-        form = on_spark.text_files.lookup_format(table, columns, values, zone)
+        form = on_spark.record_files.lookup_format(table, columns, values, zone)
         if form is not None:
             return form
     elif not any(map(_is_odd, in_files)):
@@ -316,7 +316,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return on_spark.file_source.file_splits(environment, table, self.values(table))
 
     def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
-        return on_spark.text_files.record_format(environment, table, columns, self.values(table))
+        return on_spark.record_files.record_format(environment, table, columns, self.values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
         values = self.values(table)

@@ -17,7 +17,8 @@ from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
-from sqlstream.udfs.text_files import RecordRows, TextFormat
+from sqlstream.udfs.record_files import RecordRows
+from sqlstream.udfs.text_files import TextFormat
 from tests.planner.plans import plan
 
 TABLE = """CREATE TABLE t (i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOLEAN)

@@ -19,7 +19,8 @@ from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.text_files import Header, RecordRows, TextFormat, _without_ends
+from sqlstream.udfs.record_files import RecordRows
+from sqlstream.udfs.text_files import Header, TextFormat, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}

@@ -29,8 +29,8 @@ from sqlstream.udfs.file_splits import FileRows, FromFile
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import ParquetRows
+from sqlstream.udfs.record_files import RecordRows
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
-from sqlstream.udfs.text_files import RecordRows
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""

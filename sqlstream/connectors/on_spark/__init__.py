@@ -24,11 +24,11 @@ if TYPE_CHECKING:
         keyed_rows,
         messages,
         postgres,
+        record_files,
         records,
         rows,
         task_files,
         test,
-        text_files,
     )
 
 __all__ = [
@@ -42,11 +42,11 @@ __all__ = [
     "keyed_rows",
     "messages",
     "postgres",
+    "record_files",
     "records",
     "rows",
     "task_files",
     "test",
-    "text_files",
 ]
 
 

@@ -32,9 +32,9 @@ from sqlstream.connectors.file_tables import ROWS, credentials, holds_rows_now, 
 from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.change_messages import encode_changes
 from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
+from sqlstream.connectors.on_spark.record_files import tasks_read
 from sqlstream.connectors.on_spark.records import csv_columns, directory_column, json_columns
 from sqlstream.connectors.on_spark.task_files import WRITTEN_BY_TASKS, task_writer
-from sqlstream.connectors.on_spark.text_files import tasks_read
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value

@@ -53,8 +53,8 @@ from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table, watch_whole_files
 from sqlstream.connectors.on_spark.messages import as_variants
+from sqlstream.connectors.on_spark.record_files import is_local, record_format, whole_files
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
-from sqlstream.connectors.on_spark.text_files import is_local, record_format, whole_files
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
@@ -71,9 +71,9 @@ from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, Fr
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
+from sqlstream.udfs.record_files import RecordFormat, RecordRows
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
-from sqlstream.udfs.text_files import RecordFormat, RecordRows
 
 _LINE = "__line"
 _TASK = "__task"

@@ -19,8 +19,8 @@ from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment,
 from sqlstream.connectors.file_sink import begin_after, log_batch, newest_logged
 from sqlstream.connectors.file_tables import local_path, partition_columns
 from sqlstream.connectors.formats import quoted
+from sqlstream.connectors.on_spark.record_files import is_local
 from sqlstream.connectors.on_spark.records import directory_column
-from sqlstream.connectors.on_spark.text_files import is_local
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value

@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.text_files import RecordFormat
+from sqlstream.udfs.record_files import RecordFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

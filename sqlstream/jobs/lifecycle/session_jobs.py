@@ -52,7 +52,7 @@ from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
-from sqlstream.udfs.text_files import RecordFormat
+from sqlstream.udfs.record_files import RecordFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"

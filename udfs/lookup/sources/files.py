@@ -34,7 +34,7 @@ from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Exp
 from sqlstream.udfs.expressions.tree import Comparison as CompareBy
 from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
-from sqlstream.udfs.text_files import RecordFormat
+from sqlstream.udfs.record_files import RecordFormat
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
 from sqlstream.udfs.columnar_files import ColumnarFiles
-from sqlstream.udfs.text_files import Header, RecordFormat, TextFormat
+from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.text_files import Header, TextFormat
 
 
 def is_local(environment: Environment, table: Table) -> bool:

@@ -296,7 +296,8 @@ class Above:
         if query is None:
             return None, False
         discards = isinstance(root, Insert) and sources.discards(root.table)
-        if not (discards or format_of(query.scan) != "parquet") or not sources.reads_files(query.scan):
+        stays_with_spark = format_of(query.scan) == "parquet" and not discards
+        if stays_with_spark or not sources.reads_files(query.scan):
             return None, False
         return query, discards
 

@@ -119,10 +119,8 @@ class GroupAggregateKernel(Kernel):
         group_of_value = np.full(values.num_rows, -1)
         group_of_value[groups.first] = np.arange(groups.count)
         is_first = group_of_value >= 0
-        numbers, group_of_row = (
-            pa.array(group_of_value, mask=~is_first),
-            groups.ids if ids is None else groups.ids[ids.ids],
-        )
+        numbers = pa.array(group_of_value, mask=~is_first)
+        group_of_row = groups.ids if ids is None else groups.ids[ids.ids]
         lifted = (strategy.lifted(rows, None, group_of_row, groups.count) for strategy in self._totals)
         columns = [column.take(numbers) for totals in lifted for column in totals.columns]
         return pa.Table.from_arrays([*values.columns, pa.array(is_first), *columns], schema=self._shipped)

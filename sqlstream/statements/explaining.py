@@ -161,11 +161,10 @@ class _Sources:
     def reads_files(self, scan: Scan) -> bool:
         if self.workspace.settings["sqlstream.file-reader"] == "spark":
             return False
-        if any(node.keeps_state for node in self.plan.walk()):
-            require_sources(self.plan)
-        elif missing_sources(self.plan):
-            return False
-        return self.runner.runtime(self.workspace).sources.reads_files(scan)
+        missing = missing_sources(self.plan)
+        if missing and any(node.keeps_state for node in self.plan.walk()):
+            raise SqlStreamError.of(missing)
+        return not missing and self.runner.runtime(self.workspace).sources.reads_files(scan)
 
     def discards(self, table: Table) -> bool:
         return discards_rows(table)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.errors import Diagnostic, Span
+from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Column, Table
@@ -25,7 +26,7 @@ PLANNED_FORMATS = ("avro", "protobuf")
 COLUMNAR_OPTIONS = (
     Option(
         "avro.codec",
-        one_of("null", "deflate", "snappy", "zstandard", "bzip2", "xz"),
+        one_of(*AVRO_CODECS),
         "How blocks of Avro are compressed.",
         "snappy",
         source=False,
@@ -212,8 +213,6 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
     """Yields diagnostics for options that belong to another format than the table's, and for columns that the format
     cannot hold.
     """
-    from sqlstream.formats.avro_schema import unwritable  # Arrow, which other tables do not need
-
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
         if key.startswith(_OF_FORMATS) and not key.startswith(f"{chosen}."):
@@ -243,6 +242,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
             if any(nested.name in _NOT_IN_ORC for nested in c.type.parts())
         )
     if chosen == "avro":
+        from sqlstream.formats.avro_schema import unwritable  # Arrow, which other tables do not need
+
         columns = ((c, unwritable(DataType("STRUCT", ((c.name, c.type),)))) for c in table.physical_columns)
         yield from (_not_held(table, c, "avro", f"{why}; use another format.") for c, why in columns if why)
     if chosen in ("text", "raw"):

@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 from sqlstream.formats.avro_schema import SchemaError
+from sqlstream.formats.encodings import AVRO_CODECS
 
 MAGIC = b"Obj\x01"
 _MARKER = 16
@@ -60,7 +61,7 @@ class Container:
             raise Corrupt(f"its header is not complete: {error}") from None
         self._marker, self._first = content[end : end + _MARKER], end + _MARKER
         if self.codec not in _DECOMPRESS:
-            raise Corrupt(f'its codec "{self.codec}" is none of {", ".join(CODECS)}')
+            raise Corrupt(f'its codec "{self.codec}" is none of {", ".join(AVRO_CODECS)}')
         if len(self._marker) < _MARKER:
             raise Corrupt("its header is not complete")
 
@@ -234,8 +235,7 @@ _DECOMPRESS: Mapping[str, Callable[[bytes], pa.Buffer]] = {
     "bzip2": _bzip2,
     "xz": _xz,
 }
-CODECS = tuple(_DECOMPRESS)
-"""The names of the codecs, as in ``avro.codec``."""
+"""How blocks are read, by the name of the codec."""
 
 
 def _deflate(data: bytes) -> bytes:

@@ -1,8 +1,12 @@
-"""Names of text encodings for the option ``encoding``. Arrow is not loaded: statements are checked with this."""
+"""Names of text encodings, and of the codecs of Avro, for options. Arrow is not loaded: statements are checked with
+this."""
 
 from __future__ import annotations
 
 import codecs
+
+AVRO_CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
+"""How blocks of Avro may be compressed, by the names of its specification."""
 
 
 def encoding_of(name: str) -> str:

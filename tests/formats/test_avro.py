@@ -25,9 +25,10 @@ from pytest import MonkeyPatch
 
 from sqlstream.formats import avro
 from sqlstream.formats.avro import AvroDecoder
-from sqlstream.formats.avro_files import CODECS, COMPRESS, Container, Corrupt, StoredBlock
+from sqlstream.formats.avro_files import COMPRESS, Container, Corrupt, StoredBlock
 from sqlstream.formats.avro_schema import SchemaError, natural_type, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Field
+from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.types import DataType, parse_type
 from tests.depth import depth
 
@@ -282,7 +283,7 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right) or str(left) == str(right)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", AVRO_CODECS)
 def test_files_of_all_codecs_are_read_in_shares(codec):
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}]}
     written = [{"n": n * 1_000_003, "t": f"text {n}" * (n % 5)} for n in range(5_000)]
@@ -470,7 +471,7 @@ def test_a_fixed_without_a_size_is_no_schema(size):
         parse_schema(json.dumps({"type": "fixed", "name": "f", "size": size}))
 
 
-@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec != "null"])
+@pytest.mark.parametrize("codec", [codec for codec in AVRO_CODECS if codec != "null"])
 def test_a_small_block_does_not_become_a_huge_one(codec, monkeypatch: MonkeyPatch):
     schema = {"type": "record", "name": "r", "fields": [{"name": "t", "type": "string"}]}
     content = _recoded(schema, [{"t": "x" * 30_000}], codec)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_encoder import AvroWriter
-from sqlstream.formats.avro_files import CODECS, Container, StoredBlock
+from sqlstream.formats.avro_files import Container, StoredBlock
 from sqlstream.formats.avro_schema import unwritable
 from sqlstream.formats.decoder import Field
+from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.types import parse_type
 from tests.depth import depth
 
@@ -95,7 +96,7 @@ def test_what_is_written_is_read_again(data):
     start = data.draw(st.integers(0, count))  # arrays in which the first value is not the first of the buffer
     rows = pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(types))]).slice(start)
     kinds = [kind for kind, _ in types]
-    content = written(rows, kinds, data.draw(st.sampled_from(CODECS[:2])))
+    content = written(rows, kinds, data.draw(st.sampled_from(AVRO_CODECS[:2])))
     expected = [*rows.to_pylist(), *rows.slice(len(rows) // 2).to_pylist()]
     assert read(content, kinds).to_pylist() == expected
     again: list[Any] = [*fastavro.reader(io.BytesIO(content))]
@@ -111,7 +112,7 @@ def _as_pairs(value: Any) -> Any:
     return [*map(_as_pairs, value)] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", AVRO_CODECS)
 def test_blocks_are_of_bounded_size_in_each_codec(codec):
     rows = pa.RecordBatch.from_arrays([pa.array(range(40_000)), pa.array(["x" * 20] * 40_000)], ["c0", "c1"])
     content = written(rows, ["BIGINT", "STRING"], codec)

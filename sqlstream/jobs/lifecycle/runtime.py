@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
-from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.physical.steps import PlannedSources
 from sqlstream.udfs.lookup.source import LookupSource
 from sqlstream.udfs.record_files import RecordFormat
 
@@ -22,21 +23,13 @@ if TYPE_CHECKING:
 RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 
 
-class Sources(Protocol):
+class Sources(PlannedSources, Protocol):
     """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame. ``in_order``: the query depends on the order of rows, so
         columns that define it are added where necessary. ``located``: each row says in which file and line it was read.
         """
-        ...
-
-    def reads_files(self, scan: Scan) -> bool:
-        """True where tasks may read the files of a scan themselves, without Spark's reader."""
-        ...
-
-    def discards(self, table: Table) -> bool:
-        """True where the sink of a table keeps no rows."""
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
@@ -52,10 +45,6 @@ class Sources(Protocol):
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""
-        ...
-
-    def function(self, name: str) -> Function | None:
-        """Returns the user-defined function called ``name``; None where there is none."""
         ...
 
     def implementation(self, function: Function) -> object:

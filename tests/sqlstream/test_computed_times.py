@@ -64,6 +64,14 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
     return sorted(result.fetchall(), key=repr)
 
 
+def run(session: Session, insert: str) -> Job:
+    """Runs an INSERT to its end."""
+    job = session.sql(insert)
+    assert isinstance(job, Job)
+    assert job.wait(200)
+    return job
+
+
 def written(folder: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for file in folder.rglob("part-*") for line in file.read_text().splitlines())
 
@@ -79,9 +87,7 @@ def test_a_row_without_a_time_is_a_dead_letter_whatever_the_query_reads(
             CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
             CREATE TABLE o (id BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
                 'path' = '{tmp_path}/out{number}')""")
-        job = session.sql(f"INSERT INTO o {query}")
-        assert isinstance(job, Job)
-        assert job.wait(200)
+        job = run(session, f"INSERT INTO o {query}")
         assert written(tmp_path / f"out{number}") == result
         lines = ("", "") if form == "parquet" else (":3", ":4")
         letters = zip(RECORDS[form], [NULL_TIME] * 2, (f"{path}{line}" for line in lines), strict=True)
@@ -100,9 +106,7 @@ def test_a_time_of_a_python_function_is_checked_likewise(session: Session, tmp_p
             'connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'json', 'on-error' = 'dead-letter:dead');
         CREATE TABLE dead (record STRING, place STRING) WITH ('connector' = 'memory');
         CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
-    job = session.sql("INSERT INTO o SELECT id FROM t")
-    assert isinstance(job, Job)
-    assert job.wait(200)
+    run(session, "INSERT INTO o SELECT id FROM t")
     assert rows(session, "SELECT id FROM o") == [(1,), (7,)]
     assert rows(session, "SELECT record, place FROM dead") == sorted(
         zip(RECORDS["json"], (f"{path}:3", f"{path}:4"), strict=True)
@@ -132,9 +136,7 @@ def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Sessio
         'path' = '{tmp_path}/in', 'format' = '{form}');
         CREATE TABLE times (id BIGINT, ts TIMESTAMP) WITH ('connector' = 'filesystem', 'format' = '{form}',
         'path' = '{tmp_path}/times')""")
-    job = session.sql("INSERT INTO times SELECT id, TRY_CAST(at AS TIMESTAMP) FROM t")
-    assert isinstance(job, Job)
-    assert job.wait(200)
+    run(session, "INSERT INTO times SELECT id, TRY_CAST(at AS TIMESTAMP) FROM t")
     session.sql(f"""DROP TABLE t; CREATE TABLE t (id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (
         'connector' = 'filesystem', 'path' = '{tmp_path}/times', 'format' = '{form}')""")
     (times,) = (tmp_path / "times").glob("part-*")
@@ -181,9 +183,7 @@ def test_a_time_of_a_python_function_that_fails_is_a_dead_letter(session: Sessio
             'connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'csv', 'on-error' = 'dead-letter:dead');
         CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
         CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
-    job = session.sql(f"INSERT INTO o {WINDOW}")
-    assert isinstance(job, Job)
-    assert job.wait(200)
+    run(session, f"INSERT INTO o {WINDOW}")
     assert rows(session, "SELECT id FROM o") == [(2,)]
     letters = zip(RECORDS["csv"], (FAILED, NULL_TIME), (f"{path}:3", f"{path}:4"), strict=True)
     assert rows(session, "SELECT record, error, place FROM dead") == sorted(letters)
@@ -226,9 +226,7 @@ def test_rows_without_the_time_of_a_querys_own_watermark_are_named(form: str, se
             {table}, 'on-error' = 'dead-letter:dead');
             CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory');
             CREATE TABLE o (id BIGINT) WITH ('connector' = 'memory')""")
-        job = session.sql(f"INSERT INTO o {OWN}")
-        assert isinstance(job, Job)
-        assert job.wait(200)
+        run(session, f"INSERT INTO o {OWN}")
         assert rows(session, "SELECT id FROM o") == [(2,)]
         lines = ("", "") if form == "parquet" else (":3", ":4")
         letters = zip(RECORDS[form], (said, null), (f"{path}{line}" for line in lines), strict=True)

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.expressions import conjuncts, substituted
+from sqlstream.planner.expressions import columns_of, conjuncts, substituted
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
@@ -69,7 +69,10 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
     while not isinstance(below, Scan):
         match below:
             case Project():
-                given = {item.name: item.expression for item in below.items}
+                # A value of several columns would double what reads it twice, in each projection below once more.
+                given = {i.name: i.expression for i in below.items if len([*i.expression.find_all(exp.Column)]) == 1}
+                if not set().union(*map(columns_of, [*values.values(), *conditions])) <= given.keys():
+                    return None
                 values = {name: substituted(value, given) for name, value in values.items()}
                 conditions = [substituted(condition, given) for condition in conditions]
             case Filter():

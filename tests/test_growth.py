@@ -30,6 +30,9 @@ from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
 from tests.planner.plans import created, physical
 
+# What is exponential takes the memory of the machine long before the usual limit; the slowest of these takes 11 s.
+pytestmark = pytest.mark.timeout(150)
+
 _SIZE = 6
 _MOST = 2.4
 _LEAST_CALLS = 300

@@ -12,7 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -182,23 +182,25 @@ class FileRanges(Watch):
         named = {name: unquote(value) for name, equals, value in pairs if equals}
         return {name: None if value == NO_PARTITION else value for name, value in named.items()}
 
-    def _listing(self) -> AbstractContextManager[None]:
-        """Files that cannot be listed would be missed silently."""
-        hint = "Look at the permissions of the directories below the path of the table."
-        return _refusing(lambda error: f'path "{shown_path(str(error.filename or self.path))}" cannot be listed', hint)
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
+        """Turns errors of the file system into ConnectorError SS508, because files would be missed silently."""
+        try:
+            yield
+        except OSError as error:
+            message = f'path "{shown_path(str(error.filename or self.path))}" cannot be listed: {reason_of(error)}'
+            hint = "Look at the permissions of the directories below the path of the table."
+            raise ConnectorError(PATH_ERROR, message, hint=hint) from error
 
-    def _writing(self) -> AbstractContextManager[None]:
-        hint = "Make room, or look at its permissions; then start the job again."
-        return _refusing(lambda _: f'"{self.folder}" of the checkpoint cannot be written', hint)
-
-
-@contextmanager
-def _refusing(said: Callable[[OSError], str], hint: str) -> Iterator[None]:
-    """Turns errors of the file system into ConnectorError SS508, of which ``said`` gives the beginning."""
-    try:
-        yield
-    except OSError as error:
-        raise ConnectorError(PATH_ERROR, f"{said(error)}: {reason_of(error)}", hint=hint) from error
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turns errors of the file system into ConnectorError SS508."""
+        try:
+            yield
+        except OSError as error:
+            message = f'"{self.folder}" of the checkpoint cannot be written: {reason_of(error)}'
+            hint = "Make room, or look at its permissions; then start the job again."
+            raise ConnectorError(PATH_ERROR, message, hint=hint) from error
 
 
 def folder_of_ranges(checkpoint: Path, table: str, path: str) -> Path:

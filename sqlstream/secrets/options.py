@@ -32,9 +32,9 @@ _PLAIN = re.compile(
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | partition-by | connect-timeout
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
-    | key\.( format | fields-prefix | ( csv | json ) \. .+ ) | value\.( format | fields-include )
+    | key\.( format | fields-prefix | ( avro | csv | json ) \. .+ ) | value\.( format | fields-include )
     | ( canal | debezium | maxwell | ogg )-json\. .+
-    | ( arrow | csv | json | raw | parquet | orc ) \. .+
+    | ( arrow | avro | csv | json | raw | parquet | orc ) \. .+
     | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+

@@ -35,6 +35,7 @@ FILE_OF_RANGE = "__file"
 
 _OF_RANGES = re.compile(rf"/{RANGES}/[^/]+/(\w+)/\1-\d+\.jsonl")
 _MOST_SIZES = 1_000
+_LONGEST_ENTRY = 1 << 16
 _HEADER = 2
 """Lines of a file of offsets before those of the sources: its version, and the watermark with the settings."""
 
@@ -148,6 +149,19 @@ def end_of_log(offset: str) -> int | None:
     except ValueError:
         return None
     return document["logOffset"] if isinstance(document, dict) and set(document) == {"logOffset"} else None
+
+
+def newest_logged_file(source: Path) -> str | None:
+    """The path of the last file in the log of one of Spark's file sources, the folder ``source``; None without an entry
+    of a file. Raises OSError, ValueError or KeyError where the log is damaged, or changes meanwhile.
+    """
+    numbers = {int(name): path for path in source.iterdir() if (name := path.name.removesuffix(".compact")).isdecimal()}
+    if not numbers:
+        return None
+    with numbers[max(numbers)].open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST_ENTRY, 0))
+        line = file.read().decode(errors="replace").rstrip().rpartition("\n")[2]
+    return path_of_url(json_of(line)["path"]) if line.startswith('{"path":') else None
 
 
 def _steps(spark: Path, batch: int) -> dict[int, int]:

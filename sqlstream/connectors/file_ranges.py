@@ -3,7 +3,8 @@
 Spark gives a file whole to one micro-batch. Where micro-batches are bounded by bytes, Spark therefore does not list the
 files of a table but small files in the checkpoint, one for each micro-batch, which name the ranges that it reads. Spark
 logs them like any files, so a micro-batch that is repeated reads the same ranges. They are never changed once written,
-and have numbers, so that a savepoint has those that its job has not read yet.
+and have numbers, so that a savepoint has those that its job has not read yet. Those of which no micro-batch is repeated
+any more are removed: where the files of the table end in them is in one file, ``POSITIONS``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
 from sqlstream.udfs.directories import NO_PARTITION
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
-from sqlstream.udfs.listed_files import RANGES, path_of_url
+from sqlstream.udfs.listed_files import RANGES, newest_logged_file, path_of_url
 from sqlstream.udfs.texts import is_text, json_of, reason_of
 
 DIRECTORIES = "__directories"
@@ -40,6 +41,15 @@ RANGES_DDL = (
 
 DEFAULT_BYTES = 512 << 20
 """The bound of micro-batches of text for tables that have none and more than this at the start."""
+
+POSITIONS = "positions"
+"""The file beside the files of ranges that says in its first line how many of them were removed, and in lines like
+theirs where the last range of each file ended in those."""
+
+REMOVED = "removed"
+
+DEFAULT_RETAINED = 100
+"""So many micro-batches can be repeated by default: Spark's ``minBatchesToRetain``."""
 
 _FIRST_SECOND = 1_000_000_000  # of the times of files of ranges, in which their order is Spark's
 
@@ -92,6 +102,8 @@ class Limits:
 class FileRanges(Watch):
     """Finds the files at the local ``path`` of a table and writes which ranges of them each micro-batch reads, into
     ``folder``. ``partitions``: the columns that are directories. ``checkpoint``: what lies in it is no input.
+    ``retained``: how many of the last micro-batches may be repeated; what earlier ones have read is removed from
+    ``folder``, some micro-batches at a time.
     """
 
     folder: Path
@@ -100,31 +112,37 @@ class FileRanges(Watch):
     interval_ms: int | None
     partitions: Sequence[str] = ()
     checkpoint: Path | None = None
+    retained: int = DEFAULT_RETAINED
     _ends: dict[str, Unread] = field(default_factory=dict, init=False, repr=False)
+    _first: int = field(default=0, init=False, repr=False)
     _next: int = field(default=0, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            for unfinished in self.folder.glob(".*.jsonl"):  # of a process that was killed: Spark has not seen them
-                unfinished.unlink()
-            for number, file in sorted((_number(file), file) for file in self.folder.glob("[!.]*.jsonl")):
+            for unfinished in (*self.folder.glob(".*.jsonl"), *self.folder.glob(f".{POSITIONS}")):
+                unfinished.unlink()  # of a process that was killed: nobody has seen them
+            self._first, self._ends = _removed(self.folder)
+            self._next = self._first
+            for number, file in _numbered(self.folder):
+                if number < self._first:  # of a process that was killed while it removed them
+                    file.unlink()
+                    continue
                 _set_time(file, number)  # a copy, as from a savepoint, has others
-                for line in file.read_text(encoding="utf-8").splitlines():
-                    entry = json_of(line)
-                    path = path_of_url(entry[FILE])
-                    self._ends[path] = Unread(path, entry[LENGTH], entry[MODIFIED], entry[END])
+                self._ends |= _ends_in(file.read_text(encoding="utf-8").splitlines())
                 self._next = number + 1
 
     def look(self) -> None:
-        """Looks for new files, and writes the ranges in which they are read, by the time and the name of files.
+        """Looks for new files, and writes the ranges in which they are read, by the time and the name of files. Removes
+        what no micro-batch reads again.
 
         ConnectorError SS508 where files cannot be listed, or the ranges not be written.
         """
         with self._lock:
             for pack in self.limits.packed(self._unread()):
                 self._write(pack)
+            self._remove_read()
 
     def _unread(self) -> Iterator[Unread]:
         begun = [file for file in self._ends.values() if file.begin < file.length]
@@ -153,17 +171,59 @@ class FileRanges(Watch):
 
     def _write(self, pack: Sequence[tuple[Unread, int]]) -> None:
         lines = [json.dumps(self._entry(file, end), ensure_ascii=False) for file, end in pack]
-        target = self.folder / f"{self.folder.name}-{self._next:09}.jsonl"
-        hidden = target.with_name(f".{target.name}")
         with self._writing():
-            with hidden.open("w", encoding="utf-8") as written:
-                written.write("\n".join([*lines, ""]))
-                written.flush()
-                os.fsync(written.fileno())
-            _set_time(hidden, self._next)
-            hidden.rename(target)
+            self._put(self.folder / f"{self.folder.name}-{self._next:09}.jsonl", lines, self._next)
         self._next += 1
         self._ends |= {file.path: replace(file, begin=end) for file, end in pack}
+
+    def _put(self, target: Path, lines: Sequence[str], number: int) -> None:
+        """Writes a file by one step of the file system."""
+        hidden = target.with_name(f".{target.name}")
+        with hidden.open("w", encoding="utf-8") as written:
+            written.write("\n".join([*lines, ""]))
+            written.flush()
+            os.fsync(written.fileno())
+        _set_time(hidden, number)
+        hidden.rename(target)
+
+    def _remove_read(self) -> None:
+        """Removes the files of ranges that no micro-batch reads again, once they are as many as those that remain, so
+        that ``POSITIONS`` is not written for each of them. A savepoint that is copied meanwhile has each range in one
+        of both, because ``POSITIONS`` is there before files are removed, and copied after them.
+        """
+        if self._next - self._first <= 2 * self.retained:
+            return
+        newest = self._newest_read()
+        # A micro-batch has begun, but may not be complete, when Spark logs what it reads.
+        first = 0 if newest is None else newest - self.retained - 1
+        if first - self._first < self.retained:
+            return
+        with self._writing():
+            _, ends = _removed(self.folder)
+            read = [(number, file) for number, file in _numbered(self.folder) if number < first]
+            for _, file in read:
+                ends |= _ends_in(file.read_text(encoding="utf-8").splitlines())
+            entries = [{REMOVED: first}, *map(_position, ends.values())]
+            self._put(self.folder / POSITIONS, [json.dumps(entry, ensure_ascii=False) for entry in entries], first)
+            _flush_names(self.folder)
+            for _, file in read:
+                file.unlink(missing_ok=True)
+        self._first = first
+
+    def _newest_read(self) -> int | None:
+        """The number of the newest file of ranges that all of Spark's sources here have begun to read; None where it
+        is not known.
+        """
+        if self.checkpoint is None:
+            return None
+        numbers = []
+        with suppress(OSError, ValueError, KeyError):  # Spark is replacing the file: it is read next time
+            for source in (self.checkpoint / "spark" / "sources").glob("[0-9]*"):
+                newest = newest_logged_file(source)
+                if newest is not None and Path(newest).parts[-4:-1] == self.folder.parts[-3:]:
+                    numbers.append(_number(Path(newest)))
+            return min(numbers, default=None)
+        return None
 
     def _entry(self, file: Unread, end: int) -> dict[str, object]:
         return {
@@ -208,6 +268,48 @@ def folder_of_ranges(checkpoint: Path, table: str, path: str) -> Path:
     those of a table, which may have had another path.
     """
     return checkpoint / RANGES / as_segment(table) / f"{zlib.crc32(path.encode()):08x}"
+
+
+def ranges_to_copy(checkpoint: Path) -> list[str]:
+    """The files of ranges of a checkpoint, relative to it, in the order in which a savepoint copies them. A job that
+    goes on meanwhile may remove some; what it had read of them is in ``POSITIONS``, which is copied after them.
+    """
+    files = sorted(checkpoint.glob(f"{RANGES}/*/*/[!.]*"), key=lambda file: (file.name == POSITIONS, file))
+    return [str(file.relative_to(checkpoint)) for file in files]
+
+
+def _removed(folder: Path) -> tuple[int, dict[str, Unread]]:
+    """How many files of ranges were removed, and where the files that they named end in them."""
+    try:
+        first, *lines = (folder / POSITIONS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return 0, {}
+    return json_of(first)[REMOVED], _ends_in(lines)
+
+
+def _ends_in(lines: Iterable[str]) -> dict[str, Unread]:
+    """The files that lines of ranges name, with the end of the last range of each, by path."""
+    entries = map(json_of, lines)
+    files = (Unread(path_of_url(e[FILE]), e[LENGTH], e[MODIFIED], e[END]) for e in entries)
+    return {file.path: file for file in files}
+
+
+def _position(file: Unread) -> dict[str, object]:
+    return {FILE: Path(file.path).as_uri(), LENGTH: file.length, MODIFIED: file.modified, END: file.begin}
+
+
+def _flush_names(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk: no removal may come before what was renamed."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _numbered(folder: Path) -> list[tuple[int, Path]]:
+    """The files of ranges in their order."""
+    return sorted((_number(file), file) for file in folder.glob("[!.]*.jsonl"))
 
 
 def _number(file: Path) -> int:

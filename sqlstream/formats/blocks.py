@@ -166,25 +166,36 @@ def _length_of_records(data: bytes, until: int, is_last: bool) -> int:
     return len(data) if is_last else data.rfind(b"\n") + 1 if until > len(data) else 0
 
 
+_counted: dict[tuple[object, ...], dict[int, int]] = {}
+"""How many line feeds files have before some positions, as this process knows: by the version of the file."""
+
+_MOST_FILES, _MOST_POSITIONS = 64, 1_000
+
+
 @dataclass
 class LineNumbers:
     """Computes line numbers in a file, for error messages. It reads the file for that only when a number is first
-    requested.
+    requested, from the last position on up to which this process has counted before: a file that is read in many
+    micro-batches would else be read from its beginning in each of them.
     """
 
     file: TextFile
     _position: int = field(default=-1, init=False)
     _feeds: int = field(default=0, init=False)
+    _known: dict[int, int] = field(default_factory=dict, init=False)
 
     def before(self, block: Block) -> int:
         """Returns how many line feeds the file has before the block. Blocks must be passed in ascending order."""
         if self._position < 0:
-            self._position = 0
-            for earlier in self.file.blocks(0, block.start):
+            self._known = _counted_in(self.file)
+            start = max((position for position in self._known if position <= block.start), default=0)
+            self._feeds = self._known.get(start, 0)
+            for earlier in self.file.blocks(start, block.start):
                 if earlier.start >= block.start:
                     break
                 self._feeds += _feeds(earlier.data)
             self._position = block.start
+            self._keep()
         return self._feeds
 
     def passed(self, block: Block) -> None:
@@ -192,8 +203,17 @@ class LineNumbers:
         file.
         """
         if self._position >= 0:
+            self._known.pop(self._position, None)
             self._feeds += _feeds(block.data)
             self._position = block.start + block.data.size
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._position > len(_BOM):  # no record begins within a byte order mark
+            self._known[self._position] = self._feeds
+        if len(self._known) > _MOST_POSITIONS:
+            for position in sorted(self._known)[: _MOST_POSITIONS // 2]:
+                del self._known[position]
 
     def of(self, block: Block, starts: list[int]) -> list[int]:
         """Returns the line number, from 1, of each byte offset in ``starts``. The offsets are relative to the block
@@ -210,3 +230,14 @@ class LineNumbers:
 
 def _feeds(data: pa.Buffer) -> int:
     return bytes(data).count(b"\n")
+
+
+def _counted_in(file: TextFile) -> dict[int, int]:
+    """The line feeds before positions of a file at which records begin; none of a file that is read whole."""
+    if not file.divides:
+        return {}
+    status = Path(file.path).stat()
+    version = (file.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if version not in _counted and len(_counted) >= _MOST_FILES:
+        _counted.pop(next(iter(_counted)))
+    return _counted.setdefault(version, {})

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sqlstream.formats import blocks
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
@@ -102,6 +103,45 @@ def test_ranges_have_each_record_once(
         first, last = block.start, block.start + record[:-1].rfind(b"\n") + 1
         assert begin <= (0 if first == len(codecs.BOM_UTF8) and marked else first)
         assert last < end or (marked and last == len(codecs.BOM_UTF8))
+
+
+@patient
+@given(LINES, st.booleans(), st.integers(1, 40), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80))))
+def test_lines_are_counted_from_wherever_a_process_has_counted_before(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[bytes],
+    marked: bool,
+    size: int,
+    ranges: list[tuple[int, int]],
+) -> None:
+    data = (codecs.BOM_UTF8 if marked else b"") + b"\n".join(lines)
+    file = TextFile(written(tmp_path_factory.mktemp("lines") / "a.csv", data), size=size)
+    for begin, end in ranges:  # in any order, as a micro-batch is repeated or another task reads it
+        numbers = LineNumbers(file)
+        for block in file.blocks(begin, end):
+            assert numbers.before(block) == data[: block.start].count(b"\n")
+            numbers.passed(block)
+
+
+def test_a_file_that_is_read_in_many_ranges_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = TextFile(written(tmp_path / "a.csv", b"0123456789abcde\n" * 1_000), size=160)
+    counted, of_data = 0, blocks._feeds
+
+    def feeds(data: pa.Buffer) -> int:
+        nonlocal counted
+        counted += data.size
+        return of_data(data)
+
+    monkeypatch.setattr(blocks, "_feeds", feeds)
+    for begin in range(0, 16_000, 320):  # another process reads each second range
+        numbers = LineNumbers(file)
+        for block in file.blocks(begin, begin + 160):
+            assert numbers.before(block) == block.start // 16
+            numbers.passed(block)
+    assert counted <= 16_000
+    (tmp_path / "a.csv").write_bytes(b"0123456\n" * 2_100)
+    (block,) = file.blocks(320, 480)
+    assert LineNumbers(file).before(block) == 40, "another file"
 
 
 @pytest.mark.parametrize("name", PACKED)

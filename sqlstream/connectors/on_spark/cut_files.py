@@ -32,6 +32,7 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.settings import RETAINED_BY_SPARK
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
 
 OTHER_READER = repeating("SS421")
@@ -71,7 +72,8 @@ def ranges_of_table(environment: Environment, table: Table, values: Mapping[str,
         return there
     limits = Limits(most, values[MOST_PER_TRIGGER], partial(_divides, values))
     interval_ms, partitions = values["source.monitor-interval"], tuple(partition_columns(table))
-    ranges = FileRanges(folder, path, limits, interval_ms, partitions, logs.parent.parent)
+    retained = int(str(environment.spark.conf.get(RETAINED_BY_SPARK)))
+    ranges = FileRanges(folder, path, limits, interval_ms, partitions, logs.parent.parent, retained)
     ranges.look()
     watches.append(ranges)
     return ranges

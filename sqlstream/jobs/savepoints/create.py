@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark import __version__ as spark_version
 
+from sqlstream.connectors.file_ranges import ranges_to_copy
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN
 from sqlstream.jobs.checkpoints.control import END_FILE
@@ -202,7 +203,7 @@ def epoch_of(root: Path, epoch: int) -> Iterator[str]:
     """
     yield from (name for name in OWN_FILES if (root / name).is_file())
     yield from (str(path.relative_to(root)) for path in root.glob(f"control*/**/{END_FILE}"))
-    yield from sorted(str(path.relative_to(root)) for path in root.glob(f"{RANGES}/*/*/[!.]*"))
+    yield from ranges_to_copy(root)
     yield from (f"spark/{name}" for name in files_of_epoch(root / "spark", epoch))
 
 
@@ -216,7 +217,13 @@ def partitions_of(spark: Path, epoch: int) -> int:
 
 def _copied(root: Path, target: Path, epoch: int) -> Iterator[tuple[str, CopiedFile]]:
     for name in epoch_of(root, epoch):
-        yield name, copied(root / name, target / name)
+        try:
+            file = copied(root / name, target / name)
+        except FileNotFoundError:
+            if not name.startswith(f"{RANGES}/"):
+                raise
+            continue  # the job has removed it: all of it was read
+        yield name, file
 
 
 def _target(target: str, job: str) -> Path:

@@ -217,3 +217,38 @@ def test_files_that_are_gone_or_cut_between_their_micro_batches_are_named(spark:
     with running(spark, tmp_path, "first") as job:
         job.wait(300)
     assert written(tmp_path / "out-first") == everything(ROWS)
+
+
+def test_what_was_read_is_removed_and_restarts_and_savepoints_go_on(spark: Any, tmp_path: Path) -> None:
+    def start(session: Session, name: str) -> Job:
+        session.sql(f"""
+            SET 'execution.checkpointing.dir' = '{tmp_path}/{name}'; SET 'pipeline.name' = 'cutting';
+            SET 'execution.checkpointing.num-retained' = '10';
+            CREATE TABLE b (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/b', 'format' = 'json',
+                'source.max-bytes-per-trigger' = '350 b', 'source.monitor-interval' = '50 ms');
+            CREATE TABLE o (t STRING, id BIGINT)
+                WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{tmp_path}/out-{name}')""")
+        job = session.sql("INSERT INTO o SELECT 'b', id FROM b")
+        assert isinstance(job, Job)
+        return job
+
+    put(tmp_path / "b", "json", "first", 0)
+    folder = tmp_path / "first" / "cutting" / "ranges" / "b"
+    for rows in (ROWS, ROWS + 50):
+        put(tmp_path / "b", "json", f"until-{rows}", ROWS, rows - ROWS)
+        with Session(spark) as session:
+            job = start(session, "first")
+            while len(written(tmp_path / "out-first")["b"]) < rows:
+                job.checkpoint()
+            savepoint = job.savepoint(f"{tmp_path}/savepoint-{rows}")
+            job.stop()
+        assert written(tmp_path / "out-first")["b"] == [*range(rows)]
+        assert 11 <= len([*folder.glob("*/*.jsonl")]) <= 24
+    put(tmp_path / "b", "json", "last", ROWS + 50, 20)
+    with Session(spark) as session:
+        session.sql(f"SET 'execution.state-recovery.path' = '{savepoint}'")
+        job = start(session, "second")
+        while len(written(tmp_path / "out-second")["b"]) < 20:
+            job.checkpoint()
+        job.stop()
+    assert written(tmp_path / "out-second")["b"] == [*range(ROWS + 50, ROWS + 70)]

@@ -14,7 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors.file_ranges import FileRanges, Limits, Unread, folder_of_ranges
+from sqlstream.connectors.file_ranges import (
+    POSITIONS,
+    FileRanges,
+    Limits,
+    Unread,
+    folder_of_ranges,
+    ranges_to_copy,
+)
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, SHARE, SHARES, ranges_of
 from sqlstream.udfs.listed_files import files_of, path_of_url
@@ -113,14 +120,14 @@ def test_what_a_process_that_was_killed_had_written_in_part_does_not_count(
     assert not [*of.folder.glob(".*")]
 
 
-def _killed_at(call: int) -> Callable[[Path, Path], Path]:
-    """``Path.rename`` that does not return from this call, counted from 1."""
-    rename, calls = Path.rename, count(1)
+def _killed_at(call: int, method: str = "rename") -> Callable[..., object]:
+    """A method of ``Path`` that does not return from this call, counted from 1."""
+    whole, calls = getattr(Path, method), count(1)
 
-    def killed(self: Path, target: Path) -> Path:
+    def killed(self: Path, *given: object, **named: object) -> object:
         if next(calls) == call:
             raise KeyboardInterrupt
-        return rename(self, target)
+        return whole(self, *given, **named)
 
     return killed
 
@@ -240,6 +247,127 @@ def test_the_files_of_a_micro_batch_are_those_of_its_ranges(tmp_path: Path) -> N
     file.unlink()
     with pytest.raises(ExecutionError, match="was listed, and is gone"):
         [*files_of(spark, 0)]
+
+
+def cut_by_one(folder: Path, checkpoint: Path | None = None) -> FileRanges:
+    """Ranges of one byte each."""
+    job = checkpoint or folder / "job"
+    return ranges(job, folder / "in", 1, checkpoint=job, retained=5)
+
+
+def logged(of: FileRanges, *newest: int) -> None:
+    """Spark's sources with logs up to these files of ranges, as text or compact."""
+    for source, number in enumerate(newest):
+        assert of.checkpoint is not None
+        log = of.checkpoint / "spark" / "sources" / str(source)
+        shutil.rmtree(log, ignore_errors=True)
+        log.mkdir(parents=True)
+        url = (Path("/elsewhere", *of.folder.parts[-3:]) / f"{of.folder.name}-{number:09}.jsonl").as_uri()
+        entry = json.dumps({"path": url, "timestamp": 1, "batchId": number}, separators=(",", ":"))
+        earlier = entry.replace(f"{number:09}", "000000000")
+        name, lines = (str(number), [entry]) if number % 10 != 9 else (f"{number}.compact", [earlier, entry])
+        (log / name).write_text("\n".join(["v1", *lines]))
+    control = log.parent / str(len(newest))
+    control.mkdir(exist_ok=True)
+    (control / "0").write_text('v1\n{"path":"file:///checkpoint/control/0","timestamp":1,"batchId":0}')
+
+
+def numbers(of: FileRanges) -> list[int]:
+    return sorted(int(file.stem[-9:]) for file in of.folder.glob("[!.]*.jsonl"))
+
+
+def test_what_no_micro_batch_reads_again_is_removed_and_found_no_second_time(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=25, b=3)
+    of = cut_by_one(tmp_path)
+    of.look()
+    assert numbers(of) == [*range(28)], "nothing was read yet"
+    logged(of, 9, 10)
+    of.look()
+    assert numbers(of) == [*range(28)], "too few to write what remains of them"
+    logged(of, 19, 26)
+    of.look()
+    assert numbers(of) == [*range(13, 28)]
+    logged(of, 27, 27)
+    for start in (lambda: of, lambda: cut_by_one(tmp_path)):
+        start().look()
+        assert numbers(of) == [*range(21, 28)]
+        assert json.loads((of.folder / POSITIONS).read_text().splitlines()[0]) == {"removed": 21}
+    put(tmp_path / "in", c=2)
+    cut_by_one(tmp_path).look()
+    assert [pack[0] for pack in written(of)[-3:]] == [("b", 2, 3), ("c", 0, 1), ("c", 1, 2)]
+
+
+def test_a_log_that_cannot_be_read_removes_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=25)
+    of = cut_by_one(tmp_path)
+    of.look()
+    logged(of, 20, 20)
+    (tmp_path / "job" / "spark" / "sources" / "1" / "20").write_text('v1\n{"path":"file:///x')
+    of.look()
+    assert numbers(of) == [*range(25)]
+    (tmp_path / "job" / "spark" / "sources" / "1" / "20").unlink()
+    of.look()
+    assert numbers(of) == [*range(14, 25)]
+
+
+def test_epochs_do_not_fill_the_checkpoint(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    of = ranges(job, tmp_path / "in", 7, checkpoint=job, retained=10)
+    for number in range(200):
+        put(tmp_path / "in", **{f"file{number:03}": 7})
+        of.look()
+        logged(of, number)
+        assert len(numbers(of)) <= 23
+    found = [e for e, _ in [*_positions(of), *((n, end) for pack in written(of) for n, _, end in pack)]]
+    assert sorted(set(found)) == [f"file{number:03}" for number in range(200)]
+
+
+def _positions(of: FileRanges) -> list[tuple[str, int]]:
+    entries = map(json.loads, (of.folder / POSITIONS).read_text().splitlines()[1:])
+    return [(Path(e[FILE]).name, e[END]) for e in entries]
+
+
+@pytest.mark.parametrize("call", ["rename", "unlink"])
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_a_kill_while_they_are_removed_loses_and_repeats_nothing(
+    call: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "in", a=25)
+    of = cut_by_one(tmp_path)
+    of.look()
+    logged(of, 24)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, call, _killed_at(number, call))
+        if call == "unlink" or number == 1:
+            with pytest.raises(KeyboardInterrupt):
+                of.look()
+    put(tmp_path / "in", b=1)
+    again = cut_by_one(tmp_path)
+    again.look()
+    assert numbers(again) == [*range(18, 26)]
+    assert written(again)[-2:] == [[("a", 24, 25)], [("b", 0, 1)]]
+    assert not [*again.folder.glob(".*")]
+
+
+def test_a_savepoint_that_is_copied_meanwhile_has_each_position(tmp_path: Path) -> None:
+    put(tmp_path / "in", a=25, b=3)
+    of = cut_by_one(tmp_path)
+    of.look()
+    names = [f"{of.folder.relative_to(tmp_path / 'job')}/{POSITIONS}"]
+    for read in (0, 19, 27):  # removed before the copy, within it, or after it
+        logged(of, read)
+        listed = ranges_to_copy(tmp_path / "job") + (names if not read else [])
+        copy = tmp_path / f"copy-{read}"
+        for number, name in enumerate(listed):
+            if number == 5:
+                of.look()
+            if (tmp_path / "job" / name).exists():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(tmp_path / "job" / name, copy / name)
+        again = cut_by_one(tmp_path, copy)
+        again.look()
+        assert numbers(again)[-1] == 27, "nothing is read twice"
+        assert numbers(again)[0] <= max(read - 5, 0), "nor is what a repeated micro-batch reads missing"
 
 
 @settings(max_examples=depth(100, 2000))

@@ -21,13 +21,13 @@ from urllib.parse import unquote
 
 from sqlstream.connectors.connector import PATH_ERROR, Watch
 from sqlstream.connectors.file_checks import walk
-from sqlstream.connectors.file_sink import LOG, logged_lines
 from sqlstream.connectors.file_tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
 from sqlstream.udfs.directories import NO_PARTITION
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
 from sqlstream.udfs.listed_files import RANGES, newest_logged_file, path_of_url
+from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of, reason_of
 
 DIRECTORIES = "__directories"
@@ -154,11 +154,8 @@ class FileRanges(Watch):
     def _listed(self) -> Iterator[str]:
         """The paths of the files that count, absolute: of a sink of files those that its log has."""
         roots = [*matching_paths(self.path)]
-        logged = next((root for root in roots if (root / LOG).is_dir()), None)
-        if logged is not None:
-            yield from (path_of_url(json_of(line)["path"]) for line in logged_lines(logged))
-        else:
-            yield from (str(path.absolute()) for path in walk(roots).files)
+        logged = next((paths for root in roots if (paths := logged_paths(root)) is not None), None)
+        yield from logged if logged is not None else (str(path.absolute()) for path in walk(roots).files)
 
     def _found(self, path: str) -> Unread | None:
         if path in self._ends or not is_text(path):

@@ -30,7 +30,7 @@ from sqlstream.connectors.connector import (
     ViewTable,
 )
 from sqlstream.connectors.file_checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
-from sqlstream.connectors.file_sink import LOG, require_logged, truncate_directory
+from sqlstream.connectors.file_sink import require_logged, truncate_directory
 from sqlstream.connectors.file_tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
@@ -65,6 +65,7 @@ from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.files import COMPARED, FileSource, as_of, keys_can_be
 from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.sink_log import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

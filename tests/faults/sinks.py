@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from sqlstream.connectors.file_sink import LOG
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
 from sqlstream.session import Session
+from sqlstream.udfs.sink_log import LOG
 from tests.faults.compare import committed
 from tests.faults.disk import Disk, disk_at
 

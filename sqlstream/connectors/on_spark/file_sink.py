@@ -21,7 +21,6 @@ from sqlstream.connectors.change_formats import CHANGE_FORMATS, has_kinds
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
 from sqlstream.connectors.file_sink import (
     SINK_LOG_GONE,
-    begin_after,
     holds_files,
     newest_batch,
     not_empty,
@@ -41,6 +40,7 @@ from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
 from sqlstream.types import DataType
 from sqlstream.udfs.directories import ESCAPED, NO_PARTITION
+from sqlstream.udfs.sink_log import begin_after
 
 UNREPRESENTABLE = "SS527"
 _SHOWN = 60

@@ -34,7 +34,6 @@ from sqlstream.connectors.file_checks import (
     wrong_header,
     wrong_schema,
 )
-from sqlstream.connectors.file_sink import LOG
 from sqlstream.connectors.file_tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
@@ -72,6 +71,7 @@ from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.record_files import RecordFormat, RecordRows
+from sqlstream.udfs.sink_log import LOG
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 

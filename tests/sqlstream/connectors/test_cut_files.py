@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.file_sink import logged_lines
 from sqlstream.connectors.on_spark import cut_files
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 from sqlstream.udfs.listed_files import path_of_url
+from sqlstream.udfs.sink_log import logged_lines
 
 pytestmark = pytest.mark.spark
 

@@ -35,6 +35,7 @@ from sqlstream.udfs.expressions.tree import Comparison as CompareBy
 from sqlstream.udfs.listed_files import version_of
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
 from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
@@ -220,7 +221,8 @@ def signature_of(path: str) -> Signature:
     try:
         return _signature_of(path)
     except (OSError, ValueError) as error:
-        message = f'path "{path[:100]}" cannot be read on this worker: {reason_of(error)}'
+        name = getattr(error, "filename", None) or path
+        message = f'path "{str(name)[-100:]}" cannot be read on this worker: {reason_of(error)}'
         raise ConnectorError(UNREADABLE, message) from None
 
 
@@ -244,6 +246,11 @@ def _signature_of(path: str) -> Signature:
 
 
 def _files(root: Path) -> Iterator[Path]:
+    """The files at a path; of a sink's directory those that its log has, as all other readers take them."""
+    logged = logged_paths(root)
+    if logged is not None:
+        yield from map(Path, logged)
+        return
     if root.is_file():
         yield root
     for file in root.rglob("*") if root.is_dir() else ():

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import Environment
-from sqlstream.connectors.file_sink import begin_after
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.jobs import Job
@@ -19,6 +18,7 @@ from sqlstream.jobs.checkpoints.own_files import SINKS_FILE, require_sinks_intac
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.plans import plan_of
 from sqlstream.session import Session
+from sqlstream.udfs.sink_log import begin_after
 
 NO_SPARK: Any = None
 

@@ -31,6 +31,7 @@ from sqlstream.types import parse_type
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.files import FileSource, Index, as_of
+from sqlstream.udfs.sink_log import begin_after, log_batch
 from sqlstream.udfs.text_files import Header, TextFormat
 
 
@@ -222,6 +223,33 @@ def test_directories_patterns_and_partitions_hold_files(tmp_path):
     assert ask(source_of(tmp_path / "*" / "*.csv", "k STRING; v INT"), "a") == [[(2,), (1,)]]
     by_day = source_of(tmp_path, "k STRING; v INT; day DATE", keys="day k", partitions=("day",))
     assert ask(by_day, (date(2024, 1, 31), "a")) == [[(1,)]]
+
+
+@pytest.mark.parametrize("pattern", ["in", "i*", "in/"])
+def test_of_a_sink_only_the_files_of_its_log_count(tmp_path, pattern):
+    """Others are of a micro-batch that was never complete, or has been written again."""
+    folder = tmp_path / "in"
+    for name, log in (("a.csv", "0"), ("b é.csv", "1"), ("c.csv", None), ("day=2/d.csv", "2")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        file = written(folder / name, f"k,{name[0]}")
+        os.utime(file, (ord(name[0]), ord(name[0])))
+        if log is not None:
+            begin_after(folder, int(log) - 1)
+            log_batch(folder, int(log), [(file, 1, 1)])
+
+    async def look():
+        async with opened(source_of(tmp_path / pattern, "k STRING; v STRING")) as client:
+            before = await client.ask([("k",)])
+            assert not await client.reload()
+            log_batch(folder, 3, [(folder / "c.csv", 1, 1)])
+            assert await client.reload()
+            after = await client.ask([("k",)])
+            (folder / "a.csv").unlink()
+            with pytest.raises(ConnectorError, match=r'SS583: path ".*/in/a.csv" cannot be read .* No such file'):
+                await client.reload()
+            return before, after
+
+    assert asyncio.run(look()) == ([[("a",), ("b",), ("d",)]], [[("a",), ("b",), ("c",), ("d",)]])
 
 
 def test_filters_hold_for_the_rows_that_are_kept(tmp_path):

@@ -213,11 +213,11 @@ class FileRanges(Watch):
         """
         if self.checkpoint is None:
             return None
-        numbers = []
+        numbers, own = [], table_of_ranges(str(self.folder / "*.jsonl"))
         with suppress(OSError, ValueError, KeyError):  # Spark is replacing the file: it is read next time
             for source in (self.checkpoint / "spark" / "sources").glob("[0-9]*"):
                 newest = newest_logged_file(source)
-                if newest is not None and Path(newest).parts[-4:-1] == self.folder.parts[-3:]:
+                if newest is not None and table_of_ranges(newest) == own:
                     numbers.append(_number(Path(newest)))
             return min(numbers, default=None)
         return None
@@ -265,6 +265,14 @@ def folder_of_ranges(checkpoint: Path, table: str, path: str) -> Path:
     those of a table, which may have had another path.
     """
     return checkpoint / RANGES / as_segment(table) / f"{zlib.crc32(path.encode()):08x}"
+
+
+def table_of_ranges(path: str) -> tuple[str, str] | None:
+    """The table whose ranges a path in a checkpoint has, as a pair of its name and a hash of its own path; None for
+    other paths.
+    """
+    *_, folder, table, hash_, name = ("", "", "", *Path(path).parts)
+    return (unquote(table), hash_) if folder == RANGES and name.endswith(".jsonl") else None
 
 
 def ranges_to_copy(checkpoint: Path) -> list[str]:

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PROBES: tuple[tuple[str, str], ...] = (
     ("pyspark.SparkContext", "_gateway"),
@@ -64,6 +64,26 @@ def make_active(spark: SparkSession) -> None:
     session, jvm = attribute(spark, "_jsparkSession"), java_of(spark)
     if sessions is not None and session is not None and jvm is not None:
         sessions(jvm).setActiveSession(session)
+
+
+def paths_of_sources(rows: DataFrame) -> list[str | None] | None:
+    """The option ``path`` of each source of a streaming DataFrame, None without one, in the order in which Spark's
+    checkpoint numbers them (``MicroBatchExecution``). None where PySpark does not give the plan, as through Spark
+    Connect.
+    """
+    execution: Callable[[], Any] | None = attribute(rows, "_jdf", "queryExecution")
+    if execution is None:
+        return None
+    leaves = execution().analyzed().collectLeaves()
+    streams = (leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming())
+    return [_path_of_source(leaf) for leaf in dict.fromkeys(streams)]  # equal ones are one source
+
+
+def _path_of_source(relation: Any) -> str | None:
+    if relation.getClass().getSimpleName() != "StreamingRelation":
+        return None
+    path = relation.dataSource().options().get("path")
+    return str(path.get()) if path.isDefined() else None
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:

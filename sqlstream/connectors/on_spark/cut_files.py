@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from sqlstream.connectors.file_ranges import (
     FileRanges,
     Limits,
     folder_of_ranges,
+    table_of_ranges,
 )
 from sqlstream.connectors.file_tables import (
     BYTES_PER_TRIGGER,
@@ -33,9 +35,15 @@ from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.settings import RETAINED_BY_SPARK
+from sqlstream.spark.internals import paths_of_sources
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
+from sqlstream.udfs.listed_files import RANGES, newest_logged_file
 
 OTHER_READER = repeating("SS421")
+_GO_ON = (
+    "Go on with the former query, options and 'sqlstream.file-reader', or start in a new directory "
+    "('execution.checkpointing.dir')."
+)
 ANY_AGE = "36500d"
 """Spark's option ``maxFileAge``: it would skip files that come late and are a week older than the newest one."""
 
@@ -98,11 +106,7 @@ class WholeFiles(Watch):
             return
         checkpoint = self.folder.parents[2]
         message = f'checkpoint "{checkpoint}" has positions within files of table "{self.table}", which Spark reads now'
-        hint = (
-            "Go on with the former query, options and 'sqlstream.file-reader', or start in a new directory "
-            "('execution.checkpointing.dir')."
-        )
-        raise ExecutionError(OTHER_READER, message, detail="It would read all of these files again.", hint=hint)
+        raise ExecutionError(OTHER_READER, message, detail="It would read all of these files again.", hint=_GO_ON)
 
 
 def watch_whole_files(environment: Environment, table: Table) -> None:
@@ -113,6 +117,39 @@ def watch_whole_files(environment: Environment, table: Table) -> None:
     watch = WholeFiles(table.name, folder_of_ranges(Path(environment.logs).parent.parent, table.name, path))
     if watch not in environment.watches:
         environment.watches.append(watch)
+
+
+def require_same_readers(rows: DataFrame, checkpoint: Path) -> None:
+    """Checks that each source of a job goes on with what it has read before: whole files, or the same ranges of files.
+    Spark knows sources by their number alone, and would take the log of one for that of another.
+
+    ExecutionError SS421 for the first source that reads otherwise than in the ``checkpoint``.
+    """
+    sources = checkpoint / "spark" / "sources"
+    if not (checkpoint / RANGES).is_dir() or not sources.is_dir():
+        return
+    paths = paths_of_sources(rows)
+    if paths is None:
+        return
+    for source in sorted(sources.glob("[0-9]*"), key=lambda folder: int(folder.name)):
+        number, newest = int(source.name), None
+        with suppress(OSError, ValueError, KeyError):  # a damaged log is for Spark to name
+            newest = newest_logged_file(source)
+        if newest is not None:
+            path = paths[number] if number < len(paths) else None
+            before, now = table_of_ranges(newest), None if path is None else table_of_ranges(path)
+            if before != now:
+                raise _read_otherwise(checkpoint, before, now)
+
+
+def _read_otherwise(checkpoint: Path, before: tuple[str, str] | None, now: tuple[str, str] | None) -> ExecutionError:
+    if before is not None:
+        other = "Spark reads whole files" if now is None else f'the query reads table "{now[0]}"'
+        message = f'checkpoint "{checkpoint}" has positions within files of table "{before[0]}", where {other} now'
+    else:
+        assert now is not None
+        message = f'checkpoint "{checkpoint}" has whole files, where the query reads parts of those of "{now[0]}" now'
+    return ExecutionError(OTHER_READER, message, detail="It would mix their positions.", hint=_GO_ON)
 
 
 def _most_bytes(values: Mapping[str, Any], total: int) -> int | None:

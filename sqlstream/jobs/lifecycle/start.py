@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.connectors import on_spark
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
 from sqlstream.jobs.checkpoints.fingerprint import Declared
-from sqlstream.jobs.checkpoints.storage import storage_at
+from sqlstream.jobs.checkpoints.storage import LocalStorage, storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.jobs.checkpoints.watermarks import idle_sources, restored_watermarks
 from sqlstream.jobs.lifecycle.job import Job
@@ -211,6 +212,8 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     rows, watches = observed(lower(physical, runtime)), job.work.watches or ()
     for watch in watches:
         watch.require_start(watches)
+    if isinstance(checkpoint.storage, LocalStorage):
+        on_spark.cut_files.require_same_readers(rows, checkpoint.storage.root)
     ended = input_has_ended(control, flushed, clock)
     return Launch(
         query_name=query,

@@ -164,29 +164,51 @@ PARQUET = """
 COUNTS = "INSERT INTO o SELECT 'c', n FROM (SELECT COUNT(*) AS n FROM {table} GROUP BY id COUNT WINDOW (1 ROWS)) AS c"
 
 
-def test_of_parquet_too_and_parts_of_a_query_may_read_differently(spark: Any, tmp_path: Path) -> None:
-    def run(folder: Path, statement: str) -> None:
-        with Session(spark) as session:
-            session.sql(PARQUET.format(folder=folder))
-            job = session.sql(statement)
-            assert isinstance(job, Job)
-            job.wait(300)
+def run(spark: Any, folder: Path, statement: str) -> None:
+    with Session(spark) as session:
+        session.sql(PARQUET.format(folder=folder))
+        job = session.sql(statement)
+        assert isinstance(job, Job)
+        job.wait(300)
 
+
+def test_of_parquet_too_and_parts_of_a_query_may_read_differently(spark: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "in").mkdir(parents=True)
         pq.write_table(pa.table({"id": [*range(10)]}), tmp_path / name / "in" / "a.parquet")
     whole = COUNTS.format(table="p")
-    run(tmp_path / "one", whole)
+    run(spark, tmp_path / "one", whole)
     with pytest.raises(ExecutionError, match=r"SS421.*positions within files"):
-        run(tmp_path / "one", COUNTS.format(table="(SELECT * FROM p WHERE MOD(id, 2) = 1)"))
-    run(tmp_path / "one", whole)
+        run(spark, tmp_path / "one", COUNTS.format(table="(SELECT * FROM p WHERE MOD(id, 2) = 1)"))
+    run(spark, tmp_path / "one", whole)
     both = f"{whole} UNION ALL SELECT 'p', id FROM p"
-    run(tmp_path / "two", both)
-    run(tmp_path / "two", both)
+    run(spark, tmp_path / "two", both)
+    run(spark, tmp_path / "two", both)
     for name, rows in (("one", 10), ("two", 20)):
         files = (path_of_url(json.loads(line)["path"]) for line in logged_lines(tmp_path / name / "out"))
         assert sum(len(Path(file).read_text().splitlines()) for file in files) == rows
     assert [*(tmp_path / "two" / "checkpoint" / "columns" / "ranges" / "p").iterdir()]
+
+
+def test_parts_of_a_query_go_on_with_what_each_of_them_has_read(spark: Any, tmp_path: Path) -> None:
+    def counts(*tables: str) -> str:
+        return " UNION ALL ".join((COUNTS if n == 0 else COUNTS[14:]).format(table=t) for n, t in enumerate(tables))
+
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [*range(10)]}), tmp_path / "in" / "a.parquet")
+    cut, whole = "p", "(SELECT * FROM p WHERE MOD(id, 2) = 1)"
+    run(spark, tmp_path, counts(cut, whole))
+    for tables, message in (
+        ((cut, cut), r'SS421: .* has whole files, where the query reads parts of those of "p" now'),
+        ((whole, cut), r'SS421: .* has positions within files of table "p", where Spark reads whole files now'),
+        ((whole, whole), r'SS421: .* has positions within files of table "p"'),
+    ):
+        with pytest.raises(ExecutionError, match=message):
+            run(spark, tmp_path, counts(*tables))
+    pq.write_table(pa.table({"id": [*range(10, 12)]}), tmp_path / "in" / "b.parquet")
+    run(spark, tmp_path, counts(cut, whole))
+    files = (path_of_url(json.loads(line)["path"]) for line in logged_lines(tmp_path / "out"))
+    assert sum(len(Path(file).read_text().splitlines()) for file in files) == 12 + 6
 
 
 def test_large_inputs_are_bounded_by_default(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,22 @@ RANGES_DDL = (
 )
 """The schema of the lines of JSON in a file of ranges."""
 
-DEFAULT_BYTES = 512 << 20
-"""The bound of micro-batches of text for tables that have none and more than this at the start."""
+DEFAULT_BYTES = {
+    **dict.fromkeys(("csv", "json", "text"), 512 << 20),
+    **dict.fromkeys(("arrow", "avro"), 256 << 20),
+    **dict.fromkeys(("orc", "parquet"), 128 << 20),
+}
+"""The bound of micro-batches by format, for tables that are given none and have more than this at the start: some two
+to three million rows of 200 bytes, as files of the format hold them."""
+
+POSITIONS = "positions"
+"""The file beside the files of ranges that says in its first line how many of them were removed, and in lines like
+theirs where the last range of each file ended in those."""
+
+REMOVED = "removed"
+
+DEFAULT_RETAINED = 100
+"""So many micro-batches can be repeated by default: Spark's ``minBatchesToRetain``."""
 
 POSITIONS = "positions"
 """The file beside the files of ranges that says in its first line how many of them were removed, and in lines like

@@ -1,16 +1,18 @@
-"""The Java that Spark runs on. ``python -m sqlstream.spark.java`` reports whether there is one.
+"""The Java that Spark runs on, and its heap. ``python -m sqlstream.spark.java`` reports whether there is one.
 
 The check needs nothing that has to be installed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 
@@ -53,6 +55,49 @@ def require_java() -> None:
         raise ExecutionError(
             "SS492", f'Java {OLDEST_JAVA} or newer is needed, and "{executable}" {defect}', hint=_INSTALL
         )
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+_LEAST_MB, _MOST_MB, _UNKNOWN_MB = 1024, 4096, 2048
+_SHARE = 4
+
+
+def java_heap(memory: int | None) -> str:
+    """The heap of a Spark that this process starts, as ``spark.driver.memory``: a quarter of ``memory`` (bytes; None
+    if unknown, for which it is 2 GB), at least 1 GB and at most 4 GB. Python's processes hold the rows and need the
+    rest.
+    """
+    share = _UNKNOWN_MB if memory is None else (memory >> 20) // _SHARE
+    return f"{min(max(share, _LEAST_MB), _MOST_MB)}m"
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """The bytes of memory that this process may use: what the machine has, or less where a container or a service (a
+    control group of Linux, version 1 or 2) has a limit; None if the system does not say. ``root``: where /proc and /sys
+    are.
+    """
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    return min((machine, *_limits(root)))
+
+
+def _limits(root: Path) -> Iterator[int]:
+    """The limits of the control groups above this process. Those above a container, it cannot see."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        for group in (PurePosixPath(own), *PurePosixPath(own).parents):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                yield int((root / "sys/fs/cgroup" / folder / str(group).lstrip("/") / name).read_text(encoding="ascii"))
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from sqlstream.errors import Diagnostic, ExecutionError
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark.internals import end_connection, expect_end_of_java, java_process
-from sqlstream.spark.java import require_java
+from sqlstream.spark.java import java_heap, memory_limit, require_java
 from sqlstream.spark.log import new_log
 from sqlstream.spark.private_settings import start_java
 from sqlstream.spark.running import require_master, running_session
@@ -100,7 +100,6 @@ _SQL = {
 
 _LOCAL = _SQL | {
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
@@ -125,6 +124,7 @@ _WITHOUT_PAGES = {
     "spark.sql.streaming.ui.enabled": "false",
 }
 
+_HEAP = "spark.driver.memory"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MOST_CORES = 10_000
 
@@ -225,8 +225,9 @@ def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, t
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("sqlstream")
     parallelism = {_PARTITIONS: str(_cores(master))}
+    memory = {_HEAP: java_heap(memory_limit())}
     pages = {} if settings.get(_UI) == "true" else {_UI: "false", **_WITHOUT_PAGES}
-    ours = {**_LOCAL, **pages, **here, **tuned_settings(master, tuning), **STREAMING, **parallelism}
+    ours = {**_LOCAL, **pages, **here, **tuned_settings(master, tuning), **STREAMING, **parallelism, **memory}
     given = {**ours, **settings, **_jvm_options(settings, tuning)}
     for key, value in given.items():
         builder = builder.config(key, value)

@@ -71,7 +71,7 @@ def ranges_of_table(environment: Environment, table: Table, values: Mapping[str,
     path, watches = local_path(values["path"]), environment.watches
     if path is None or environment.logs is None or watches is None or environment.finished:
         return None
-    most, logs = _most_bytes(values, total), Path(environment.logs)
+    most, logs = most_bytes(values, total), Path(environment.logs)
     folder = folder_of_ranges(logs.parent.parent, table.name, path)
     if not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
         return None
@@ -152,12 +152,15 @@ def _read_otherwise(checkpoint: Path, before: tuple[str, str] | None, now: tuple
     return ExecutionError(OTHER_READER, message, detail="It would mix their positions.", hint=_GO_ON)
 
 
-def _most_bytes(values: Mapping[str, Any], total: int) -> int | None:
-    """The bound of a micro-batch: that of the table, or for many bytes of text the default."""
+def most_bytes(values: Mapping[str, Any], total: int) -> int | None:
+    """The most bytes that a micro-batch reads of a table whose files have ``total`` bytes: the bound of the table, or
+    for many bytes the default of the format; None for no bound.
+    """
     given: int | None = values[BYTES_PER_TRIGGER]
-    if given is not None or values[MOST_PER_TRIGGER] is not None or values["format"] not in TEXTS:
+    if given is not None or values[MOST_PER_TRIGGER] is not None:
         return given
-    return DEFAULT_BYTES if total > DEFAULT_BYTES else None
+    usual = DEFAULT_BYTES.get(values["format"])
+    return usual if usual is not None and total > usual else None
 
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:

@@ -35,7 +35,6 @@ from sqlstream.connectors.file_checks import (
     wrong_schema,
 )
 from sqlstream.connectors.file_tables import (
-    BYTES_PER_TRIGGER,
     ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
@@ -50,7 +49,13 @@ from sqlstream.connectors.file_tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
-from sqlstream.connectors.on_spark.cut_files import ANY_AGE, cut_files, ranges_of_table, watch_whole_files
+from sqlstream.connectors.on_spark.cut_files import (
+    ANY_AGE,
+    cut_files,
+    most_bytes,
+    ranges_of_table,
+    watch_whole_files,
+)
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.record_files import is_local, record_format, whole_files
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
@@ -386,7 +391,8 @@ def _files(
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
-    reader = reader.options(**_reader_options(table, values, partition_columns(table)))
+    most = None if environment.finished else most_bytes(values, sum(f.st_size for f in _stats(values["path"])))
+    reader = reader.options(**_reader_options(table, values, partition_columns(table), most))
     with directory_errors(table):
         files = reader.format(reader_format or values["format"]).load(_directory_or_pattern(values["path"]))
     return _each_once(files, values["path"])
@@ -488,7 +494,9 @@ def _make_directory(table: Table, path: str) -> None:
             raise SqlStreamError.of([unusable(table, local, error)]) from None
 
 
-def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[str]) -> dict[str, str]:
+def _reader_options(
+    table: Table, values: Mapping[str, Any], partitions: list[str], most_per_batch: int | None
+) -> dict[str, str]:
     options = (parsing(table, values) if values["format"] == "csv" else {}) | {
         "maxFileAge": ANY_AGE,
         # Directories are either values of columns or just places where files lie.
@@ -502,8 +510,8 @@ def _reader_options(table: Table, values: Mapping[str, Any], partitions: list[st
     most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
     if most is not None:
         options["maxFilesPerTrigger"] = str(most)
-    elif values[BYTES_PER_TRIGGER] is not None:
-        options["maxBytesPerTrigger"] = str(values[BYTES_PER_TRIGGER])
+    elif most_per_batch is not None:
+        options["maxBytesPerTrigger"] = str(most_per_batch)
     return options
 
 

@@ -212,13 +212,26 @@ def test_parts_of_a_query_go_on_with_what_each_of_them_has_read(spark: Any, tmp_
 
 
 def test_large_inputs_are_bounded_by_default(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_files, "DEFAULT_BYTES", 2_500)
+    """Also Parquet, and what Spark reads itself, which are whole files then."""
+    monkeypatch.setattr(cut_files, "DEFAULT_BYTES", {"csv": 2_500, "json": 2_500, "parquet": 2_500})
     for table, form in (("a", "csv"), ("b", "json")):
         put(tmp_path / table, form, "first", 0)
     with running(spark, tmp_path, "first", NO_BOUND) as job:
         job.wait(300)
         assert job.progress().batches >= 3
     assert written(tmp_path / "out-first") == everything(ROWS)
+    (tmp_path / "p").mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"id": range(number * 300, number * 300 + 300)}), tmp_path / "p" / f"{number}.parquet")
+    with Session(spark) as session:
+        options = f"'connector' = 'filesystem', 'path' = '{tmp_path}/p', 'format' = 'parquet'"
+        session.sql(f"CREATE TABLE p (id BIGINT) WITH ({options})")
+        session.sql("CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole')")
+        for query in ("SELECT id FROM p", "SELECT COUNT(*) FROM p GROUP BY id COUNT WINDOW (1 ROWS)"):
+            counted = session.sql(f"INSERT INTO nowhere {query}")
+            assert isinstance(counted, Job)
+            counted.wait(300)
+            assert (counted.progress().rows_in, counted.progress().batches >= 3) == (900, True), query
 
 
 def test_files_that_are_gone_or_cut_between_their_micro_batches_are_named(spark: Any, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import checked_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.expressions import columns_of, conjuncts, substituted
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.kernel_expressions import Compiler
@@ -58,6 +59,11 @@ class ColumnQuery:
         names |= {column.name for _, column in self.items}
         return tuple(c for c in self.scan.table.physical_columns if c.name in names)
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether records that cannot be read leave the tasks, too, as dead letters."""
+        return self.scan.on_error.table is not None
+
 
 def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> ColumnQuery | None:
     """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
@@ -82,7 +88,7 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
             case _:
                 return None
         below = below.input
-    if below.on_error.tolerates:
+    if below.on_error.tolerates and _checks_rows(below.table):
         return None
     compiler = _ColumnCompiler(below, function)
     try:
@@ -91,6 +97,12 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
     except _ComputedBySpark:
         return None
     return ColumnQuery(below, compiled, items)
+
+
+def _checks_rows(table: Table) -> bool:
+    """Whether rows may be bad that can be read: Spark finds those, and makes dead letters of them."""
+    members = (part for c in table.physical_columns for part in c.type.parts())
+    return bool(checked_columns(table)) or any(not part.nullable for part in members)
 
 
 class _ComputedBySpark(Exception):

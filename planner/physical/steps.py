@@ -483,6 +483,8 @@ class Write(Step):
         if self.columns is None:
             return self._writes
         rows = "hand no rows to Spark" if self.discards else "hand the rows of the result to Spark"
+        if self.columns.has_letters:
+            rows = f"{'hand' if self.discards else f'{rows[:-9]} and'} dead letters to Spark"
         return f"{self._writes}; its tasks read and filter columns, and {rows}"
 
     @property

@@ -12,7 +12,7 @@ _FOLDER = Path(__file__).parent / "queries"
 _TEST = "'connector' = 'test'"
 
 
-def _number(path: Path) -> tuple[str, int]:
+def _number(path: Path) -> tuple[bool, int]:
     kind = path.stem.rstrip("0123456789")
     return kind != "q", int(path.stem.removeprefix(kind))
 

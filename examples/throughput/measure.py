@@ -127,6 +127,13 @@ class Watch:
             actual.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
         return actual
 
+    def first_result(self, start: float) -> float:
+        """Seconds from ``start`` (of ``time.time``) to the end of the first micro-batch with rows."""
+        reports = [json.loads(report.json) for report in self._query.recentProgress]
+        first = next(report for report in reports if rows_read(report) or report["numInputRows"])
+        begin = datetime.fromisoformat(first["timestamp"]).timestamp()
+        return begin + float(first["batchDuration"]) / 1000 - start
+
     def _look(self) -> None:
         self._seen.append((time.time(), usage()))
         if self._query is None:

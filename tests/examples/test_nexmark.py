@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.nexmark import files
+from examples.nexmark.__main__ import cells, error_in, is_right, measured_of
 from examples.nexmark.functions import count_char
 from examples.nexmark.generator import (
     ACTIVE_PERSONS,
@@ -30,6 +32,8 @@ from examples.nexmark.generator import (
 )
 from examples.nexmark.queries import FUNCTIONS, QUERIES
 from examples.nexmark.queries import TABLES as DDL
+from examples.nexmark.run import Measured, Processors, definitions
+from examples.throughput.measure import Batches
 from sqlstream.analysis import Planner
 from tests.depth import depth
 
@@ -185,3 +189,38 @@ def test_every_query_is_there():
 @pytest.mark.parametrize("name", QUERIES)
 def test_query_plans(name):
     assert Planner().with_ddl(DDL + FUNCTIONS).plan(QUERIES[name])
+
+
+def _measured(difference=""):
+    batches = Batches([50, 50, 50], [300, 100, 100], [1.0, 0.5, 0.5], 900, 1 << 20)
+    return Measured(batches, 5.0, 2.5, Processors(8.0, 3.0, 1.0), difference)
+
+
+def test_a_right_query_is_a_line_of_figures():
+    assert cells("q3", _measured()) == [
+        "q3", "30", "500", "100", "300", "2.5", "8.0", "3.0", "1.0", "900", "1.0", "right",
+    ]  # fmt: skip
+    assert is_right(_measured())
+
+
+def test_a_wrong_or_failed_query_is_a_line_that_says_so():
+    assert cells("q3", _measured("1 rows missing"))[-1] == "wrong: 1 rows missing"
+    assert cells("q3", "SS401: no")[-1] == "failed: SS401: no"
+    assert not is_right(_measured("1 rows missing"))
+    assert not is_right("SS401: no")
+
+
+def test_the_error_of_a_traceback_is_found():
+    text = (
+        "Traceback (most recent call last):\n  File x\nsqlstream.errors.BindError: SS201: no column\nLINE 1: SELECT a\n"
+    )
+    assert error_in(text) == "sqlstream.errors.BindError: SS201: no column"
+
+
+def test_figures_pass_between_processes():
+    assert measured_of(json.loads(json.dumps(asdict(_measured())))) == _measured()
+
+
+def test_definitions_over_files_are_definitions(tmp_path):
+    planner = Planner().with_ddl(";".join(definitions(tmp_path, "csv")))
+    assert planner.plan(QUERIES["q13"])

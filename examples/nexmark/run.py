@@ -1,0 +1,127 @@
+"""Runs one query of Nexmark over files and checks what it ends with, in a process of its own: ``python -m
+examples.nexmark.run QUERY FOLDER FORMAT`` prints the figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+import sqlstream
+from examples.nexmark.queries import FUNCTIONS, QUERIES, tables
+from examples.throughput.measure import MOST_BATCHES, Batches, Watch
+from sqlstream.jobs import Job
+
+CHECKED = {
+    "q9": "SELECT id, price, bidTime FROM ({query}) AS t",
+    "q18": "SELECT auction, bidder, dateTime FROM ({query}) AS t",
+    "q19": "SELECT auction, price, rank_number FROM ({query}) AS t",
+    "q12": "SELECT bidder, SUM(bid_count) AS n FROM ({query}) AS t GROUP BY bidder",
+}
+"""What is compared where rows are equal in all that the query orders by, or depend on the clock (q12)."""
+
+
+@dataclass(frozen=True)
+class Processors:
+    """Seconds, of the processes that still run at the end: those that have ended are left out."""
+
+    java: float
+    compilers: float
+    """Of Java's compiler threads, which ``java`` includes; 0 where there is no /proc."""
+    python: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    batches: Batches
+    seconds: float
+    """From the statement to the end of the job."""
+    first_result: float
+    """Seconds from the statement to the end of the first micro-batch with rows."""
+    processors: Processors
+    difference: str
+    """Empty where the final result is that over the finished data."""
+
+
+def measured(query: str, folder: Path, file_format: str) -> Measured:
+    with sqlstream.connect() as session:
+        session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
+        for statement in definitions(folder, file_format):
+            session.sql(statement)
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        watch = Watch(session.spark, None)
+        start = time.time()
+        with watch.watching():
+            job = session.sql(f"CREATE TABLE nowhere WITH ('connector' = 'blackhole') AS {QUERIES[query]}")
+            assert isinstance(job, Job)
+            job.wait()
+        seconds, used, batches = time.time() - start, processors(), watch.batches()
+        first = watch.first_result(start)
+        return Measured(batches, seconds, first, used, difference(session, query))
+
+
+def definitions(folder: Path, file_format: str) -> list[str]:
+    options = (
+        f"'connector' = 'filesystem', 'path' = '{folder}/{{table}}', 'format' = '{file_format}',"
+        " 'source.max-files-per-trigger' = '1'"
+    )
+    lookup = f"'connector' = 'filesystem', 'path' = '{folder}/side_input', 'format' = 'csv'"
+    return [text for text in f"{tables(options, lookup)}{FUNCTIONS}".split(";\n") if text.strip()]
+
+
+def difference(session: sqlstream.Session, query: str) -> str:
+    """Between the query as a stream and over finished data, where Spark SQL computes it; both run once more."""
+    text = CHECKED.get(query, "{query}").format(query=QUERIES[query])
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    actual = _rows(session, text)
+    session.sql("SET 'execution.runtime-mode' = 'batch'")
+    expected = _rows(session, text)
+    missing, surplus = expected - actual, actual - expected
+    if not missing and not surplus:
+        return ""
+    example = next(iter(missing or surplus))
+    return f"{missing.total():,} rows missing, {surplus.total():,} too many, such as {example!r}"
+
+
+def _rows(session: sqlstream.Session, text: str) -> Counter[tuple[object, ...]]:
+    table = session.sql(text).table().to_arrow()  # type: ignore[union-attr]
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def processors() -> Processors:
+    java = compilers = python = 0.0
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
+        try:
+            times, is_java = process.cpu_times(), "java" in process.name()
+        except psutil.Error:
+            continue
+        seconds = times.user + times.system
+        if is_java:
+            java += seconds
+            compilers += _of_compilers(process)
+        else:
+            python += seconds
+    return Processors(java, compilers, python)
+
+
+def _of_compilers(process: psutil.Process) -> float:
+    names = {}
+    for task in Path(f"/proc/{process.pid}/task").glob("*/comm"):
+        names[int(task.parent.name)] = task.read_text()
+    ours = [thread for thread in process.threads() if "CompilerThre" in names.get(thread.id, "")]
+    return sum(float(thread.user_time) + float(thread.system_time) for thread in ours)
+
+
+def main() -> None:
+    query, folder, file_format = sys.argv[1:]
+    print(json.dumps(asdict(measured(query, Path(folder), file_format))))
+
+
+if __name__ == "__main__":
+    main()

@@ -8,49 +8,32 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.planner.bad_rows import missing_are_null
-from sqlstream.planner.catalog import Column, Table
-from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, from_file
+from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, quoted
-from sqlstream.planner.lowering.time import time_name
-from sqlstream.planner.physical.column_queries import ColumnQuery
+from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.types import BIGINT
 from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
-from sqlstream.udfs.file_splits import FromFile
-from sqlstream.udfs.parquet import ParquetRows
-from sqlstream.udfs.record_files import RecordRows
 from sqlstream.udfs.spark.batches import rows_of
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
 """The metric of a query whose sink keeps no rows: the number of rows of its result."""
 
 
-def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) -> DataFrame:
+def lower_column_query(query: Selection, context: Context, *, discards: bool) -> DataFrame:
     """Builds the DataFrame of a query that tasks compute, with a metric that counts the rows that they have read.
     ``discards``: it has no rows, because the sink keeps none.
     """
     scan, table = query.scan, query.scan.table
-    columns = {c.name: _read(c, table) for c in query.columns}
-    read = pa.schema([(name, source.type) for name, source in columns.items()])
-    records = context.runtime.record_format(scan)
-    if records is not None:
-        reader: RecordRows | ParquetRows = RecordRows(read, columns, records)
-    else:
-        reader = ParquetRows(read, columns, missing_are_null(table))
-    given = [*((name, c.type) for name, c in query.items), (ROWS_READ, BIGINT), (ROWS_GIVEN, BIGINT)]
+    columns = {c.name: from_table(c, table) for c in query.columns}
+    reader = file_rows(scan, pa.schema([(name, source.type) for name, source in columns.items()]), columns, context)
+    given = [*((name, kind) for name, _, kind in query.fields), (ROWS_READ, BIGINT), (ROWS_GIVEN, BIGINT)]
     schema = pa.schema([(name, kind.to_arrow()) for name, kind in given])
-    sources = tuple(c.name for _, c in query.items)
-    work = ColumnRows(reader, schema, sources, query.conditions, discards)
+    work = ColumnRows(reader, schema, tuple(source for _, source, _ in query.fields), query.steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
     rows = context.runtime.places(scan).mapInArrow(rows_of(work), ddl)
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
     if discards:
         rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))
     rows = rows.where(column(ROWS_READ).isNull())
-    return rows.select(*(column(name) for name, _ in query.items))
-
-
-def _read(source: Column, table: Table) -> FromFile:
-    is_time = table.watermark is not None and table.watermark.column == source.name
-    return from_file(source, table.name, event_time=time_name(source.name, table.name) if is_time else None)
+    return rows.select(*(column(name) for name, _, _ in query.fields))

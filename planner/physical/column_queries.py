@@ -7,15 +7,15 @@ NULL, logic of three values, and the remainder of whole numbers. Catalyst comput
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.expressions import columns_of, conjuncts, substituted
-from sqlstream.planner.fields import field_of
+from sqlstream.planner.expressions import columns_of, conjuncts
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
@@ -23,12 +23,14 @@ from sqlstream.types import BIGINT, STRING, DataType
 from sqlstream.udfs.expressions.tree import (
     Arithmetic,
     Column,
+    ColumnStep,
     Compared,
     Comparison,
     Computed,
     Constant,
     Converted,
     Expression,
+    Kept,
 )
 
 FILE_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
@@ -42,55 +44,82 @@ _MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class ColumnQuery:
-    """A query over one table of files that tasks compute. ``conditions``: all must be true for a row of the result.
-    ``items``: the columns of the result by their names, each a column of the table.
+class Selection:
+    """What tasks compute over the columns of the files of ``scan``: the ``steps`` in their order. ``fields``: for each
+    field of the node above that is read, the column that has it after the steps, and its type.
     """
 
     scan: Scan
-    conditions: tuple[Expression, ...]
-    items: tuple[tuple[str, TableColumn], ...]
+    steps: tuple[ColumnStep, ...]
+    fields: tuple[tuple[str, str, DataType], ...]
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
         """The columns of the table that are read."""
-        names = {column.name for condition in self.conditions for column in condition.columns}
-        names |= {column.name for _, column in self.items}
+        names = {column.name for step in self.steps for column in step.expression.columns}
+        names |= {column for _, column, _ in self.fields}
         return tuple(c for c in self.scan.table.physical_columns if c.name in names)
 
+    def type_of(self, field: str) -> DataType:
+        """The type of a field."""
+        return next(kind for name, _, kind in self.fields if name == field)
 
-def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> ColumnQuery | None:
+    def column(self, field: str) -> TableColumn | None:
+        """The column of the table that a field is; None if the field is computed."""
+        name = next(column for own, column, _ in self.fields if own == field)
+        return next((c for c in self.scan.table.physical_columns if c.name == name), None)
+
+
+def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> Selection | None:
     """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
     user's function of a name.
     """
-    values: dict[str, exp.Expression] = {f.name: field_of(f.name) for f in root.input.schema}
-    conditions: list[exp.Expression] = []
-    below: Node = root.input
-    while not isinstance(below, Scan):
-        match below:
-            case Project():
-                # A value of several columns would double what reads it twice, in each projection below once more.
-                given = {i.name: i.expression for i in below.items if len([*i.expression.find_all(exp.Column)]) == 1}
-                if not set().union(*map(columns_of, [*values.values(), *conditions])) <= given.keys():
-                    return None
-                values = {name: substituted(value, given) for name, value in values.items()}
-                conditions = [substituted(condition, given) for condition in conditions]
-            case Filter():
-                conditions += conjuncts(below.condition)
-            case AssignTime():
-                pass
-            case _:
-                return None
-        below = below.input
-    if below.on_error.tolerates:
+    return selection(root.input, [field.name for field in root.input.schema], function)
+
+
+def selection(
+    below: Node, names: Collection[str], function: Callable[[str], Function | None], marked: AssignTime | None = None
+) -> Selection | None:
+    """What tasks compute to give the fields ``names`` of ``below``; None where Spark must compute a part of it.
+
+    ``marked``: the time attribute whose newest time is to be known of all rows that reach it. None too where rows are
+    filtered below it, so that the newest time of the rows that are read is another one.
+    """
+    path = _path(below, frozenset(names))
+    scan = path[-1].node
+    if not isinstance(scan, Scan) or scan.on_error.tolerates or not path[-1].read <= set(scan.columns):
         return None
-    compiler = _ColumnCompiler(below, function)
+    compiler = _ColumnCompiler(scan, function)
     try:
-        compiled = tuple(compiler.condition(condition) for condition in (*below.predicates, *conditions))
-        items = tuple((name, compiler.column(value)) for name, value in values.items())
+        for node, read in reversed(path):
+            if node is marked and compiler.steps:
+                return None
+            compiler.add(node, read)
+        fields = tuple((name, *compiler.field(name)) for name in dict.fromkeys(names))
     except _ComputedBySpark:
         return None
-    return ColumnQuery(below, compiled, items)
+    return Selection(scan, tuple(compiler.steps), fields)
+
+
+class _Reached(NamedTuple):
+    """A node below an operator, and those of its fields that are read above it."""
+
+    node: Node
+    read: frozenset[str]
+
+
+def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
+    """The nodes from ``below`` down to the first that is no filter, projection or time attribute."""
+    path = [_Reached(below, read)]
+    while isinstance(below, Project | Filter | AssignTime):
+        match below:
+            case Project():
+                read = frozenset[str]().union(*(columns_of(i.expression) for i in below.items if i.name in read))
+            case Filter():
+                read |= columns_of(below.condition)
+        below = below.input
+        path.append(_Reached(below, read))
+    return path
 
 
 class _ComputedBySpark(Exception):
@@ -98,31 +127,60 @@ class _ComputedBySpark(Exception):
 
 
 class _ColumnCompiler(Compiler):
-    """Compiles conditions over the columns of one table; _ComputedBySpark for what Spark must compute."""
+    """Compiles filters and projections from a table upwards, step by step; _ComputedBySpark for what Spark must
+    compute. ``steps`` are those so far.
+    """
 
     def __init__(self, scan: Scan, function: Callable[[str], Function | None]) -> None:
         self._function = function
-        self._columns = {c.name: c for c in scan.table.physical_columns if c.name in scan.columns}
+        self._fields = {
+            c.name: (c.name, c.type)
+            for c in scan.table.physical_columns
+            if c.name in scan.columns and c.type.name in FILE_TYPES
+        }
+        self.steps: list[ColumnStep] = []
 
-    def column(self, node: exp.Expr) -> TableColumn:
-        """The column of the table that an expression is."""
-        node = node.unnest()
-        column = self._columns.get(node.name) if isinstance(node, exp.Column) else None
-        if column is None or column.type.name not in FILE_TYPES:
-            raise self.refusal(node)
-        return column
+    def add(self, node: Node, read: frozenset[str]) -> None:
+        """Adds what a node does to the fields that are ``read`` of it."""
+        match node:
+            case Scan():
+                for predicate in node.predicates:
+                    self._filter(predicate)
+            case Project():
+                self._fields = {i.name: self.field(i.expression) for i in node.items if i.name in read}
+            case Filter():
+                self._filter(node.condition)
+
+    def _filter(self, condition: exp.Expr) -> None:
+        for part in conjuncts(condition):
+            self.steps.append(Kept(self.condition(part)))
+
+    def field(self, node: exp.Expr | str) -> tuple[str, DataType]:
+        """The column of a field at this step, by its name or as an expression, and its type."""
+        name = node if isinstance(node, str) else node.unnest().name if isinstance(node.unnest(), exp.Column) else None
+        found = None if name is None else self._fields.get(name)
+        if found is None:
+            raise _ComputedBySpark(node)
+        return found
+
+    def column(self, node: exp.Expr) -> tuple[Column, DataType]:
+        """The column that an expression is, and its type."""
+        name, kind = self.field(node)
+        return Column(name), kind
 
     def condition(self, node: exp.Expr) -> Expression:
         node = node.unnest()
-        if isinstance(node, exp.Column) and self.column(node).type.name == "BOOLEAN":
-            return Column(node.name)
+        if isinstance(node, exp.Column):
+            column, kind = self.column(node)
+            if kind.name == "BOOLEAN":
+                return column
         compiled = self.logic(node)
         if compiled is None:
             raise self.refusal(node)
         return compiled
 
     def nullable(self, node: exp.Expr) -> Expression:
-        return Column(self.column(node).name)
+        return self.column(node)[0]
 
     def compared(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
         (first, kind), (second, other) = self._operand(left), self._operand(right)
@@ -138,9 +196,9 @@ class _ColumnCompiler(Compiler):
         node = node.unnest()
         match node:
             case exp.Column():
-                kind = self.column(node).type
+                column, kind = self.column(node)
                 if kind.name in _COMPARED:
-                    return Column(node.name), kind
+                    return column, kind
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING
             case exp.Mod(this=dividing, expression=by):

@@ -11,7 +11,7 @@ import pytest
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.physical.column_queries import ColumnQuery, column_query
+from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.types import DataType
 from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.expressions.evaluation import is_true
@@ -26,7 +26,7 @@ TABLE = """CREATE TABLE t (i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOL
 READ = {"n": pa.int64(), "s": pa.string()}
 
 
-def compiled(query: str) -> ColumnQuery:
+def compiled(query: str) -> Selection:
     bound = plan(query, TABLE)
     assert isinstance(bound, Output)
     found = column_query(bound, no_function)
@@ -43,7 +43,7 @@ def computed(path: Path, where: str, *, discards: bool = False) -> list[tuple[An
     decoder = JsonDecoder((Field("n", DataType("BIGINT")), Field("s", DataType("STRING"))))
     reader = RecordRows(pa.schema(READ), {}, TextFormat(decoder))
     result = pa.schema({"name": pa.string(), ROWS_READ: pa.int64(), ROWS_GIVEN: pa.int64()})
-    work = ColumnRows(reader, result, ("s",), query.conditions, discards)
+    work = ColumnRows(reader, result, ("s",), query.steps, discards)
     place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, SHARE: 0, SHARES: 1}
     batches = work.rows([pa.RecordBatch.from_pylist([place])])
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
@@ -74,7 +74,7 @@ ROWS = [
 
 @pytest.mark.spark
 def test_conditions_are_true_where_they_are_for_spark(spark: Any) -> None:
-    conditions = {text: compiled(f"SELECT n FROM t WHERE {text}").conditions for text in CONDITIONS}
+    conditions = {text: compiled(f"SELECT n FROM t WHERE {text}").steps for text in CONDITIONS}
     names = ["i", "n", "x", "y", "s", "b"]
     kinds = (pa.int32(), pa.int64(), pa.float64(), pa.float64(), pa.string(), pa.bool_())
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*ROWS, strict=True), kinds, strict=True)]
@@ -82,5 +82,5 @@ def test_conditions_are_true_where_they_are_for_spark(spark: Any) -> None:
     frame = spark.createDataFrame(ROWS, "i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOLEAN").coalesce(1)
     by_spark = frame.selectExpr(*(f"coalesce({condition}, false)" for condition in conditions)).collect()
     for number, (condition, parts) in enumerate(conditions.items()):
-        ours = [all(each) for each in zip(*(is_true(part, columns) for part in parts), strict=True)]
+        ours = [all(each) for each in zip(*(is_true(part.expression, columns) for part in parts), strict=True)]
         assert ours == [row[number] for row in by_spark], condition

@@ -48,6 +48,12 @@ def value(expression: Expression, columns: Columns) -> pa.Array:
     return evaluate(expression, columns)
 
 
+def whole_column(expression: Expression, columns: Columns, rows: int) -> pa.Array:
+    """The ``value`` of the expression as an array of so many rows, constants too."""
+    result = value(expression, columns)
+    return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
+
+
 def is_true(condition: Expression, columns: Columns) -> npt.NDArray[np.bool_]:
     """One boolean per row: true where the condition is true, false where it is false or unknown (NULL)."""
     return np.asarray(pc.fill_null(value(condition, columns), False))

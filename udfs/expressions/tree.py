@@ -218,6 +218,27 @@ class Chosen(Expression):
         return (*self.conditions, *self.values)
 
 
+# --- filters and projections ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A filter: only the rows for which the condition is true go on to the next step."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Added:
+    """A column that is computed from those there are, and added to them."""
+
+    expression: Expression
+    name: str
+
+
+ColumnStep = Kept | Added
+
+
 def columns_read(expression: Expression | None, side: int) -> tuple[str, ...]:
     """The names of the columns that an expression reads from the left (0) or the right (1) table of a join; empty for
     None.

@@ -1,27 +1,36 @@
 """Queries without state whose filters and projections tasks compute over the columns of the files that they read, so
 that only the rows of the result cross into Java.
 
-Only what Arrow computes exactly as Spark does: columns as they are, comparisons of values of one type, IN, BETWEEN, IS
-NULL, logic of three values, and the remainder of whole numbers. Catalyst computes everything else.
+Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
+and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
+decimals where nothing overflows, CASE, IF, COALESCE and SPLIT_INDEX (``tests/fuzz/columns.py`` compares them). Catalyst
+computes everything else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 from sqlglot import exp
 
+from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.expressions import columns_of, conjuncts
+from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
-from sqlstream.types import BIGINT, STRING, DataType
+from sqlstream.planner.type_inference import Types, call_arguments, number_type
+from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType
 from sqlstream.udfs.expressions.tree import (
+    Added,
     Arithmetic,
+    Chosen,
+    Coalesced,
     Column,
     ColumnStep,
     Compared,
@@ -31,6 +40,9 @@ from sqlstream.udfs.expressions.tree import (
     Converted,
     Expression,
     Kept,
+    Like,
+    Not,
+    SplitIndex,
 )
 
 FILE_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
@@ -41,6 +53,14 @@ _COMPARED = FILE_TYPES - {"DECIMAL", "BINARY"}
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 
 _MOST = (1 << 63) - 1
+_DIGITS = 38
+"""Of the largest decimals."""
+
+_ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
+    exp.Add: Arithmetic.PLUS,
+    exp.Sub: Arithmetic.MINUS,
+    exp.Mul: Arithmetic.TIMES,
+}
 
 
 @dataclass(frozen=True)
@@ -144,16 +164,30 @@ class _ColumnCompiler(Compiler):
         """Adds what a node does to the fields that are ``read`` of it."""
         match node:
             case Scan():
+                self._types = Types(node.schema, self._function)
                 for predicate in node.predicates:
                     self._filter(predicate)
             case Project():
-                self._fields = {i.name: self.field(i.expression) for i in node.items if i.name in read}
+                self._types = Types(node.input.schema, self._function)
+                self._fields = {item.name: self._item(item) for item in node.items if item.name in read}
             case Filter():
+                self._types = Types(node.input.schema, self._function)
                 self._filter(node.condition)
 
     def _filter(self, condition: exp.Expr) -> None:
         for part in conjuncts(condition):
             self.steps.append(Kept(self.condition(part)))
+
+    def _item(self, item: Item) -> tuple[str, DataType]:
+        """The column of a projection's item, which a step computes if it is none yet."""
+        if isinstance(item.expression.unnest(), exp.Column):
+            return self.field(item.expression)
+        value, kind = self.value(item.expression)
+        if kind != item.type and not item.type.is_unknown:
+            raise self.refusal(item.expression)
+        name = f"__computed_{len(self.steps)}"
+        self.steps.append(Added(value, name))
+        return name, kind
 
     def field(self, node: exp.Expr | str) -> tuple[str, DataType]:
         """The column of a field at this step, by its name or as an expression, and its type."""
@@ -174,15 +208,120 @@ class _ColumnCompiler(Compiler):
             column, kind = self.column(node)
             if kind.name == "BOOLEAN":
                 return column
-        compiled = self.logic(node)
+        compiled = self._like(node) if isinstance(node, exp.Like) else self.logic(node)
         if compiled is None:
             raise self.refusal(node)
         return compiled
 
+    def _like(self, node: exp.Like) -> Expression:
+        pattern = node.expression
+        text, kind = self.column(node.this.unnest())
+        if not _is_text(pattern) or "\\" in pattern.name or kind.name != "STRING":
+            raise self.refusal(node)
+        like = Like(text, pattern.name)
+        return Not(like) if node.args.get("negate") else like
+
     def nullable(self, node: exp.Expr) -> Expression:
         return self.column(node)[0]
 
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> tuple[Expression, DataType]:
+        """A value with the type that Spark gives it. None of them raises an error for any row."""
+        node = node.unnest()
+        match node:
+            case exp.Column():
+                return self.column(node)
+            case exp.Literal():
+                return self._literal(node)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._decimals(node)
+            case exp.Case(this=None) | exp.If():
+                return self._chosen(node)
+            case exp.Coalesce():
+                values, kind = self._alike([node.this, *node.expressions], node)
+                return Coalesced(values), kind
+            case exp.Mod() | exp.Anonymous(this="MOD"):
+                remainder, _ = self._operand(node)
+                dividend, divisor = call_arguments(node) if isinstance(node, exp.Anonymous) else (node.left, node.right)
+                kind = wider(self._types.of(dividend), self._types.of(divisor))
+                return (remainder if kind == BIGINT else Converted(remainder, kind)), kind
+            case exp.Anonymous() if node.name.upper() == "SPLIT_INDEX" and self._function(node.name) is None:
+                return self._split_index(node)
+        return self.condition(node), BOOLEAN
+
+    def _literal(self, node: exp.Literal) -> tuple[Expression, DataType]:
+        if node.is_string:
+            return Constant(node.this, STRING), STRING
+        kind = number_type(node.this)
+        if kind.name not in ("INT", "BIGINT"):
+            return self._decimal(node)
+        return Constant(int(node.this), kind), kind
+
+    def _decimals(self, node: exp.Add | exp.Sub | exp.Mul) -> tuple[Expression, DataType]:
+        """Of decimals, where the type of the result has all digits, and nothing overflows."""
+        kind = self._types.of(node)
+        if kind.name != "DECIMAL":
+            raise self.refusal(node)
+        (left, _), (right, _) = self._decimal(node.left), self._decimal(node.right)
+        if not (left.columns or right.columns):
+            raise self.refusal(node)
+        return Computed(_ARITHMETIC[type(node)], left, right, kind), kind
+
+    def _decimal(self, node: exp.Expr) -> tuple[Expression, DataType]:
+        """A decimal or whole number as the decimal that Spark computes with."""
+        node = node.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            kind = number_type(node.this)
+            kind = kind if kind.name not in _WHOLE else DataType("DECIMAL", (len(node.this.lstrip("0")) or 1, 0))
+            if kind.name != "DECIMAL" or precision_and_scale(kind)[0] > _DIGITS:
+                raise self.refusal(node)
+            return Constant(Decimal(node.this), kind), kind
+        value, kind = self.value(node)
+        decimal = as_decimal(kind)
+        if decimal is None:
+            raise self.refusal(node)
+        return (value if decimal == kind else Converted(value, decimal)), decimal
+
+    def _chosen(self, node: exp.Case | exp.If) -> tuple[Expression, DataType]:
+        branches = [node] if isinstance(node, exp.If) else node.args["ifs"]
+        default = node.args.get("false" if isinstance(node, exp.If) else "default")
+        values, kind = self._alike([*(b.args["true"] for b in branches), default or exp.Null()], node)
+        return Chosen(tuple(self.condition(branch.this) for branch in branches), values), kind
+
+    def _alike(self, nodes: list[exp.Expr], node: exp.Expr) -> tuple[tuple[Expression, ...], DataType]:
+        """Values of one type, and NULLs."""
+        given = [None if isinstance(value.unnest(), exp.Null) else self.value(value) for value in nodes]
+        kinds = {typed[1] for typed in given if typed is not None}
+        if len(kinds) != 1:
+            raise self.refusal(node)
+        (kind,) = kinds
+        return tuple(Constant(None, kind) if typed is None else typed[0] for typed in given), kind
+
+    def _split_index(self, node: exp.Anonymous) -> tuple[Expression, DataType]:
+        match node.expressions:
+            case [text, exp.Literal(is_string=True) as separator, exp.Literal(is_string=False) as index]:
+                read, kind = self.column(text.unnest())
+                number = _whole_number(index)
+                known = separator.name and "\\" not in separator.name and number is not None and number < 1 << 16
+                if kind.name == "STRING" and known and number is not None:
+                    return SplitIndex(read, separator.name, number), STRING
+        raise self.refusal(node)
+
+    # --- comparisons --------------------------------------------------------------------------------------------
+
+    def _of_decimals(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
+        (first, kind), (second, other) = self._decimal(left), self._decimal(right)
+        (p1, s1), (p2, s2) = precision_and_scale(kind), precision_and_scale(other)
+        scale = max(s1, s2)
+        both = DataType("DECIMAL", (max(p1 - s1, p2 - s2) + scale, scale))
+        if precision_and_scale(both)[0] > _DIGITS or not (first.columns or second.columns):
+            raise self.refusal(left)
+        return Compared(comparison, Converted(first, both), Converted(second, both))
+
     def compared(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
+        if "DECIMAL" in (self._types.of(left.unnest()).name, self._types.of(right.unnest()).name):
+            return self._of_decimals(comparison, left, right)
         (first, kind), (second, other) = self._operand(left), self._operand(right)
         if kind != other and not {kind.name, other.name} <= _WHOLE:
             raise self.refusal(left)
@@ -219,6 +358,10 @@ class _ColumnCompiler(Compiler):
 
     def refusal(self, node: exp.Expr) -> Exception:
         return _ComputedBySpark(node)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
 def _constant(number: int | None) -> Constant:

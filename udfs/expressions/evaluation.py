@@ -30,10 +30,12 @@ from sqlstream.udfs.expressions.tree import (
     Converted,
     Expression,
     IsNull,
+    Like,
     Negated,
     Not,
     OneOf,
     Or,
+    SplitIndex,
 )
 
 Columns = Mapping[Column, pa.Array]
@@ -142,6 +144,21 @@ def _one_of(expression: OneOf, columns: Columns) -> pa.Array:
     return pc.is_in(value(expression.part, columns), pa.array(expression.values, _arrow(expression.type)))
 
 
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+def _like(expression: Like, columns: Columns) -> pa.Array:
+    return pc.match_like(value(expression.part, columns), expression.pattern)
+
+
+def _split_index(expression: SplitIndex, columns: Columns) -> pa.Array:
+    texts, index = value(expression.part, columns), expression.index
+    pieces = pc.split_pattern(texts, expression.separator, max_splits=index + 1)
+    there = np.asarray(pc.fill_null(pc.greater(pc.list_value_length(pieces), index), False))
+    there &= ~np.asarray(pc.fill_null(pc.equal(texts, ""), False))
+    return pieces.values.take(pa.array(np.asarray(pieces.offsets)[:-1] + index, mask=~there))
+
+
 # --- numbers --------------------------------------------------------------------------------------------------
 
 
@@ -197,8 +214,10 @@ _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     Constant: _constant,
     Converted: _converted,
     IsNull: _is_null,
+    Like: _like,
     Negated: _negated,
     Not: _not,
     OneOf: _one_of,
     Or: _or,
+    SplitIndex: _split_index,
 }

@@ -64,7 +64,7 @@ class Column(Expression):
 
 @dataclass(frozen=True)
 class Constant(Expression):
-    """A constant other than NULL, in the form that ``pyarrow.scalar`` accepts for its type."""
+    """A constant, in the form that ``pyarrow.scalar`` accepts for its type. NULL (None) only where it may be chosen."""
 
     value: object
     type: DataType
@@ -216,6 +216,33 @@ class Chosen(Expression):
     @property
     def parts(self) -> tuple[Expression, ...]:
         return (*self.conditions, *self.values)
+
+
+@dataclass(frozen=True)
+class Like(Expression):
+    """LIKE with a ``pattern`` without escapes: ``%`` is any text, ``_`` any character."""
+
+    part: Expression
+    pattern: str
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+@dataclass(frozen=True)
+class SplitIndex(Expression):
+    """SPLIT_INDEX: the piece number ``index``, from 0, of a text cut at each ``separator``; NULL without such a piece,
+    and for an empty text.
+    """
+
+    part: Expression
+    separator: str
+    index: int
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
 
 
 # --- filters and projections ------------------------------------------------------------------------------------

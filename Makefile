@@ -107,7 +107,7 @@ bench-match: java $(READY) ## MATCH_RECOGNIZE: rows that match a pattern, by key
 bench-large-files: java $(READY) ## streams over files of 0.1, 1 and 4 GB of CSV: rows a second and peak memory
 	@$(BIN)/python -m examples.throughput.large_files $(BENCH)
 
-bench-formats: java $(READY) ## files of CSV and JSON: decoders, plain libraries, Spark's readers, and jobs into blackhole
+bench-formats: java $(READY) ## files of CSV, JSON and Avro: decoders, plain libraries, Spark's readers, and jobs into blackhole
 	@$(BIN)/python -m examples.throughput.formats $(BENCH)
 
 bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import newest_time
 from sqlstream.udfs.expressions.evaluation import is_true, whole_column
 from sqlstream.udfs.expressions.tree import Added, Column, ColumnStep
 from sqlstream.udfs.file_splits import FileRows, in_micros
 
-ROWS_READ, ROWS_GIVEN = "__rows_read", "__rows_given"
+ROWS_READ, ROWS_GIVEN, ROWS_BAD = "__rows_read", "__rows_given", "__rows_bad"
 """BIGINT columns: NULL in rows of the result. One more row, of the task, has the number of rows that it has read there,
-and of those that belong to the result, and NULL in all other columns."""
+of those that belong to the result, and of records that could not be read; and NULL in all other columns."""
 
 
 def stepped(batch: pa.RecordBatch, steps: Iterable[ColumnStep]) -> pa.RecordBatch:
@@ -61,7 +63,8 @@ class SelectedRows:
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """Filters and projects the rows of files. ``schema``: the columns of the result, then ROWS_READ and ROWS_GIVEN.
+    """Filters and projects the rows of files. ``schema``: the columns of the result, then ROWS_READ and ROWS_GIVEN. If
+    bad records are tolerated, also ROWS_BAD, and BAD if they become rows of the result, which are NULL elsewhere.
     ``sources``: the column after the ``steps`` for each column of the result. ``discards``: only the numbers of rows
     are given, because nobody keeps the result.
     """
@@ -74,16 +77,30 @@ class ColumnRows:
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reads a task's share of the files (``FileRows.rows``). Raises what the reader raises."""
-        read = given = 0
+        counts = {ROWS_READ: 0, ROWS_GIVEN: 0, ROWS_BAD: 0}
         for batch in self.reader.rows(places):
-            read += batch.num_rows
-            kept = stepped(batch, self.steps)
-            given += kept.num_rows
+            counts[ROWS_READ] += batch.num_rows
+            good, bad = _parted(batch)
+            counts[ROWS_BAD] += len(bad)
+            if len(bad) and BAD in self.schema.names:
+                yield self._batch(len(bad), {BAD: bad})
+            kept = stepped(good, self.steps)
+            counts[ROWS_GIVEN] += kept.num_rows
             if kept.num_rows and not self.discards:
-                counts = pa.nulls(kept.num_rows, pa.int64())
-                yield self._batch([*(kept.column(name) for name in self.sources), counts, counts])
-        nulls = (pa.nulls(1, kind) for kind in self.schema.types[:-2])
-        yield self._batch([*nulls, pa.array([read]), pa.array([given])])
+                columns = map(kept.column, self.sources)
+                yield self._batch(kept.num_rows, dict(zip(self.schema.names, columns, strict=False)))
+        yield self._batch(1, {name: pa.array([count]) for name, count in counts.items()})
 
-    def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+    def _batch(self, rows: int, given: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """The ``given`` columns; the others are NULL."""
+        columns = [given[f.name] if f.name in given else pa.nulls(rows, f.type) for f in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    """The rows that could be read, and BAD of the others."""
+    if BAD not in batch.schema.names:
+        return batch, pa.nulls(0)
+    bad = batch.column(BAD)
+    is_bad = pc.struct_field(bad, "error").is_valid()
+    return (batch.filter(pc.invert(is_bad)), bad.filter(is_bad)) if is_bad.true_count else (batch, bad.slice(0, 0))

@@ -1,7 +1,8 @@
-"""Files of text: the decoders alone, the plain libraries, Spark's readers, and whole jobs into ``blackhole``.
+"""Files of records: the decoders alone, the plain libraries, Spark's readers, and whole jobs into ``blackhole``.
 
 ``python -m examples.throughput.formats``; ``make bench-formats``. Bids of seven columns as in Nexmark, about 200 bytes
-of CSV and 240 of JSON a row, one file a micro-batch. Figures of jobs leave the first half of the micro-batches out.
+of CSV, 240 of JSON and 150 of Avro a row, one file a micro-batch. Figures of jobs leave the first half of the
+micro-batches out. Avro is beside ``fastavro`` where that is installed; Spark reads it only with a package of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +35,15 @@ import sqlstream
 from examples.throughput.measure import Batches
 from examples.throughput.queries import ours
 from examples.throughput.windows import steady
+from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
+from sqlstream.udfs.avro_files import AvroFormat
+
+fastavro = import_module("fastavro") if find_spec("fastavro") is not None else None
 
 COLUMNS = {"auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT", "channel": "STRING", "url": "STRING",
            "at": "TIMESTAMP", "extra": "STRING"}  # fmt: skip
@@ -50,9 +58,11 @@ QUERIES = {
     "GROUP BY": ("bidder BIGINT, n BIGINT", "SELECT bidder, COUNT(*) FROM bids GROUP BY bidder"),
 }
 KINDS = ("plain", "gz", "zst", "faults")
-FORMATS = ("csv", "json")
+FORMATS = {"csv": KINDS, "json": KINDS, "avro": ("plain",)}
+"""The kinds of files of each format: those of Avro have no text, and are compressed within."""
 _BIDDERS = 1_000
 _FAULT = 1_000
+_MOST_BY_FASTAVRO = 100_000  # rows, each of which it makes a dictionary
 _URL = "https://www.nexmark.com/item.htm?query=1&channel_id="
 _EXTRA = "some more text that says little of a bid and only fills the row "
 _PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -91,14 +101,39 @@ def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
     return "\n".join(lines.to_pylist()).encode() + b"\n"
 
 
+def bids(text: Path | pa.BufferReader, names: Sequence[str]) -> pa.Table:
+    """Columns of a file of CSV, as Arrow reads them on one core."""
+    kinds = {name: pa.timestamp("us") if name == "at" else DataType(kind).to_arrow() for name, kind in COLUMNS.items()}
+    options = pyarrow.csv.ReadOptions(use_threads=False, column_names=[*COLUMNS], block_size=1 << 22)
+    convert = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=[*names])
+    return pyarrow.csv.read_csv(text, options, convert_options=convert)
+
+
+def write_avro(path: Path, number: int, rows: int) -> None:
+    """File ``number`` as Avro, in blocks that Snappy compresses."""
+    columns = [(name, DataType(kind)) for name, kind in COLUMNS.items()]
+    schema = pa.schema([(name, kind.to_arrow()) for name, kind in columns])
+    table = bids(pa.BufferReader(texts("csv", number, rows)), [*COLUMNS])
+    at = pc.assume_timezone(table.column("at"), "UTC")
+    table = table.set_column(table.column_names.index("at"), "at", at).cast(schema)
+    with path.open("wb") as file:
+        writer = AvroWriter(file, columns, "snappy")
+        for batch in table.to_batches():
+            writer.write(batch)
+        writer.close()
+
+
 def write(folder: Path, form: str, kind: str, files: int, rows: int) -> None:
     """The files of one kind, one after another by their times."""
     folder.mkdir(parents=True)
     for number in range(files):
-        data = texts(form, number, rows, faults=kind == "faults")
         suffix = "" if kind in ("plain", "faults") else f".{kind}"
         path = folder / f"{number:03}.{form}{suffix}"
-        path.write_bytes(_PACKED[kind](data) if kind in _PACKED else data)
+        if form == "avro":
+            write_avro(path, number, rows)
+        else:
+            data = texts(form, number, rows, faults=kind == "faults")
+            path.write_bytes(_PACKED[kind](data) if kind in _PACKED else data)
         os.utime(path, (number + 1, number + 1))
 
 
@@ -112,23 +147,32 @@ def decoder(form: str, names: Sequence[str]) -> Decoder:
 
 def alone(form: str, path: Path, names: Sequence[str]) -> None:
     """The decoder of all blocks, on one core."""
-    read = decoder(form, names)
+    if form == "avro":
+        read = AvroFormat(tuple(Field(name, DataType(COLUMNS[name]), True) for name in names), False, False, False)
+        for _ in read.decoded(str(path)):
+            pass
+        return
+    of_blocks = decoder(form, names)
     for block in TextFile(str(path)).blocks():
-        read.block(block.data)
+        of_blocks.block(block.data)
 
 
-def arrow(form: str, path: Path, names: Sequence[str]) -> None:
+def library(form: str, path: Path, names: Sequence[str]) -> None:
     """Arrow's own reader, on one core."""
-    kinds = {name: DataType(kind).to_arrow() for name, kind in COLUMNS.items()}
     if form == "csv":
-        options = pyarrow.csv.ReadOptions(use_threads=False, column_names=[*COLUMNS], block_size=1 << 22)
-        kinds["at"] = pa.timestamp("us")
-        convert = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=[*names])
-        pyarrow.csv.read_csv(path, options, convert_options=convert)
-    else:
-        schema = pa.schema([(name, pa.timestamp("us") if name == "at" else kinds[name]) for name in names])
-        parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        pyarrow.json.read_json(path, pyarrow.json.ReadOptions(use_threads=False, block_size=1 << 22), parse)
+        bids(path, names)
+        return
+    schema = pa.schema([(n, pa.timestamp("us") if n == "at" else DataType(COLUMNS[n]).to_arrow()) for n in names])
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    pyarrow.json.read_json(path, pyarrow.json.ReadOptions(use_threads=False, block_size=1 << 22), parse)
+
+
+def by_fastavro(path: Path) -> None:
+    """The first rows of a file of Avro, with all of their columns."""
+    assert fastavro is not None
+    with path.open("rb") as file:
+        for _ in islice(fastavro.reader(file), _MOST_BY_FASTAVRO):
+            pass
 
 
 def spark_reader(form: str, folder: Path, names: Sequence[str], rows: int) -> float:
@@ -175,19 +219,26 @@ def _rate(read: Callable[[], None], rows: int) -> float:
     return rows / min(times)
 
 
+def of_library(form: str, path: Path, names: Sequence[str], rows: int) -> float | None:
+    """Rows per second of the plain library of a format on one core; None where it is not installed."""
+    if form != "avro":
+        return _rate(partial(library, form, path, names), rows)
+    return None if fastavro is None else _rate(partial(by_fastavro, path), min(rows, _MOST_BY_FASTAVRO))
+
+
 def libraries(folder: Path, rows: int) -> Table:
-    """Rows per second of the decoder and of Arrow on one core, and of Spark's reader on all."""
+    """Rows per second of the decoder and of the plain library on one core, and of Spark's reader on all."""
     table = Table(title=f"{rows:,} rows a file: rows per second")
-    named = ("decoder, one core", "Arrow, one core", "decoder/Arrow", "Spark's reader, all cores")
+    named = ("decoder, one core", "Arrow or fastavro, one core", "ratio", "Spark's reader, all cores")
     for name in ("format", "columns", *named):
         table.add_column(name, justify="left" if name in ("format", "columns") else "right")
     for form in FORMATS:
         for names in ([*COLUMNS], ["bidder", "price", "at"], ["auction", "price"]):
             path = next((folder / form / "plain").iterdir())
-            own, theirs = (_rate(partial(read, form, path, names), rows) for read in (alone, arrow))
-            spark = float(_apart("spark", form, str(path), ",".join(names), str(rows)))
-            rates = (f"{own:,.0f}", f"{theirs:,.0f}", f"{own / theirs:.2f}", f"{spark:,.0f}")
-            table.add_row(form, str(len(names)), *rates)
+            own, theirs = _rate(partial(alone, form, path, names), rows), of_library(form, path, names, rows)
+            spark = None if form == "avro" else float(_apart("spark", form, str(path), ",".join(names), str(rows)))
+            beside = ["-", "-"] if theirs is None else [f"{theirs:,.0f}", f"{own / theirs:.2f}"]
+            table.add_row(form, str(len(names)), f"{own:,.0f}", *beside, "-" if spark is None else f"{spark:,.0f}")
     return table
 
 
@@ -198,16 +249,19 @@ def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str]) 
         table.add_column(name, justify="left" if name in ("format", "files", "query") else "right")
     for form in FORMATS:
         plain: dict[str, float] = {}
-        for kind in kinds:
+        for kind in (kind for kind in kinds if kind in FORMATS[form]):
             for query in queries if kind == "plain" else queries[:1]:
                 path = str(folder / form / kind)
                 ours_ = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "auto"))))
                 rate = plain.setdefault(query, ours_.rows_per_second)
                 cells = [f"{ours_.rows_per_second:,.0f}", f"{ours_.rows_per_second / rate:.2f}"]
-                by_spark = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "spark"))))
-                ratio = ours_.rows_per_second / by_spark.rows_per_second
-                cells += [f"{by_spark.rows_per_second:,.0f}", f"{ratio:.2f}", f"{ours_.peak_mb:,} MB"]
-                table.add_row(form, kind, query, *cells)
+                if form == "avro":
+                    cells += ["-", "-"]
+                else:
+                    by_spark = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "spark"))))
+                    cells += [f"{by_spark.rows_per_second:,.0f}"]
+                    cells += [f"{ours_.rows_per_second / by_spark.rows_per_second:.2f}"]
+                table.add_row(form, kind, query, *cells, f"{ours_.peak_mb:,} MB")
     return table
 
 
@@ -228,7 +282,7 @@ def main() -> None:
     for rows in chosen.rows:
         with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as name:
             for form in FORMATS:
-                for kind in {"plain", *kinds}:
+                for kind in {"plain", *kinds} & {*FORMATS[form]}:
                     write(Path(name) / form / kind, form, kind, chosen.files, rows)
             console.print(libraries(Path(name), rows), jobs(Path(name), rows, queries, kinds), "")
     console.print(f"load after: {os.getloadavg()[0]:.1f}")

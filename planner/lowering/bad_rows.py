@@ -79,6 +79,18 @@ def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | No
     return rows.select(*named, *missing)
 
 
+def with_letters(rows: DataFrame, table: Table, on_error: OnError) -> DataFrame:
+    """Makes rows of the side output of those with an error in BAD, of records that could not be read. All of their
+    other columns are NULL.
+    """
+    letter = Letter(table.name, *(F.col(f"{BAD}.{member}") for member in ("record", "error", "place")))
+    assert on_error.table is not None
+    bad = letter.error.isNotNull()
+    rows = rows.select("*", letter.error.alias(_ERROR))
+    side = {LATE_TABLE: F.lit(marker(on_error.table)), LATE: letter.bytes}
+    return rows.select("*", *(F.when(bad, value).alias(name) for name, value in side.items())).drop(_ERROR, BAD)
+
+
 def marker(table: Table) -> str:
     """The value of the hidden column LATE_TABLE in rows that are dead letters for this table."""
     return f"dead-letter/{table.name}"

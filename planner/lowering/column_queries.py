@@ -8,12 +8,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sqlstream.planner.lowering.bad_rows import with_letters
 from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import column, quoted
+from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
 from sqlstream.planner.physical.column_queries import Selection
-from sqlstream.types import BIGINT
-from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
+from sqlstream.types import BIGINT, from_arrow
+from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
+from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.spark.batches import rows_of
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
@@ -24,10 +27,13 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     """Builds the DataFrame of a query that tasks compute, with a metric that counts the rows that they have read.
     ``discards``: it has no rows, because the sink keeps none.
     """
-    scan, table = query.scan, query.scan.table
+    scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
     columns = {c.name: from_table(c, table) for c in query.columns}
-    reader = file_rows(scan, pa.schema([(name, source.type) for name, source in columns.items()]), columns, context)
-    given = [*((name, kind) for name, _, kind in query.fields), (ROWS_READ, BIGINT), (ROWS_GIVEN, BIGINT)]
+    read = pa.schema([(name, source.type) for name, source in columns.items()])
+    reader = file_rows(scan, read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read, columns, context)
+    counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))
+    given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
+    given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []
     schema = pa.schema([(name, kind.to_arrow()) for name, kind in given])
     work = ColumnRows(reader, schema, tuple(source for _, source, _ in query.fields), query.steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
@@ -35,5 +41,10 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
     if discards:
         rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))
+    if tolerates:
+        context.counted.first(table.name)
+        rows = rows.observe(context.counted.metric, F.coalesce(F.sum(ROWS_BAD), F.lit(0)).alias(ROWS))
     rows = rows.where(column(ROWS_READ).isNull())
-    return rows.select(*(column(name) for name, _, _ in query.fields))
+    if query.has_letters:
+        rows = with_letters(rows, table, scan.on_error)
+    return rows.select(*(column(name) for name, _, _ in query.fields), *hidden_results(rows))

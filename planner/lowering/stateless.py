@@ -115,7 +115,8 @@ def lower_insert(node: Insert, step: Write, context: Context) -> DataFrame:
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
     if step.columns is not None:
-        return lower_column_query(step.columns, context, discards=step.discards).select(*columns)
+        rows = lower_column_query(step.columns, context, discards=step.discards)
+        return rows.select(*columns, *hidden_results(rows))
     rows = _all_read(node, step, context)
     return rows.select(*columns, *hidden_results(rows))
 

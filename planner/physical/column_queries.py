@@ -17,8 +17,9 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
+from sqlstream.planner.bad_rows import checked_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Function
+from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.expressions import columns_of, conjuncts
 from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
@@ -84,6 +85,11 @@ class Selection:
         """The type of a field."""
         return next(kind for name, _, kind in self.fields if name == field)
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether records that cannot be read leave the tasks, too, as dead letters."""
+        return self.scan.on_error.table is not None
+
     def column(self, field: str) -> TableColumn | None:
         """The column of the table that a field is; None if the field is computed."""
         name = next(column for own, column, _ in self.fields if own == field)
@@ -94,7 +100,10 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
     """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
     user's function of a name.
     """
-    return selection(root.input, [field.name for field in root.input.schema], function)
+    selected = selection(root.input, [field.name for field in root.input.schema], function)
+    if selected is not None and selected.scan.on_error.tolerates and _checks_rows(selected.scan.table):
+        return None
+    return selected
 
 
 def selection(
@@ -107,7 +116,7 @@ def selection(
     """
     path = _path(below, frozenset(names))
     scan = path[-1].node
-    if not isinstance(scan, Scan) or scan.on_error.tolerates or not path[-1].read <= set(scan.columns):
+    if not isinstance(scan, Scan) or not path[-1].read <= set(scan.columns):
         return None
     compiler = _ColumnCompiler(scan, function)
     try:
@@ -140,6 +149,12 @@ def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
         below = below.input
         path.append(_Reached(below, read))
     return path
+
+
+def _checks_rows(table: Table) -> bool:
+    """Whether rows may be bad that can be read: Spark finds those, and makes dead letters of them."""
+    members = (part for c in table.physical_columns for part in c.type.parts())
+    return bool(checked_columns(table)) or any(not part.nullable for part in members)
 
 
 class _ComputedBySpark(Exception):

@@ -293,7 +293,8 @@ class Above:
         if query is None:
             return None, False
         discards = isinstance(root, Insert) and sources.discards(root.table)
-        stays_with_spark = format_of(query.scan) == "parquet" and not discards
+        of_columns = format_of(query.scan) == "parquet"  # their readers yield no faults of records
+        stays_with_spark = of_columns and (not discards or query.scan.on_error.tolerates)
         if stays_with_spark or not sources.reads_files(query.scan):
             return None, False
         return query, discards

@@ -211,7 +211,9 @@ def files_to_read(
     if read is None or not read.names or not isinstance(last, Scan) or format_of(last) not in _FORMATS:
         return None
     selected = selection(below, read.names, function, marked)
-    if selected is None or not all(selected.type_of(key).name in _KEYS for key in read.keys):
+    if selected is None or selected.scan.on_error.tolerates:
+        return None
+    if not all(selected.type_of(key).name in _KEYS for key in read.keys):
         return None
     if read.time is not None and (
         selected.column(read.time) is None or selected.type_of(read.time).name != "TIMESTAMP"
@@ -469,6 +471,8 @@ class Write(Step):
         if self.columns is None:
             return self._writes
         rows = "hand no rows to Spark" if self.discards else "hand the rows of the result to Spark"
+        if self.columns.has_letters:
+            rows = f"{'hand' if self.discards else f'{rows[:-9]} and'} dead letters to Spark"
         return f"{self._writes}; its tasks read and filter columns, and {rows}"
 
     @property

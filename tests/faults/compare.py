@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import ipc
 
 _LOG = "_spark_metadata"
 _COMPACT = ".compact"
@@ -19,9 +21,26 @@ _BATCH = re.compile(r"sqlstream_batch=\d+")
 
 def committed(folder: Path) -> pa.Table:
     """The rows of a table that complete micro-batches have written, sorted; a row that is there twice is twice."""
-    tables = [pq.read_table(path, partitioning=None) for path in committed_files(folder)]
+    tables = [_READERS[path.suffix](path) for path in committed_files(folder)]
     rows = pa.concat_tables(tables) if tables else pa.table({})
     return rows.sort_by([(name, "ascending") for name in rows.column_names]) if rows.num_rows else rows
+
+
+def _of_parquet(path: Path) -> pa.Table:
+    return pq.read_table(path, partitioning=None)
+
+
+def _of_arrow(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return ipc.open_file(file).read_all()
+
+
+def _of_avro(path: Path) -> pa.Table:
+    with path.open("rb") as file:
+        return pa.Table.from_pylist([*fastavro.reader(file)])
+
+
+_READERS = {".parquet": _of_parquet, ".arrow": _of_arrow, ".avro": _of_avro}
 
 
 def committed_files(folder: Path) -> list[Path]:

@@ -63,26 +63,26 @@ _COUNTED = "SELECT k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events GROUP BY k 
 
 @dataclass(frozen=True)
 class Kind:
-    """``tables``: the columns of each table that the job writes. ``work`` is its last statement."""
+    """``tables``: the columns of each table that the job writes, as files of ``form``. ``work`` is its last statement.
+    ``epoch``: the option that says how much of the input an epoch reads.
+    """
 
     tables: Mapping[str, str]
     work: str
     before: str = ""
+    form: str = "parquet"
+    epoch: str = "'source.max-files-per-trigger' = '1'"
 
     def script(self, events: Path, out: Path, *, watches: bool) -> str:
         """``watches``: the job waits for more events, else it ends with those that there are."""
-        reading = _WATCHING if watches else _READING
-        source = _table("events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, reading)
-        sinks = [_table(name, columns, out / name) for name, columns in self.tables.items()]
+        reading = f", {self.epoch}" + (", 'source.monitor-interval' = '500 ms'" if watches else "")
+        source = _table("events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, more=reading)
+        sinks = [_table(name, columns, out / name, self.form) for name, columns in self.tables.items()]
         return "\n".join([_SETTINGS, source, *sinks, self.before, self.work])
 
 
-_READING = ", 'source.max-files-per-trigger' = '1'"
-_WATCHING = f"{_READING}, 'source.monitor-interval' = '500 ms'"
-
-
-def _table(name: str, columns: str, path: Path, more: str = "") -> str:
-    options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'{more}"
+def _table(name: str, columns: str, path: Path, form: str = "parquet", more: str = "") -> str:
+    options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = '{form}'{more}"
     return f"CREATE TABLE {name} ({columns})\nWITH ({options});"
 
 
@@ -133,5 +133,12 @@ KINDS: Mapping[str, Kind] = {
         {"totals": _OF_WINDOWS, "counted": _OF_ROWS},
         f"EXECUTE STATEMENT SET BEGIN INSERT INTO totals {_TUMBLE}; INSERT INTO counted {_COUNTED}; END",
     ),
+    # Epochs end within files.
+    "cut": Kind(
+        {"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", epoch="'source.max-bytes-per-trigger' = '100 kb'"
+    ),
+    # Tasks write the files, and commit them to the log of Spark's sink.
+    "avro": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", form="avro"),
+    "arrow": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", form="arrow"),
 }
 """By name."""

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlstream.formats.avro_encoder import AvroWriter
+from sqlstream.types import BIGINT
 from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import write_events
@@ -75,6 +77,22 @@ def test_files_are_those_of_the_log_of_the_sink(tmp_path):
 def _log(path, folder, names):
     entries = [json.dumps({"path": (folder / f"{name}.parquet").as_uri()}) for name in names]
     path.write_text("\n".join(["v1", *entries]))
+
+
+def test_files_that_tasks_write_are_read_as_those_of_spark(tmp_path):
+    batch = pa.record_batch({"k": pa.array([2, 1], pa.int64())})
+    for name, writer_of in {
+        "a.avro": lambda file: AvroWriter(file, [("k", BIGINT)], "null"),
+        "b.arrow": lambda file: pa.ipc.new_file(file, batch.schema),
+    }.items():
+        folder = tmp_path / name[2:]
+        (folder / "_spark_metadata").mkdir(parents=True)
+        with (folder / name).open("wb") as file:
+            writer = writer_of(file)
+            writer.write(batch)
+            writer.close()
+        (folder / "_spark_metadata" / "0").write_text(f"v1\n{json.dumps({'path': (folder / name).as_uri()})}")
+        assert committed(folder).to_pydict() == {"k": [1, 2]}
 
 
 def test_files_of_micro_batches_are_those_of_their_directories(tmp_path):

@@ -3,6 +3,7 @@ faults, and the number of rows that were read."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,62 @@ def test_a_fault_ends_the_job_with_its_place(line: str, error: str, session: Ses
     with pytest.raises(SqlStreamError) as raised:
         job.wait()
     assert error.format(path=tmp_path / "in" / "1.csv") in str(raised.value)
+
+
+FAULTY = {
+    "csv": [b"x,y,2024-01-31 12:00:00", b"7,y", b"9,caf\xe9,2024-01-31 12:00:00", b"1,good,"],
+    "json": [b'{"n": "x"}', b"no json", b'{"n": 9, "s": "caf\xe9"}', b'{"n": 1, "s": "good"}'],
+}
+
+
+@pytest.mark.parametrize("option", ["skip", "dead-letter:dead"])
+def test_bad_records_are_dropped_or_dead_letters_as_where_spark_computes_the_query(
+    option: str, session: Session, tmp_path: Path
+) -> None:
+    """Twice in one file each, with good rows before, between and after them."""
+    for form in ("csv", "json"):
+        good = [line.encode() for line in LINES[form]]
+        (tmp_path / form).mkdir()
+        (tmp_path / form / f"1.{form}").write_bytes(b"\n".join([*good, *FAULTY[form], *good, *FAULTY[form], b""]))
+        session.sql(f"""CREATE TABLE {form} (n BIGINT, s STRING, at TIMESTAMP(3)) WITH ('connector' = 'filesystem',
+            'path' = '{tmp_path}/{form}', 'format' = '{form}', 'on-error' = '{option}')""")
+        results = []
+        for number, more in enumerate(("", " AND n + 0 = n")):
+            query = f"SELECT s, at, n FROM {form} WHERE MOD(n, 4) = 1{more}"
+            results.append(
+                [_outcome(session, tmp_path, query, f"{form}{number}", sink) for sink in ("kept", "nowhere")]
+            )
+            physical = str(session.sql(f"EXPLAIN PHYSICAL INSERT INTO nowhere {query}"))
+            assert ("its tasks read and filter columns" in physical) == (not number)
+            assert ("hand dead letters to Spark" in physical) == (not number and option != "skip")
+        assert results[0] == results[1]
+        ((rows, letters, counts), (_, of_none, counts_of_none)) = results[0]
+        assert (len(rows), counts) == (22, (88, 22, {form: 6}))
+        assert (of_none, counts_of_none) == (letters, counts)
+        assert len(letters) == (0 if option == "skip" else 6)
+        if letters:
+            assert letters[0]["place"] == f"{tmp_path}/{form}/1.{form}:41"
+
+
+def _outcome(session: Session, folder: Path, query: str, name: str, sink: str) -> tuple[Any, ...]:
+    """The rows and the dead letters that the query writes, without their times, and what was counted."""
+    out, dead = folder / f"{name}-{sink}", folder / f"{name}-{sink}-dead"
+    session.sql(f"""
+        SET 'pipeline.name' = '{out.name}';
+        DROP TABLE IF EXISTS dead; DROP TABLE IF EXISTS kept;
+        CREATE TABLE dead (source STRING, record BINARY, error STRING, place STRING)
+            WITH ('connector' = 'filesystem', 'path' = '{dead}', 'format' = 'json');
+        CREATE TABLE kept (s STRING, at TIMESTAMP(3), n BIGINT)
+            WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'json')""")
+    job = session.sql(f"INSERT INTO {sink} {query}")
+    assert isinstance(job, Job)
+    job.wait()
+    progress = job.progress()
+    counts = (progress.rows_in, progress.rows_out, progress.bad_rows)
+    letters = sorted(_rows_in(dead), key=lambda row: int(row["place"].rpartition(":")[2]))
+    return sorted(map(repr, _rows_in(out))), letters, counts
+
+
+def _rows_in(folder: Path) -> list[Any]:
+    files = (file for file in folder.rglob("*.json") if not file.name.startswith((".", "_")))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

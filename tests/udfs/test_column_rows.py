@@ -13,10 +13,12 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.types import DataType
-from sqlstream.udfs.column_rows import ROWS_GIVEN, ROWS_READ, ColumnRows
+from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
+from sqlstream.udfs.messages import BAD_TYPE
 from sqlstream.udfs.record_files import RecordRows
 from sqlstream.udfs.text_files import TextFormat
 from tests.planner.plans import plan
@@ -38,11 +40,15 @@ def no_function(name: str) -> None:
     """No user's function of any name."""
 
 
-def computed(path: Path, where: str, *, discards: bool = False) -> list[tuple[Any, ...]]:
+def computed(
+    path: Path, where: str, *, discards: bool = False, tolerates: bool = False, letters: bool = False
+) -> list[tuple[Any, ...]]:
     query = compiled(f"SELECT s AS name FROM t {where}")
     decoder = JsonDecoder((Field("n", DataType("BIGINT")), Field("s", DataType("STRING"))))
-    reader = RecordRows(pa.schema(READ), {}, TextFormat(decoder))
-    result = pa.schema({"name": pa.string(), ROWS_READ: pa.int64(), ROWS_GIVEN: pa.int64()})
+    read = pa.schema({**READ, BAD: BAD_TYPE} if tolerates else READ)
+    reader = RecordRows(read, {}, TextFormat(decoder, tolerant=tolerates))
+    more = ({ROWS_BAD: pa.int64()} if tolerates else {}) | ({BAD: BAD_TYPE} if letters else {})
+    result = pa.schema({"name": pa.string(), ROWS_READ: pa.int64(), ROWS_GIVEN: pa.int64(), **more})
     work = ColumnRows(reader, result, ("s",), query.steps, discards)
     place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, SHARE: 0, SHARES: 1}
     batches = work.rows([pa.RecordBatch.from_pylist([place])])
@@ -56,6 +62,23 @@ def test_the_rows_of_the_result_come_first_and_then_the_number_of_those_read(tmp
     assert computed(path, "WHERE MOD(n, 123) = 0") == [("z", None, None), (None, 4, 1)]
     assert computed(path, "WHERE n > 1000 AND s = 'x'") == [(None, 4, 0)]
     assert computed(path, "WHERE n > 1", discards=True) == [(None, 4, 2)]
+
+
+def test_records_that_cannot_be_read_are_counted_and_given_where_somebody_takes_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"n": 1, "s": "x"}\nno json\n{"n": 2, "s": "y"}\n{"n": "z"}\n')
+    assert computed(path, "WHERE n > 1", tolerates=True) == [("y", None, None, None), (None, 4, 1, 2)]
+    assert computed(path, "WHERE n IS NULL", tolerates=True) == [(None, 4, 0, 2)]
+    for discards in (False, True):
+        *rows, last = computed(path, "WHERE n > 1", discards=discards, tolerates=True, letters=True)
+        assert last == (None, 4, 1, 2, None)
+        assert [row[0] for row in rows] == [None, None, *([] if discards else ["y"])]
+        letters = [row[-1] for row in rows if row[-1] is not None]
+        assert [(bad["record"], bad["place"]) for bad in letters] == [
+            (b"no json", f"{path}:2"),
+            (b'{"n": "z"}', f"{path}:4"),
+        ]
+        assert all(bad["error"].startswith("SS402: ") for bad in letters)
 
 
 CONDITIONS = [

@@ -17,6 +17,19 @@ CREATE TABLE t (i INT, n BIGINT, x DOUBLE, d DECIMAL(10, 2), s STRING, b BOOLEAN
     twice AS n * 2, WATERMARK FOR at AS at) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'csv');
 CREATE TABLE p (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'parquet');
 CREATE TABLE o (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/out', 'format' = 'json');
+CREATE TABLE skips (n BIGINT, r ROW<a INT>)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'skip');
+CREATE TABLE dead (record STRING) WITH ('connector' = 'filesystem', 'path' = '/dead', 'format' = 'json');
+CREATE TABLE writes (n BIGINT)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'csv', 'on-error' = 'dead-letter:dead');
+CREATE TABLE checks (n BIGINT, m BIGINT NOT NULL)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'csv', 'on-error' = 'skip');
+CREATE TABLE checks_within (n BIGINT, r ROW<a INT NOT NULL>)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'skip');
+CREATE TABLE timed (n BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'dead-letter:dead');
+CREATE TABLE columns (n BIGINT)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'parquet', 'on-error' = 'skip');
 CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
 """
 
@@ -54,6 +67,7 @@ BY_TASKS = [
     "SELECT 0.908 * n AS m, d - 1 AS e, SPLIT_INDEX(s, '/', 3) AS p, MOD(i, 7) AS k, s LIKE 'a%' AS l FROM t",
     "SELECT CASE WHEN 0.908 * n > 1000000 THEN s ELSE 'x' END AS c, COALESCE(s, 'y') AS o FROM t WHERE d > 1.5",
     "SELECT n FROM (SELECT n, n % 2 + d AS m FROM t) WHERE m = 0 OR m > n",
+    "SELECT n FROM skips WHERE n > 1",
 ]
 BY_SPARK = [
     "SELECT n + 1 AS m FROM t",
@@ -71,6 +85,10 @@ BY_SPARK = [
     "SELECT n FROM (SELECT n, n % 2 + n % 3 AS m FROM t) WHERE m = 0",
     "SELECT n FROM p",
     "INSERT INTO o SELECT n FROM p",
+    "SELECT n FROM checks",
+    "SELECT n FROM checks_within",
+    "INSERT INTO o SELECT n FROM timed",
+    "INSERT INTO nowhere SELECT n FROM columns",
 ]
 
 
@@ -95,6 +113,14 @@ def test_rows_for_a_sink_that_keeps_none_stay_in_the_tasks(table: str) -> None:
     assert step.columns is not None
     assert [c.name for c in step.columns.columns] == ["n"]
     assert "hand no rows to Spark" in step.line
+
+
+def test_dead_letters_leave_the_tasks_beside_the_rows() -> None:
+    assert root("INSERT INTO o SELECT n FROM writes").line.endswith(
+        "and hand the rows of the result and dead letters to Spark"
+    )
+    assert root("INSERT INTO nowhere SELECT n FROM writes").line.endswith("and hand dead letters to Spark")
+    assert root("INSERT INTO nowhere SELECT n FROM skips").line.endswith("and hand no rows to Spark")
 
 
 def test_of_a_statement_set_spark_reads_each_table_once() -> None:

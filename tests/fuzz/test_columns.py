@@ -14,6 +14,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical.column_queries import column_query
 from sqlstream.planner.rules import optimize
+from sqlstream.query import Query
 from tests.depth import depth
 from tests.fuzz.columns import COLUMNS, random_expression, random_rows
 from tests.planner.plans import plan
@@ -49,7 +50,9 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
             for reader in ("auto", "spark"):
                 session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
                 assert ("its tasks read" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))) == (reader == "auto")
-                found[reader] = sorted(session.sql(query).fetchall())
+                result = session.sql(query)
+                assert isinstance(result, Query)
+                found[reader] = sorted(result.fetchall())
             for number, expression in enumerate(together, 1):
                 ours, theirs = ([(row[0], row[number]) for row in found[reader]] for reader in ("auto", "spark"))
                 assert ours == theirs, expression

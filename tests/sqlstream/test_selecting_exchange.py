@@ -12,10 +12,11 @@ import pytest
 import sqlstream
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.query import Query
 
 pytestmark = pytest.mark.spark
 
-FILES = [
+FILES: list[list[tuple[int | None, int | None, int | None, str]]] = [
     [(2, 4, 10, "00:00:01"), (2, 3, 11, "00:00:02"), (1, 4, 12, "00:00:03"), (2, 4, 13, "00:00:04")],
     [(1, None, None, "00:00:30"), (None, 4, 1, "00:00:12")],  # only this row of another type closes the window
     [(2, 4, 99, "00:00:05"), (2, 8, 15, "00:00:31"), (2, None, 16, "00:00:32")],  # the first one is late
@@ -40,7 +41,10 @@ RESULT = [(4, 2, 13), (8, 1, 15), (None, 1, 16)]
 def write(folder: Path, number: int) -> None:
     folder.mkdir(exist_ok=True)
     names = ("kind", "auction", "price", "at")
-    rows = [dict(zip(names, (*row[:3], f"2024-01-31 {row[3]}"), strict=True)) for row in FILES[number]]
+    rows = [
+        dict(zip(names, (kind, auction, price, f"2024-01-31 {time}"), strict=True))
+        for kind, auction, price, time in FILES[number]
+    ]
     path = folder / f"{number}.json"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
@@ -79,6 +83,8 @@ def test_a_row_that_a_filter_drops_is_checked_as_others_are(spark: Any, tmp_path
     for reader in ("auto", "spark"):
         with sqlstream.connect(spark) as session:
             session.sql(SCRIPT.format(path=tmp_path, reader=reader, more=""))
+            query = session.sql(QUERY)
+            assert isinstance(query, Query)
             with pytest.raises(SqlStreamError, match='SS401: event time "at" of table "events" is NULL') as raised:
-                session.sql(QUERY).fetchall()
+                query.fetchall()
             assert f'in line 1 of file "{tmp_path}/in/bad.json"' in str(raised.value)

@@ -117,7 +117,7 @@ def _compared(expression: Compared, columns: Columns) -> pa.Array:
     if expression.comparison is not Comparison.NOT_DISTINCT:
         return compared(expression.comparison, left, right)
     equal = pc.fill_null(compared(Comparison.EQUAL, left, right), False)
-    return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
+    return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
 def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:

@@ -242,12 +242,13 @@ of the table end it."""
 class Files:
     """Files that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a DataFrame with one
     row per file of ``table`` and task, since each task gets the whole list and reads its share; ``reader`` turns such
-    rows into the rows of the files.
+    rows into the rows of the files, of which the exchange takes what is ``selected``; all without it.
     """
 
     places: DataFrame
     reader: FileRows
     table: str
+    selected: SelectedRows | None = None
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
         """Reads the files and divides their rows by key group. Returns a DataFrame of blobs (rows packed as bytes), one

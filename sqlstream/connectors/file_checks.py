@@ -29,6 +29,7 @@ from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.udfs import avro_files
 from sqlstream.udfs.columnar_files import schema_of
 from sqlstream.udfs.listed_files import Mismatch, mismatches, require_readable, shown_name
+from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of
 
 WRONG_HEADER = "SS525"
@@ -52,7 +53,12 @@ def has_more_files(paths: Iterable[Path], most: int = MOST_FILES) -> bool:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        if path.is_dir():
+        logged = None
+        with suppress(OSError, ValueError):  # a damaged log is for the reader to name
+            logged = logged_paths(path)
+        if logged is not None:
+            yield from map(Path, logged)
+        elif path.is_dir():
             for folder, folders, names in os.walk(path):
                 folders[:] = [name for name in folders if not is_hidden(name)]
                 yield from (Path(folder, name) for name in names if not is_hidden(name))

@@ -61,6 +61,9 @@ _OF_ROWS = "k BIGINT, n BIGINT, total BIGINT, first BIGINT, last BIGINT"
 _COUNTED = "SELECT k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events GROUP BY k COUNT WINDOW (100 ROWS SLIDE 20 ROWS)"
 
 
+_ONE_FILE = "'source.max-files-per-trigger' = '1'"
+
+
 @dataclass(frozen=True)
 class Kind:
     """``tables``: the columns of each table that the job writes, as files of ``form``. ``work`` is its last statement.
@@ -71,7 +74,7 @@ class Kind:
     work: str
     before: str = ""
     form: str = "parquet"
-    epoch: str = "'source.max-files-per-trigger' = '1'"
+    epoch: str = _ONE_FILE
 
     def script(self, events: Path, out: Path, *, watches: bool) -> str:
         """``watches``: the job waits for more events, else it ends with those that there are."""
@@ -133,9 +136,11 @@ KINDS: Mapping[str, Kind] = {
         {"totals": _OF_WINDOWS, "counted": _OF_ROWS},
         f"EXECUTE STATEMENT SET BEGIN INSERT INTO totals {_TUMBLE}; INSERT INTO counted {_COUNTED}; END",
     ),
-    # Epochs end within files.
+    # Epochs end within files, and each reads one file: which files are there at once changes no epoch.
     "cut": Kind(
-        {"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", epoch="'source.max-bytes-per-trigger' = '100 kb'"
+        {"totals": _OF_WINDOWS},
+        f"INSERT INTO totals {_TUMBLE}",
+        epoch=f"{_ONE_FILE}, 'source.max-bytes-per-trigger' = '100 kb'",
     ),
     # Tasks write the files, and commit them to the log of Spark's sink.
     "avro": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", form="avro"),

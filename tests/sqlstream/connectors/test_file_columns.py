@@ -18,6 +18,7 @@ from sqlstream.connectors.file_checks import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
+from sqlstream.udfs.sink_log import log_batch
 
 ROW = {"id": 1, "price": 2.5, "city": "Ulm"}
 
@@ -164,6 +165,16 @@ def test_the_newest_files_are_looked_into(tmp_path):
     assert [path.name for path in newest_files([tmp_path / "in", tmp_path / "a"], 2)] == ["d", "a"]
     assert has_more_files([tmp_path], 2)
     assert not has_more_files([tmp_path], 3)
+
+
+def test_of_a_sink_only_the_files_of_its_log_are_looked_into(tmp_path):
+    for name in ("committed", "torn"):
+        (tmp_path / name).write_text(name)
+    log_batch(tmp_path, 0, [(tmp_path / "committed", 9, 1)])
+    assert [path.name for path in newest_files([tmp_path])] == ["committed"]
+    assert not has_more_files([tmp_path], 1)
+    (tmp_path / "_spark_metadata" / "0").write_text("v1\n{")
+    assert len(newest_files([tmp_path])) == 2
 
 
 def test_only_the_newest_hundred_count(wrong, tmp_path):

@@ -39,7 +39,7 @@ def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) 
     records = context.runtime.record_format(scan)
     if records is not None:
         with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
-        reader: RecordRows | ParquetRows = RecordRows(with_bad, columns, records)
+        reader: RecordRows | ParquetRows = RecordRows(with_bad, columns, records, apart=True)
     else:
         reader = ParquetRows(read, columns, missing_are_null(table))
     counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))

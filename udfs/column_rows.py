@@ -103,4 +103,6 @@ def _parted(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         return batch, pa.nulls(0)
     bad = batch.column(BAD)
     is_bad = pc.struct_field(bad, "error").is_valid()
-    return (batch.filter(pc.invert(is_bad)), bad.filter(is_bad)) if is_bad.true_count else (batch, bad.slice(0, 0))
+    if is_bad.true_count in (0, len(bad)):  # as where the reader gives bad records apart
+        return (batch.slice(0, 0), bad) if is_bad.true_count else (batch, bad.slice(0, 0))
+    return batch.filter(pc.invert(is_bad)), bad.filter(is_bad)

@@ -30,7 +30,8 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
     columns = {c.name: from_table(c, table) for c in query.columns}
     read = pa.schema([(name, source.type) for name, source in columns.items()])
-    reader = file_rows(scan, read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read, columns, context)
+    with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
+    reader = file_rows(scan, with_bad, columns, context, apart=True)
     counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))
     given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
     given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []

@@ -41,12 +41,18 @@ def no_function(name: str) -> None:
 
 
 def computed(
-    path: Path, where: str, *, discards: bool = False, tolerates: bool = False, letters: bool = False
+    path: Path,
+    where: str,
+    *,
+    discards: bool = False,
+    tolerates: bool = False,
+    letters: bool = False,
+    apart: bool = True,
 ) -> list[tuple[Any, ...]]:
     query = compiled(f"SELECT s AS name FROM t {where}")
     decoder = JsonDecoder((Field("n", DataType("BIGINT")), Field("s", DataType("STRING"))))
     read = pa.schema({**READ, BAD: BAD_TYPE} if tolerates else READ)
-    reader = RecordRows(read, {}, TextFormat(decoder, tolerant=tolerates))
+    reader = RecordRows(read, {}, TextFormat(decoder, tolerant=tolerates), apart=apart)
     more = ({ROWS_BAD: pa.int64()} if tolerates else {}) | ({BAD: BAD_TYPE} if letters else {})
     result = pa.schema({"name": pa.string(), ROWS_READ: pa.int64(), ROWS_GIVEN: pa.int64(), **more})
     work = ColumnRows(reader, result, ("s",), query.steps, discards)
@@ -64,13 +70,16 @@ def test_the_rows_of_the_result_come_first_and_then_the_number_of_those_read(tmp
     assert computed(path, "WHERE n > 1", discards=True) == [(None, 4, 2)]
 
 
-def test_records_that_cannot_be_read_are_counted_and_given_where_somebody_takes_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_records_that_cannot_be_read_are_counted_and_given_where_somebody_takes_them(
+    apart: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"n": 1, "s": "x"}\nno json\n{"n": 2, "s": "y"}\n{"n": "z"}\n')
-    assert computed(path, "WHERE n > 1", tolerates=True) == [("y", None, None, None), (None, 4, 1, 2)]
-    assert computed(path, "WHERE n IS NULL", tolerates=True) == [(None, 4, 0, 2)]
+    assert computed(path, "WHERE n > 1", tolerates=True, apart=apart) == [("y", None, None, None), (None, 4, 1, 2)]
+    assert computed(path, "WHERE n IS NULL", tolerates=True, apart=apart) == [(None, 4, 0, 2)]
     for discards in (False, True):
-        *rows, last = computed(path, "WHERE n > 1", discards=discards, tolerates=True, letters=True)
+        *rows, last = computed(path, "WHERE n > 1", discards=discards, tolerates=True, letters=True, apart=apart)
         assert last == (None, 4, 1, 2, None)
         assert [row[0] for row in rows] == [None, None, *([] if discards else ["y"])]
         letters = [row[-1] for row in rows if row[-1] is not None]

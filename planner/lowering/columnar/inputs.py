@@ -307,11 +307,13 @@ def files_of(
     return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)
 
 
-def file_rows(scan: Scan, rows: pa.Schema, columns: Mapping[str, FromFile], context: Context) -> FileRows:
-    """The reader of the files of a scan in tasks; ``rows`` and ``columns``: see ``FileRows``."""
+def file_rows(
+    scan: Scan, rows: pa.Schema, columns: Mapping[str, FromFile], context: Context, *, apart: bool = False
+) -> FileRows:
+    """The reader of the files of a scan in tasks; ``rows``, ``columns`` and ``apart``: see ``RecordRows``."""
     records = context.runtime.record_format(scan)
     if records is not None:
-        return RecordRows(rows, columns, records)
+        return RecordRows(rows, columns, records, apart=apart)
     return ParquetRows(rows, columns, missing_are_null(scan.table))
 
 

@@ -140,8 +140,9 @@ check-superset: java $(READY) ## Apache Superset on a view and on the dialect, i
 fuzz: $(READY) ## an hour of changed SQL texts: what must hold for every text whatsoever
 	@$(BIN)/python -m tests.fuzz
 
-fuzz-expressions: java $(READY) ## thousands of expressions that check accepts, before Spark's analyzer
+fuzz-expressions: java $(READY) ## thousands of expressions that check accepts, before Spark's analyzer; those that tasks compute, by value
 	@$(BIN)/python -m tests.fuzz.against_spark
+	@$(BIN)/python -m pytest -q tests/fuzz/test_columns.py
 
 fuzz-results: java $(READY) ## an hour of random queries as streams, as finished data and in DuckDB: FUZZ="--minutes 5 --seed 7"
 	@$(BIN)/python -m tests.fuzz.results $(FUZZ)

@@ -170,6 +170,10 @@ class Exchange:
         newest = max((time for time in times if time is not None), default=None)
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
+    def lift(self, newest: int) -> pa.RecordBatch:
+        """A batch with one blob, from which Spark takes the newest event time of the rows that a task has read."""
+        return _batch_of([Blob(0, 0, 0, Content.LIFT, newest)])
+
     def read(self, rows: int) -> pa.RecordBatch:
         """A batch with one blob, with which a task tells Spark's metrics how many rows it has read from files."""
         return _batch_of([Blob(0, 0, 0, Content.READ, rows)])
@@ -223,7 +227,7 @@ class Exchange:
 
     def _lifts(self, table: pa.Table) -> Iterator[Blob]:
         """The newest event time, of those that move a watermark."""
-        newest = _newest(table.column(self.time)) if self.time is not None else None
+        newest = newest_time(table.column(self.time)) if self.time is not None else None
         if newest is not None:
             yield Blob(0, 0, 0, Content.LIFT, newest)
 
@@ -249,7 +253,8 @@ def _not_fired(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([FIRED]) if FIRED in rows.column_names else rows
 
 
-def _newest(times: pa.ChunkedArray) -> int | None:
+def newest_time(times: pa.ChunkedArray | pa.Array) -> int | None:
+    """The newest of some times in microseconds, without control rows of the end of input; None if there is none."""
     newest: int | None = pc.max(times).as_py()
     if newest is not None and newest >= END_OF_INPUT:
         newest = pc.max(times.filter(pc.less(times, END_OF_INPUT))).as_py()

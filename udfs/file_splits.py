@@ -161,10 +161,10 @@ class FileRows(ABC):
         else:
             values = self.as_declared(piece.rows.column(column.source), column, path)
         if column.event_time is not None:
-            _require_time(_in_micros(values), column.event_time, path, piece)
+            _require_time(in_micros(values), column.event_time, path, piece)
         elif column.not_null is not None and values.null_count:
             raise _null_in_column(column.not_null, values, path, piece)
-        return _in_micros(values) if column.micros else values
+        return in_micros(values) if column.micros else values
 
     def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
         """Converts the values of a column, as read from the file ``path``, to the type that the table declares. The
@@ -173,7 +173,8 @@ class FileRows(ABC):
         return values
 
 
-def _in_micros(values: pa.Array) -> pa.Array:
+def in_micros(values: pa.Array) -> pa.Array:
+    """Timestamps as BIGINT microseconds."""
     return values.cast(pa.timestamp("us")).view(pa.int64())
 
 

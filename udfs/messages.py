@@ -48,11 +48,16 @@ def with_bad(decoded: Decoded, good: pa.Array, bad: pa.StructArray) -> pa.Record
 
     ``good`` and ``bad``: BAD of the rows and of the faults.
     """
-    rows = decoded.rows
-    nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in rows.schema], schema=rows.schema)
-    both = pa.Table.from_batches([with_column(rows, good), with_column(nulls, bad)])
+    both = pa.Table.from_batches([with_column(decoded.rows, good), rows_of_bad(decoded, bad)])
     in_order = both.take(pa.array(_order(decoded))).combine_chunks().to_batches()
     return in_order[0] if in_order else pa.RecordBatch.from_pylist([], schema=both.schema)
+
+
+def rows_of_bad(decoded: Decoded, bad: pa.StructArray) -> pa.RecordBatch:
+    """A row for each fault, with the column BAD, and NULL in all others."""
+    schema = decoded.rows.schema
+    nulls = pa.RecordBatch.from_arrays([pa.nulls(len(bad), f.type) for f in schema], schema=schema)
+    return with_column(nulls, bad)
 
 
 def records_of(decoded: Decoded) -> np.ndarray:

@@ -16,7 +16,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.bad_records import READ_FROM, READ_LINE
 from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
-from sqlstream.udfs.messages import BAD_TYPE, with_bad, with_column
+from sqlstream.udfs.messages import BAD_TYPE, rows_of_bad, with_bad, with_column
 
 
 class ReadRecords(ABC):
@@ -85,12 +85,14 @@ class RecordFormat(ABC):
 @dataclass(frozen=True)
 class RecordRows(FileRows):
     """Reads rows of files of records, such as CSV. ``metadata``: for each metadata column by name the property that it
-    shows, such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for
+    shows, such as ``file.name``. ``apart``: the bad records of a block come before its rows, in a batch of their own,
+    instead of between them. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for
     a wrong header.
     """
 
     format: RecordFormat
     metadata: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
 
     def constants(self, file_range: FileRange) -> dict[str, Any]:
         constants = super().constants(file_range) | {READ_FROM: file_range.file[FILE]}
@@ -123,5 +125,10 @@ class RecordRows(FileRows):
         if not decoded.faults:
             yield Piece(start, with_column(rows, good), lambda row: read.place(row, decoded))
             return
-        in_order = with_bad(decoded, good, read.bad(decoded.faults))
+        bad = read.bad(decoded.faults)
+        if self.apart:
+            yield Piece(start, rows_of_bad(decoded, bad), lambda row: f"record {row + 1} of those that are bad")
+            yield Piece(start, with_column(rows, good), lambda row: read.place(row, decoded))
+            return
+        in_order = with_bad(decoded, good, bad)
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")

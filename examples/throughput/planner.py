@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from examples.throughput.nexmark import QUERIES, TABLES
+from examples.nexmark.queries import FUNCTIONS, QUERIES, TABLES
 from sqlstream.analysis import Planner
 
 
@@ -52,7 +52,7 @@ def _cells(times: Times) -> tuple[str, str, str]:
 
 
 def nexmark(repeats: int) -> Table:
-    planner = Planner().with_ddl(TABLES)
+    planner = Planner().with_ddl(TABLES + FUNCTIONS)
     table = _table("Queries of Nexmark, ms", "query", "plan p50", "p99", "cpu", "analyze p50", "p99", "cpu")
     for name, text in QUERIES.items():
         plan = measured(lambda text=text: planner.plan(text), repeats)  # type: ignore[misc]
@@ -63,7 +63,7 @@ def nexmark(repeats: int) -> Table:
 
 def scripts(repeats: int) -> Table:
     """Views and queries over them, as a project has them."""
-    planner = Planner().with_ddl(TABLES)
+    planner = Planner().with_ddl(TABLES + FUNCTIONS)
     table = _table("Scripts, ms", "statements", "analyze p50", "p99", "cpu", "cpu per statement")
     for count in (125, 250, 500):
         text = "\n".join(_statement(number) for number in range(count))
@@ -79,7 +79,7 @@ def _statement(number: int) -> str:
 
 
 def long_queries(repeats: int) -> Table:
-    planner = Planner().with_ddl(TABLES)
+    planner = Planner().with_ddl(TABLES + FUNCTIONS)
     table = _table("Long queries, ms", "lines", "plan p50", "p99", "cpu", "cpu per 1,000 lines")
     for lines in (500, 1_000, 2_000, 4_000):
         text = _long(lines)

@@ -8,46 +8,35 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.planner.bad_rows import missing_are_null
-from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.lowering.bad_rows import with_letters
-from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, from_file
+from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
-from sqlstream.planner.lowering.time import time_name
-from sqlstream.planner.physical.column_queries import ColumnQuery
+from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.types import BIGINT, from_arrow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
-from sqlstream.udfs.file_splits import FromFile
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.parquet import ParquetRows
-from sqlstream.udfs.record_files import RecordRows
 from sqlstream.udfs.spark.batches import rows_of
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
 """The metric of a query whose sink keeps no rows: the number of rows of its result."""
 
 
-def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) -> DataFrame:
+def lower_column_query(query: Selection, context: Context, *, discards: bool) -> DataFrame:
     """Builds the DataFrame of a query that tasks compute, with a metric that counts the rows that they have read.
     ``discards``: it has no rows, because the sink keeps none.
     """
     scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
-    columns = {c.name: _read(c, table) for c in query.columns}
+    columns = {c.name: from_table(c, table) for c in query.columns}
     read = pa.schema([(name, source.type) for name, source in columns.items()])
-    records = context.runtime.record_format(scan)
-    if records is not None:
-        with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
-        reader: RecordRows | ParquetRows = RecordRows(with_bad, columns, records)
-    else:
-        reader = ParquetRows(read, columns, missing_are_null(table))
+    with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
+    reader = file_rows(scan, with_bad, columns, context, apart=True)
     counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))
-    given = [*((name, c.type) for name, c in query.items), *((name, BIGINT) for name in counts)]
+    given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
     given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []
     schema = pa.schema([(name, kind.to_arrow()) for name, kind in given])
-    sources = tuple(c.name for _, c in query.items)
-    work = ColumnRows(reader, schema, sources, query.conditions, discards)
+    work = ColumnRows(reader, schema, tuple(source for _, source, _ in query.fields), query.steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
     rows = context.runtime.places(scan).mapInArrow(rows_of(work), ddl)
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
@@ -59,9 +48,4 @@ def lower_column_query(query: ColumnQuery, context: Context, *, discards: bool) 
     rows = rows.where(column(ROWS_READ).isNull())
     if query.has_letters:
         rows = with_letters(rows, table, scan.on_error)
-    return rows.select(*(column(name) for name, _ in query.items), *hidden_results(rows))
-
-
-def _read(source: Column, table: Table) -> FromFile:
-    is_time = table.watermark is not None and table.watermark.column == source.name
-    return from_file(source, table.name, event_time=time_name(source.name, table.name) if is_time else None)
+    return rows.select(*(column(name) for name, _, _ in query.fields), *hidden_results(rows))

@@ -1,35 +1,49 @@
 """Queries without state whose filters and projections tasks compute over the columns of the files that they read, so
 that only the rows of the result cross into Java.
 
-Only what Arrow computes exactly as Spark does: columns as they are, comparisons of values of one type, IN, BETWEEN, IS
-NULL, logic of three values, and the remainder of whole numbers. Catalyst computes everything else.
+Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
+and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
+decimals where nothing overflows, CASE, IF, COALESCE and SPLIT_INDEX (``tests/fuzz/columns.py`` compares them). Catalyst
+computes everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
 
 from sqlglot import exp
 
+from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
 from sqlstream.planner.bad_rows import checked_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Function, Table
-from sqlstream.planner.expressions import columns_of, conjuncts, substituted
-from sqlstream.planner.fields import field_of
+from sqlstream.planner.expressions import columns_of, conjuncts
+from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
-from sqlstream.types import BIGINT, STRING, DataType
+from sqlstream.planner.type_inference import Types, call_arguments, number_type
+from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType
 from sqlstream.udfs.expressions.tree import (
+    Added,
     Arithmetic,
+    Chosen,
+    Coalesced,
     Column,
+    ColumnStep,
     Compared,
     Comparison,
     Computed,
     Constant,
     Converted,
     Expression,
+    Kept,
+    Like,
+    Not,
+    SplitIndex,
 )
 
 FILE_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "STRING",
@@ -40,63 +54,101 @@ _COMPARED = FILE_TYPES - {"DECIMAL", "BINARY"}
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 
 _MOST = (1 << 63) - 1
+_DIGITS = 38
+"""Of the largest decimals."""
+
+_ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
+    exp.Add: Arithmetic.PLUS,
+    exp.Sub: Arithmetic.MINUS,
+    exp.Mul: Arithmetic.TIMES,
+}
 
 
 @dataclass(frozen=True)
-class ColumnQuery:
-    """A query over one table of files that tasks compute. ``conditions``: all must be true for a row of the result.
-    ``items``: the columns of the result by their names, each a column of the table.
+class Selection:
+    """What tasks compute over the columns of the files of ``scan``: the ``steps`` in their order. ``fields``: for each
+    field of the node above that is read, the column that has it after the steps, and its type.
     """
 
     scan: Scan
-    conditions: tuple[Expression, ...]
-    items: tuple[tuple[str, TableColumn], ...]
+    steps: tuple[ColumnStep, ...]
+    fields: tuple[tuple[str, str, DataType], ...]
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
         """The columns of the table that are read."""
-        names = {column.name for condition in self.conditions for column in condition.columns}
-        names |= {column.name for _, column in self.items}
+        names = {column.name for step in self.steps for column in step.expression.columns}
+        names |= {column for _, column, _ in self.fields}
         return tuple(c for c in self.scan.table.physical_columns if c.name in names)
+
+    def type_of(self, field: str) -> DataType:
+        """The type of a field."""
+        return next(kind for name, _, kind in self.fields if name == field)
 
     @property
     def has_letters(self) -> bool:
         """Whether records that cannot be read leave the tasks, too, as dead letters."""
         return self.scan.on_error.table is not None
 
+    def column(self, field: str) -> TableColumn | None:
+        """The column of the table that a field is; None if the field is computed."""
+        name = next(column for own, column, _ in self.fields if own == field)
+        return next((c for c in self.scan.table.physical_columns if c.name == name), None)
 
-def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> ColumnQuery | None:
+
+def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> Selection | None:
     """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
     user's function of a name.
     """
-    values: dict[str, exp.Expression] = {f.name: field_of(f.name) for f in root.input.schema}
-    conditions: list[exp.Expression] = []
-    below: Node = root.input
-    while not isinstance(below, Scan):
-        match below:
-            case Project():
-                # A value of several columns would double what reads it twice, in each projection below once more.
-                given = {i.name: i.expression for i in below.items if len([*i.expression.find_all(exp.Column)]) == 1}
-                if not set().union(*map(columns_of, [*values.values(), *conditions])) <= given.keys():
-                    return None
-                values = {name: substituted(value, given) for name, value in values.items()}
-                conditions = [substituted(condition, given) for condition in conditions]
-            case Filter():
-                conditions += conjuncts(below.condition)
-            case AssignTime():
-                pass
-            case _:
-                return None
-        below = below.input
-    if below.on_error.tolerates and _checks_rows(below.table):
+    selected = selection(root.input, [field.name for field in root.input.schema], function)
+    if selected is not None and selected.scan.on_error.tolerates and _checks_rows(selected.scan.table):
         return None
-    compiler = _ColumnCompiler(below, function)
+    return selected
+
+
+def selection(
+    below: Node, names: Collection[str], function: Callable[[str], Function | None], marked: AssignTime | None = None
+) -> Selection | None:
+    """What tasks compute to give the fields ``names`` of ``below``; None where Spark must compute a part of it.
+
+    ``marked``: the time attribute whose newest time is to be known of all rows that reach it. None too where rows are
+    filtered below it, so that the newest time of the rows that are read is another one.
+    """
+    path = _path(below, frozenset(names))
+    scan = path[-1].node
+    if not isinstance(scan, Scan) or not path[-1].read <= set(scan.columns):
+        return None
+    compiler = _ColumnCompiler(scan, function)
     try:
-        compiled = tuple(compiler.condition(condition) for condition in (*below.predicates, *conditions))
-        items = tuple((name, compiler.column(value)) for name, value in values.items())
+        for node, read in reversed(path):
+            if node is marked and compiler.steps:
+                return None
+            compiler.add(node, read)
+        fields = tuple((name, *compiler.field(name)) for name in dict.fromkeys(names))
     except _ComputedBySpark:
         return None
-    return ColumnQuery(below, compiled, items)
+    return Selection(scan, tuple(compiler.steps), fields)
+
+
+class _Reached(NamedTuple):
+    """A node below an operator, and those of its fields that are read above it."""
+
+    node: Node
+    read: frozenset[str]
+
+
+def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
+    """The nodes from ``below`` down to the first that is no filter, projection or time attribute."""
+    path = [_Reached(below, read)]
+    while isinstance(below, Project | Filter | AssignTime):
+        match below:
+            case Project():
+                read = frozenset[str]().union(*(columns_of(i.expression) for i in below.items if i.name in read))
+            case Filter():
+                read |= columns_of(below.condition)
+        below = below.input
+        path.append(_Reached(below, read))
+    return path
 
 
 def _checks_rows(table: Table) -> bool:
@@ -110,33 +162,181 @@ class _ComputedBySpark(Exception):
 
 
 class _ColumnCompiler(Compiler):
-    """Compiles conditions over the columns of one table; _ComputedBySpark for what Spark must compute."""
+    """Compiles filters and projections from a table upwards, step by step; _ComputedBySpark for what Spark must
+    compute. ``steps`` are those so far.
+    """
 
     def __init__(self, scan: Scan, function: Callable[[str], Function | None]) -> None:
         self._function = function
-        self._columns = {c.name: c for c in scan.table.physical_columns if c.name in scan.columns}
+        self._fields = {
+            c.name: (c.name, c.type)
+            for c in scan.table.physical_columns
+            if c.name in scan.columns and c.type.name in FILE_TYPES
+        }
+        self.steps: list[ColumnStep] = []
 
-    def column(self, node: exp.Expr) -> TableColumn:
-        """The column of the table that an expression is."""
-        node = node.unnest()
-        column = self._columns.get(node.name) if isinstance(node, exp.Column) else None
-        if column is None or column.type.name not in FILE_TYPES:
-            raise self.refusal(node)
-        return column
+    def add(self, node: Node, read: frozenset[str]) -> None:
+        """Adds what a node does to the fields that are ``read`` of it."""
+        match node:
+            case Scan():
+                self._types = Types(node.schema, self._function)
+                for predicate in node.predicates:
+                    self._filter(predicate)
+            case Project():
+                self._types = Types(node.input.schema, self._function)
+                self._fields = {item.name: self._item(item) for item in node.items if item.name in read}
+            case Filter():
+                self._types = Types(node.input.schema, self._function)
+                self._filter(node.condition)
+
+    def _filter(self, condition: exp.Expr) -> None:
+        for part in conjuncts(condition):
+            self.steps.append(Kept(self.condition(part)))
+
+    def _item(self, item: Item) -> tuple[str, DataType]:
+        """The column of a projection's item, which a step computes if it is none yet."""
+        if isinstance(item.expression.unnest(), exp.Column):
+            return self.field(item.expression)
+        value, kind = self.value(item.expression)
+        if kind != item.type and not item.type.is_unknown:
+            raise self.refusal(item.expression)
+        name = f"__computed_{len(self.steps)}"
+        self.steps.append(Added(value, name))
+        return name, kind
+
+    def field(self, node: exp.Expr | str) -> tuple[str, DataType]:
+        """The column of a field at this step, by its name or as an expression, and its type."""
+        name = node if isinstance(node, str) else node.unnest().name if isinstance(node.unnest(), exp.Column) else None
+        found = None if name is None else self._fields.get(name)
+        if found is None:
+            raise _ComputedBySpark(node)
+        return found
+
+    def column(self, node: exp.Expr) -> tuple[Column, DataType]:
+        """The column that an expression is, and its type."""
+        name, kind = self.field(node)
+        return Column(name), kind
 
     def condition(self, node: exp.Expr) -> Expression:
         node = node.unnest()
-        if isinstance(node, exp.Column) and self.column(node).type.name == "BOOLEAN":
-            return Column(node.name)
-        compiled = self.logic(node)
+        if isinstance(node, exp.Column):
+            column, kind = self.column(node)
+            if kind.name == "BOOLEAN":
+                return column
+        compiled = self._like(node) if isinstance(node, exp.Like) else self.logic(node)
         if compiled is None:
             raise self.refusal(node)
         return compiled
 
+    def _like(self, node: exp.Like) -> Expression:
+        pattern = node.expression
+        text, kind = self.column(node.this.unnest())
+        if not _is_text(pattern) or "\\" in pattern.name or kind.name != "STRING":
+            raise self.refusal(node)
+        like = Like(text, pattern.name)
+        return Not(like) if node.args.get("negate") else like
+
     def nullable(self, node: exp.Expr) -> Expression:
-        return Column(self.column(node).name)
+        return self.column(node)[0]
+
+    # --- values -------------------------------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> tuple[Expression, DataType]:
+        """A value with the type that Spark gives it. None of them raises an error for any row."""
+        node = node.unnest()
+        match node:
+            case exp.Column():
+                return self.column(node)
+            case exp.Literal():
+                return self._literal(node)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._decimals(node)
+            case exp.Case(this=None) | exp.If():
+                return self._chosen(node)
+            case exp.Coalesce():
+                values, kind = self._alike([node.this, *node.expressions], node)
+                return Coalesced(values), kind
+            case exp.Mod() | exp.Anonymous(this="MOD"):
+                remainder, _ = self._operand(node)
+                dividend, divisor = call_arguments(node) if isinstance(node, exp.Anonymous) else (node.left, node.right)
+                kind = wider(self._types.of(dividend), self._types.of(divisor))
+                return (remainder if kind == BIGINT else Converted(remainder, kind)), kind
+            case exp.Anonymous() if node.name.upper() == "SPLIT_INDEX" and self._function(node.name) is None:
+                return self._split_index(node)
+        return self.condition(node), BOOLEAN
+
+    def _literal(self, node: exp.Literal) -> tuple[Expression, DataType]:
+        if node.is_string:
+            return Constant(node.this, STRING), STRING
+        kind = number_type(node.this)
+        if kind.name not in ("INT", "BIGINT"):
+            return self._decimal(node)
+        return Constant(int(node.this), kind), kind
+
+    def _decimals(self, node: exp.Add | exp.Sub | exp.Mul) -> tuple[Expression, DataType]:
+        """Of decimals, where the type of the result has all digits, and nothing overflows."""
+        kind = self._types.of(node)
+        if kind.name != "DECIMAL":
+            raise self.refusal(node)
+        (left, _), (right, _) = self._decimal(node.left), self._decimal(node.right)
+        if not (left.columns or right.columns):
+            raise self.refusal(node)
+        return Computed(_ARITHMETIC[type(node)], left, right, kind), kind
+
+    def _decimal(self, node: exp.Expr) -> tuple[Expression, DataType]:
+        """A decimal or whole number as the decimal that Spark computes with."""
+        node = node.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            kind = number_type(node.this)
+            kind = kind if kind.name not in _WHOLE else DataType("DECIMAL", (len(node.this.lstrip("0")) or 1, 0))
+            if kind.name != "DECIMAL" or precision_and_scale(kind)[0] > _DIGITS:
+                raise self.refusal(node)
+            return Constant(Decimal(node.this), kind), kind
+        value, kind = self.value(node)
+        decimal = as_decimal(kind)
+        if decimal is None:
+            raise self.refusal(node)
+        return (value if decimal == kind else Converted(value, decimal)), decimal
+
+    def _chosen(self, node: exp.Case | exp.If) -> tuple[Expression, DataType]:
+        branches = [node] if isinstance(node, exp.If) else node.args["ifs"]
+        default = node.args.get("false" if isinstance(node, exp.If) else "default")
+        values, kind = self._alike([*(b.args["true"] for b in branches), default or exp.Null()], node)
+        return Chosen(tuple(self.condition(branch.this) for branch in branches), values), kind
+
+    def _alike(self, nodes: list[exp.Expr], node: exp.Expr) -> tuple[tuple[Expression, ...], DataType]:
+        """Values of one type, and NULLs."""
+        given = [None if isinstance(value.unnest(), exp.Null) else self.value(value) for value in nodes]
+        kinds = {typed[1] for typed in given if typed is not None}
+        if len(kinds) != 1:
+            raise self.refusal(node)
+        (kind,) = kinds
+        return tuple(Constant(None, kind) if typed is None else typed[0] for typed in given), kind
+
+    def _split_index(self, node: exp.Anonymous) -> tuple[Expression, DataType]:
+        match node.expressions:
+            case [text, exp.Literal(is_string=True) as separator, exp.Literal(is_string=False) as index]:
+                read, kind = self.column(text.unnest())
+                number = _whole_number(index)
+                known = separator.name and "\\" not in separator.name and number is not None and number < 1 << 16
+                if kind.name == "STRING" and known and number is not None:
+                    return SplitIndex(read, separator.name, number), STRING
+        raise self.refusal(node)
+
+    # --- comparisons --------------------------------------------------------------------------------------------
+
+    def _of_decimals(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
+        (first, kind), (second, other) = self._decimal(left), self._decimal(right)
+        (p1, s1), (p2, s2) = precision_and_scale(kind), precision_and_scale(other)
+        scale = max(s1, s2)
+        both = DataType("DECIMAL", (max(p1 - s1, p2 - s2) + scale, scale))
+        if precision_and_scale(both)[0] > _DIGITS or not (first.columns or second.columns):
+            raise self.refusal(left)
+        return Compared(comparison, Converted(first, both), Converted(second, both))
 
     def compared(self, comparison: Comparison, left: exp.Expr, right: exp.Expr) -> Expression:
+        if "DECIMAL" in (self._types.of(left.unnest()).name, self._types.of(right.unnest()).name):
+            return self._of_decimals(comparison, left, right)
         (first, kind), (second, other) = self._operand(left), self._operand(right)
         if kind != other and not {kind.name, other.name} <= _WHOLE:
             raise self.refusal(left)
@@ -150,9 +350,9 @@ class _ColumnCompiler(Compiler):
         node = node.unnest()
         match node:
             case exp.Column():
-                kind = self.column(node).type
+                column, kind = self.column(node)
                 if kind.name in _COMPARED:
-                    return Column(node.name), kind
+                    return column, kind
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING
             case exp.Mod(this=dividing, expression=by):
@@ -173,6 +373,10 @@ class _ColumnCompiler(Compiler):
 
     def refusal(self, node: exp.Expr) -> Exception:
         return _ComputedBySpark(node)
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
 def _constant(number: int | None) -> Constant:

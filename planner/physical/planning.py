@@ -18,14 +18,13 @@ from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
-from sqlstream.planner.physical.column_queries import ColumnQuery, column_query
+from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.planner.physical.steps import (
     Ask,
     BlobWatermark,
     Compute,
     Engine,
     EngineSettings,
-    FilesToRead,
     Mark,
     NativeState,
     Operator,
@@ -38,9 +37,9 @@ from sqlstream.planner.physical.steps import (
     Write,
     clocks_of,
     engine_of,
-    file_scan_below,
     files_to_read,
     format_of,
+    mark_below,
     observes_watermarks,
     times_between,
     watermarked_nodes,
@@ -112,7 +111,7 @@ class Above:
 
     ``awaited``: the time domains whose watermark some operator waits for. ``stateful``: the stateful operators, the
     nearest last. ``in_order``: one of them depends on the order of rows. ``reported``: the time attribute whose
-    watermark an exchange reports. ``read``: the scan that an exchange reads itself. ``linked``: the next operator may
+    watermark an exchange reports. ``read``: what an exchange reads of files itself. ``linked``: the next operator may
     be chained to the one upstream, whatever projections are between them. ``functions``: what happens to rows for which
     a scalar function raises an exception. ``before``: some operator needs -U rows. ``by_root``: the tasks of the root
     compute all from the files.
@@ -123,7 +122,7 @@ class Above:
     stateful: tuple[Node, ...] = ()
     in_order: bool = False
     reported: AssignTime | None = None
-    read: Scan | None = None
+    read: Selection | None = None
     linked: bool = False
     functions: OnError = FAIL
     before: bool = False
@@ -149,8 +148,7 @@ class Above:
         if port >= len(ports):
             return over
         watermark, files = ports[port].watermark, ports[port].files
-        source, read = watermark.source if watermark is not None else None, files.scan if files is not None else None
-        return replace(over, reported=source, read=read)
+        return replace(over, reported=watermark.source if watermark is not None else None, read=files)
 
     @property
     def native_state(self) -> tuple[Node, ...]:
@@ -225,33 +223,31 @@ class Above:
         """
         if self.linked:
             return Port()
-        watermark = self._watermark(node, port)
-        return Port(watermark, None if ticks else self._files(node, port, watermark))
-
-    def _watermark(self, node: Node, port: int) -> BlobWatermark | None:
-        """The watermark that the exchange of an input can report, because it gets all rows; None where it cannot."""
+        source = self._marked(node, port)
+        files = None if ticks else self._files(node, port, source)
         time = node.watermark_field(port)
-        node_and_name = below_projections(node.inputs[port], time) if time is not None else None
-        if time is None or node_and_name is None:
-            return None
-        source, name = node_and_name
-        if not isinstance(source, AssignTime) or source.column != name or source.follows is not None:
-            return None
-        if source.domain not in self.awaited | node.awaited_domains or not self.whole.is_only_reader(source):
-            return None
-        return BlobWatermark(source, time, self.whole.metric())
+        if source is None or time is None or (files is None and not _reaches(node.inputs[port], time, source)):
+            return Port(None, files)
+        return Port(BlobWatermark(source, time, self.whole.metric()), files)
 
-    def _files(self, node: Node, port: int, watermark: BlobWatermark | None) -> FilesToRead | None:
-        """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
-        below = node.inputs[port]
-        scan = file_scan_below(below)
-        if scan is None or isinstance(self.whole.plan, StatementSet):
+    def _marked(self, node: Node, port: int) -> AssignTime | None:
+        """The time attribute whose watermark the exchange of an input can report, if it sees all rows; else None."""
+        time = node.watermark_field(port)
+        source = mark_below(node.inputs[port], time) if time is not None else None
+        if source is None or source.domain not in self.awaited | node.awaited_domains:
             return None
-        others = (time for time in times_between(below) if watermark is None or time is not watermark.source)
+        return source if self.whole.is_only_reader(source) else None
+
+    def _files(self, node: Node, port: int, source: AssignTime | None) -> Selection | None:
+        """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
+        if isinstance(self.whole.plan, StatementSet):
+            return None
+        others = (time for time in times_between(node.inputs[port]) if time is not source)
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
-        files = files_to_read(node, port, scan)
-        return files if files is not None and self.whole.engine_settings.sources.reads_files(scan) else None
+        sources = self.whole.engine_settings.sources
+        files = files_to_read(node, port, source, sources.function)
+        return files if files is not None and sources.reads_files(files.scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
 
@@ -264,7 +260,8 @@ class Above:
         match node:
             case Scan():
                 _require_passage("dead letters", node.on_error.table, self.native_state)
-                return Read(node, (), self.in_order, by_exchange=self.read is node, by_root=self.by_root)
+                filtered = self.read is not None and bool(self.read.steps)
+                return Read(node, (), self.in_order, self.read is not None, filtered, self.by_root)
             case AssignTime():
                 source = (
                     WatermarkSource.BY_BLOBS
@@ -281,11 +278,11 @@ class Above:
                 return Write(node, self.below(node))
             case Project():
                 return Compute(node, self.below(node), skipped=self.skips)
-            case Filter() if self.by_root:
+            case Filter() if self.by_root or self.read is not None:
                 return Compute(node, self.below(node), skipped=True)
         return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
 
-    def _columns(self, root: Output | Insert) -> tuple[ColumnQuery | None, bool]:
+    def _columns(self, root: Output | Insert) -> tuple[Selection | None, bool]:
         """The query that the tasks of the root compute, and whether its sink keeps no rows.
 
         Spark reads Parquet in columns, too, and hands them to its own writers: there tasks compute only what no sink
@@ -309,6 +306,12 @@ class Above:
             _require_passage("ON ERROR TO", lookup.side_table, self.native_state)
         numbered = [(next(self.whole.lookups), lookup) for lookup in reversed(group)]
         return Ask(node, self.below(group[0]), lookups=tuple(reversed(numbered)))
+
+
+def _reaches(below: Node, time: str, source: AssignTime) -> bool:
+    """True if all rows of a time attribute reach the node above ``below``, where it is the field ``time``."""
+    node_and_name = below_projections(below, time)
+    return node_and_name is not None and node_and_name[0] is source
 
 
 # --- Spark's own operators ------------------------------------------------------------------------------------

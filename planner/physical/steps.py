@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from sqlglot import exp
+
 from sqlstream.grammar.depth import on_deep_stack
-from sqlstream.planner.catalog import Column, Function, Table, TimeDomain
+from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
-from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet, below_projections
-from sqlstream.planner.physical.column_queries import FILE_TYPES, ColumnQuery
+from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet
+from sqlstream.planner.physical.column_queries import Selection, selection
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark import Watermark
 
@@ -169,30 +171,6 @@ _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 """Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
 
 
-@dataclass(frozen=True)
-class FilesToRead:
-    """The files of ``scan`` that an exchange reads instead of Spark. ``columns`` maps fields of the operator's input to
-    columns of the scanned table.
-    """
-
-    scan: Scan
-    columns: tuple[tuple[str, Column], ...]
-
-    def column(self, field: str) -> Column:
-        """The column of the table that a field is read from."""
-        return dict(self.columns)[field]
-
-
-def file_scan_below(below: Node) -> Scan | None:
-    """The scan of files at or below ``below`` that an exchange can read, if only projections and time attributes are
-    between; else None.
-    """
-    *_, last = _down(below)
-    if not isinstance(last, Scan) or last.predicates or last.on_error.tolerates:
-        return None
-    return last if format_of(last) in _FORMATS else None
-
-
 def format_of(scan: Scan) -> str:
     """The format of the table's files as its options spell it, in small letters; empty without the option."""
     return (scan.table.option("format") or "").strip().lower()
@@ -203,45 +181,53 @@ def times_between(below: Node) -> Iterator[AssignTime]:
     return (node for node in _down(below) if isinstance(node, AssignTime))
 
 
-def files_to_read(node: Node, port: int, scan: Scan) -> FilesToRead | None:
-    """The files of ``scan`` that the exchange of the input ``port`` of ``node`` reads itself; None if a needed column
-    is computed, so that Spark must read.
+def mark_below(below: Node, time: str) -> AssignTime | None:
+    """The node that makes the field ``time`` of ``below`` a time attribute, if only projections, which do not compute
+    it, and filters are between; else None.
     """
-    read = node.fields_read(port)
-    if read is None:
+    name = time
+    for node in _down(below):
+        match node:
+            case Project():
+                expression = next(item.expression for item in node.items if item.name == name)
+                if not isinstance(expression, exp.Column):
+                    return None
+                name = expression.name
+            case AssignTime() if node.column == name and node.follows is None:
+                return node
+            case AssignTime():
+                return None
+    return None
+
+
+def files_to_read(
+    node: Node, port: int, marked: AssignTime | None, function: Callable[[str], Function | None]
+) -> Selection | None:
+    """What the exchange of the input ``port`` of ``node`` reads of files itself, and computes; None if Spark must.
+    ``marked``: the time attribute whose watermark it reports. ``function`` returns the user's function of a name.
+    """
+    below, read = node.inputs[port], node.fields_read(port)
+    *_, last = _down(below)
+    if read is None or not read.names or not isinstance(last, Scan) or format_of(last) not in _FORMATS:
         return None
-    columns: dict[str, Column] = {}
-    for name in read.names:
-        column = _column(node.inputs[port], name, scan)
-        if column is None or (name == read.time and column.type.name != "TIMESTAMP"):
-            return None
-        columns[name] = column
-    if not columns or not all(columns[key].type.name in _KEYS for key in read.keys):
+    selected = selection(below, read.names, function, marked)
+    if selected is None or selected.scan.on_error.tolerates:
         return None
-    return FilesToRead(scan, tuple(columns.items()))
+    if not all(selected.type_of(key).name in _KEYS for key in read.keys):
+        return None
+    if read.time is not None and (
+        selected.column(read.time) is None or selected.type_of(read.time).name != "TIMESTAMP"
+    ):
+        return None
+    return selected
 
 
 def _down(below: Node) -> Iterator[Node]:
-    """The node and those below it as far as they keep all rows, and the first node that does not."""
-    while isinstance(below, Project | AssignTime):
+    """The node and those below it as far as tasks may compute them, and the first node that they cannot."""
+    while isinstance(below, Project | AssignTime | Filter):
         yield below
         below = below.input
     yield below
-
-
-def _column(below: Node, name: str, scan: Scan) -> Column | None:
-    """The column of the file that a field is; None if it is computed, or of a type that pyarrow reads differently."""
-    while below is not scan:
-        source = below_projections(below, name)
-        if source is None:
-            return None
-        below, name = source
-        if isinstance(below, AssignTime):
-            if name == below.column and name not in scan.columns:
-                return None
-            below = below.input
-    column = next((c for c in scan.table.physical_columns if c.name == name), None)
-    return column if column is not None and column.type.name in FILE_TYPES else None
 
 
 # --- steps -----------------------------------------------------------------------------------------------------
@@ -322,19 +308,21 @@ class Ask(Compute):
 @dataclass(frozen=True)
 class Read(Step):
     """The step that reads a table. ``by_exchange``: Spark only lists its files, which the exchange downstream reads.
-    ``by_root``: the same, and the tasks of the root read them. ``in_order``: hidden columns number the rows in their
-    order.
+    ``filtered``: it filters them, too. ``by_root``: the tasks of the root read them. ``in_order``: hidden columns
+    number the rows in their order.
     """
 
     node: Scan
     in_order: bool = False
     by_exchange: bool = False
+    filtered: bool = False
     by_root: bool = False
 
     @property
     def runs(self) -> str:
         if self.by_exchange or self.by_root:
             reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
+            reader += " and filters" if self.filtered else ""
             return f"Spark lists the files, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
         return f'stream of connector "{self.node.table.connector}"{filters}'
@@ -408,7 +396,7 @@ class Port:
     """
 
     watermark: BlobWatermark | None = None
-    files: FilesToRead | None = None
+    files: Selection | None = None
 
 
 @dataclass(frozen=True)
@@ -475,7 +463,7 @@ class Write(Step):
     of that query, the tasks hand no rows to Spark, because the sink keeps none.
     """
 
-    columns: ColumnQuery | None = None
+    columns: Selection | None = None
     discards: bool = False
 
     @property

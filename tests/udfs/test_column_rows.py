@@ -11,7 +11,7 @@ import pytest
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.physical.column_queries import ColumnQuery, column_query
+from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
@@ -28,7 +28,7 @@ TABLE = """CREATE TABLE t (i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOL
 READ = {"n": pa.int64(), "s": pa.string()}
 
 
-def compiled(query: str) -> ColumnQuery:
+def compiled(query: str) -> Selection:
     bound = plan(query, TABLE)
     assert isinstance(bound, Output)
     found = column_query(bound, no_function)
@@ -41,15 +41,21 @@ def no_function(name: str) -> None:
 
 
 def computed(
-    path: Path, where: str, *, discards: bool = False, tolerates: bool = False, letters: bool = False
+    path: Path,
+    where: str,
+    *,
+    discards: bool = False,
+    tolerates: bool = False,
+    letters: bool = False,
+    apart: bool = True,
 ) -> list[tuple[Any, ...]]:
     query = compiled(f"SELECT s AS name FROM t {where}")
     decoder = JsonDecoder((Field("n", DataType("BIGINT")), Field("s", DataType("STRING"))))
     read = pa.schema({**READ, BAD: BAD_TYPE} if tolerates else READ)
-    reader = RecordRows(read, {}, TextFormat(decoder, tolerant=tolerates))
+    reader = RecordRows(read, {}, TextFormat(decoder, tolerant=tolerates), apart=apart)
     more = ({ROWS_BAD: pa.int64()} if tolerates else {}) | ({BAD: BAD_TYPE} if letters else {})
     result = pa.schema({"name": pa.string(), ROWS_READ: pa.int64(), ROWS_GIVEN: pa.int64(), **more})
-    work = ColumnRows(reader, result, ("s",), query.conditions, discards)
+    work = ColumnRows(reader, result, ("s",), query.steps, discards)
     place = {FILE: path.as_uri(), LENGTH: path.stat().st_size, MODIFIED: 0, SHARE: 0, SHARES: 1}
     batches = work.rows([pa.RecordBatch.from_pylist([place])])
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
@@ -64,13 +70,16 @@ def test_the_rows_of_the_result_come_first_and_then_the_number_of_those_read(tmp
     assert computed(path, "WHERE n > 1", discards=True) == [(None, 4, 2)]
 
 
-def test_records_that_cannot_be_read_are_counted_and_given_where_somebody_takes_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_records_that_cannot_be_read_are_counted_and_given_where_somebody_takes_them(
+    apart: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"n": 1, "s": "x"}\nno json\n{"n": 2, "s": "y"}\n{"n": "z"}\n')
-    assert computed(path, "WHERE n > 1", tolerates=True) == [("y", None, None, None), (None, 4, 1, 2)]
-    assert computed(path, "WHERE n IS NULL", tolerates=True) == [(None, 4, 0, 2)]
+    assert computed(path, "WHERE n > 1", tolerates=True, apart=apart) == [("y", None, None, None), (None, 4, 1, 2)]
+    assert computed(path, "WHERE n IS NULL", tolerates=True, apart=apart) == [(None, 4, 0, 2)]
     for discards in (False, True):
-        *rows, last = computed(path, "WHERE n > 1", discards=discards, tolerates=True, letters=True)
+        *rows, last = computed(path, "WHERE n > 1", discards=discards, tolerates=True, letters=True, apart=apart)
         assert last == (None, 4, 1, 2, None)
         assert [row[0] for row in rows] == [None, None, *([] if discards else ["y"])]
         letters = [row[-1] for row in rows if row[-1] is not None]
@@ -97,7 +106,7 @@ ROWS = [
 
 @pytest.mark.spark
 def test_conditions_are_true_where_they_are_for_spark(spark: Any) -> None:
-    conditions = {text: compiled(f"SELECT n FROM t WHERE {text}").conditions for text in CONDITIONS}
+    conditions = {text: compiled(f"SELECT n FROM t WHERE {text}").steps for text in CONDITIONS}
     names = ["i", "n", "x", "y", "s", "b"]
     kinds = (pa.int32(), pa.int64(), pa.float64(), pa.float64(), pa.string(), pa.bool_())
     arrays = [pa.array(values, kind) for values, kind in zip(zip(*ROWS, strict=True), kinds, strict=True)]
@@ -105,5 +114,5 @@ def test_conditions_are_true_where_they_are_for_spark(spark: Any) -> None:
     frame = spark.createDataFrame(ROWS, "i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOLEAN").coalesce(1)
     by_spark = frame.selectExpr(*(f"coalesce({condition}, false)" for condition in conditions)).collect()
     for number, (condition, parts) in enumerate(conditions.items()):
-        ours = [all(each) for each in zip(*(is_true(part, columns) for part in parts), strict=True)]
+        ours = [all(each) for each in zip(*(is_true(part.expression, columns) for part in parts), strict=True)]
         assert ours == [row[number] for row in by_spark], condition

@@ -30,10 +30,12 @@ from sqlstream.udfs.expressions.tree import (
     Converted,
     Expression,
     IsNull,
+    Like,
     Negated,
     Not,
     OneOf,
     Or,
+    SplitIndex,
 )
 
 Columns = Mapping[Column, pa.Array]
@@ -46,6 +48,12 @@ def value(expression: Expression, columns: Columns) -> pa.Array:
     """
     evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
     return evaluate(expression, columns)
+
+
+def whole_column(expression: Expression, columns: Columns, rows: int) -> pa.Array:
+    """The ``value`` of the expression as an array of so many rows, constants too."""
+    result = value(expression, columns)
+    return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
 
 
 def is_true(condition: Expression, columns: Columns) -> npt.NDArray[np.bool_]:
@@ -109,7 +117,7 @@ def _compared(expression: Compared, columns: Columns) -> pa.Array:
     if expression.comparison is not Comparison.NOT_DISTINCT:
         return compared(expression.comparison, left, right)
     equal = pc.fill_null(compared(Comparison.EQUAL, left, right), False)
-    return pc.or_(equal, pc.and_(left.is_null(), right.is_null()))
+    return pc.or_(equal, pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
 def compared(comparison: Comparison, left: pa.Array, right: pa.Array) -> pa.Array:
@@ -134,6 +142,21 @@ def _with_nan(comparison: Comparison, left: pa.Array, right: pa.Array, result: p
 
 def _one_of(expression: OneOf, columns: Columns) -> pa.Array:
     return pc.is_in(value(expression.part, columns), pa.array(expression.values, _arrow(expression.type)))
+
+
+# --- texts ----------------------------------------------------------------------------------------------------
+
+
+def _like(expression: Like, columns: Columns) -> pa.Array:
+    return pc.match_like(value(expression.part, columns), expression.pattern)
+
+
+def _split_index(expression: SplitIndex, columns: Columns) -> pa.Array:
+    texts, index = value(expression.part, columns), expression.index
+    pieces = pc.split_pattern(texts, expression.separator, max_splits=index + 1)
+    there = np.asarray(pc.fill_null(pc.greater(pc.list_value_length(pieces), index), False))
+    there &= ~np.asarray(pc.fill_null(pc.equal(texts, ""), False))
+    return pieces.values.take(pa.array(np.asarray(pieces.offsets)[:-1] + index, mask=~there))
 
 
 # --- numbers --------------------------------------------------------------------------------------------------
@@ -191,8 +214,10 @@ _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     Constant: _constant,
     Converted: _converted,
     IsNull: _is_null,
+    Like: _like,
     Negated: _negated,
     Not: _not,
     OneOf: _one_of,
     Or: _or,
+    SplitIndex: _split_index,
 }

@@ -64,7 +64,7 @@ class Column(Expression):
 
 @dataclass(frozen=True)
 class Constant(Expression):
-    """A constant other than NULL, in the form that ``pyarrow.scalar`` accepts for its type."""
+    """A constant, in the form that ``pyarrow.scalar`` accepts for its type. NULL (None) only where it may be chosen."""
 
     value: object
     type: DataType
@@ -216,6 +216,54 @@ class Chosen(Expression):
     @property
     def parts(self) -> tuple[Expression, ...]:
         return (*self.conditions, *self.values)
+
+
+@dataclass(frozen=True)
+class Like(Expression):
+    """LIKE with a ``pattern`` without escapes: ``%`` is any text, ``_`` any character."""
+
+    part: Expression
+    pattern: str
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+@dataclass(frozen=True)
+class SplitIndex(Expression):
+    """SPLIT_INDEX: the piece number ``index``, from 0, of a text cut at each ``separator``; NULL without such a piece,
+    and for an empty text.
+    """
+
+    part: Expression
+    separator: str
+    index: int
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+# --- filters and projections ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A filter: only the rows for which the condition is true go on to the next step."""
+
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class Added:
+    """A column that is computed from those there are, and added to them."""
+
+    expression: Expression
+    name: str
+
+
+ColumnStep = Kept | Added
 
 
 def columns_read(expression: Expression | None, side: int) -> tuple[str, ...]:

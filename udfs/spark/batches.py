@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import cast
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFiles
-from sqlstream.udfs.column_rows import ColumnRows
+from sqlstream.udfs.column_rows import ColumnRows, SelectedRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
@@ -41,13 +41,16 @@ BLOBS_DDL = (
 )
 
 
-def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = None) -> Batches:
+def to_blobs(
+    exchange: Exchange, schema: pa.Schema, files: FileRows | None = None, selected: SelectedRows | None = None
+) -> Batches:
     """Returns a function for ``mapInArrow`` that divides rows of ``schema`` by key group and packs them into blobs:
     rows of ``BLOBS_DDL``, each of which has many input rows as bytes. Spark may use other names of time zones than
     ``schema``.
 
     ``files``: the input rows of the function are file splits, whose rows it reads; a last blob then reports their
-    number to Spark's metrics.
+    number to Spark's metrics. ``selected``: which of these rows, and what of them, the exchange takes; Spark learns the
+    newest event time of all.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
@@ -58,8 +61,10 @@ def to_blobs(exchange: Exchange, schema: pa.Schema, files: FileRows | None = Non
         if files is None:
             yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
         else:
-            rows = _Counted(files.rows(batches))
-            yield from exchange.blobs(rows, partition)
+            rows = _Counted(files.rows(batches), selected, exchange.time)
+            yield from (exchange if selected is None else replace(exchange, time=None)).blobs(rows, partition)
+            if rows.newest is not None:
+                yield exchange.lift(rows.newest)
             yield exchange.read(rows.count)
 
     def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,15 +89,28 @@ def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batch
 
 @dataclass
 class _Counted:
-    """Batches whose rows are counted as they pass."""
+    """Batches whose rows are counted as they pass, before some of them are ``selected``. ``newest``: of the times in
+    the column ``time`` of all rows so far, None where the exchange sees them itself.
+    """
 
     batches: Iterator[pa.RecordBatch]
+    selected: SelectedRows | None
+    time: str | None
     count: int = 0
+    newest: int | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.batches:
             self.count += batch.num_rows
-            yield batch
+            if self.selected is None:
+                yield batch
+                continue
+            if self.time is not None:
+                times = self.newest, self.selected.newest(batch, self.time)
+                self.newest = max((time for time in times if time is not None), default=None)
+            rows = self.selected.selected(batch)
+            if rows.num_rows:
+                yield rows
 
 
 def to_calls(exchange: Exchange) -> Batches:

@@ -13,17 +13,20 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, MapType
 from sqlglot import exp
 
 from sqlstream.planner.bad_rows import missing_are_null
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, TimeDomain
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
-from sqlstream.planner.lowering.time import required_time, time_of
+from sqlstream.planner.lowering.time import required_time, time_name, time_of
 from sqlstream.planner.node import Node, Unary
+from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.physical.steps import BlobWatermark, FilesToRead, Operator
+from sqlstream.planner.physical.column_queries import Selection
+from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
+from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange, part_fields
 from sqlstream.udfs.file_splits import FileRows, FromFile
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
@@ -239,19 +242,21 @@ of the table end it."""
 class Files:
     """Files that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a DataFrame with one
     row per file of ``table`` and task, since each task gets the whole list and reads its share; ``reader`` turns such
-    rows into the rows of the files.
+    rows into the rows of the files, of which the exchange takes what is ``selected``; all without it.
     """
 
     places: DataFrame
     reader: FileRows
     table: str
+    selected: SelectedRows | None = None
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
         """Reads the files and divides their rows by key group. Returns a DataFrame of blobs (rows packed as bytes), one
         per key group and batch. It also counts the rows that were read as a metric of the operator with this
         ``number``, because Spark sees only the list of files.
         """
-        blobs = self.places.mapInArrow(to_blobs(exchange, self.reader.schema, self.reader), BLOBS_DDL)
+        schema = self.reader.schema if self.selected is None else self.selected.schema
+        blobs = self.places.mapInArrow(to_blobs(exchange, schema, self.reader, self.selected), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
         name = f"{METRIC}/{number}/{exchange.port}/{quote(self.table, safe='')}"
@@ -284,23 +289,45 @@ def files_of(
     if files is None:
         return None
     rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
-    names = (name for name in rows.names if name not in (KEY_HASH, CLOCK))
-    columns = {name: _from_file(fields_of[name], files, inputs) for name in names}
+    taken = {name: fields_of[name] for name in rows.names if name not in (KEY_HASH, CLOCK)}
     scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
-    whole = pa.schema([*rows, *(part_fields(places.columns) if step.in_order else [])])
-    text = context.runtime.record_format(scan)
-    if text is not None:
-        return Files(places, RecordRows(whole, columns, text), scan.table.name)
-    return Files(places, ParquetRows(whole, columns, missing_are_null(scan.table)), scan.table.name)
+    hidden = part_fields(places.columns) if step.in_order else []
+    whole = pa.schema([*rows, *hidden])
+    if not files.steps:
+        columns = {name: _from_file(source, files, inputs) for name, source in taken.items()}
+        return Files(places, file_rows(scan, whole, columns, context), scan.table.name)
+    columns = {column.name: from_table(column, scan.table) for column in files.columns}
+    constants = (f for f in whole if f.name not in taken)
+    read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants])
+    column_of = {name: column for name, column, _ in files.fields}
+    selected = SelectedRows(files.steps, whole, {name: column_of[field.field] for name, field in taken.items()})
+    return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)
 
 
-def _from_file(source: InputField, files: FilesToRead, inputs: Inputs) -> FromFile:
-    watermark = inputs.watermark
+def file_rows(
+    scan: Scan, rows: pa.Schema, columns: Mapping[str, FromFile], context: Context, *, apart: bool = False
+) -> FileRows:
+    """The reader of the files of a scan in tasks; ``rows``, ``columns`` and ``apart``: see ``RecordRows``."""
+    records = context.runtime.record_format(scan)
+    if records is not None:
+        return RecordRows(rows, columns, records, apart=apart)
+    return ParquetRows(rows, columns, missing_are_null(scan.table))
+
+
+def _from_file(source: InputField, files: Selection, inputs: Inputs) -> FromFile:
+    watermark, column = inputs.watermark, files.column(source.field)
+    assert column is not None, source.field
     event_time = time_of(watermark.source) if source.required and watermark is not None else None
-    return from_file(files.column(source.field), files.scan.table.name, micros=source.micros, event_time=event_time)
+    return from_file(column, files.scan.table.name, micros=source.micros, event_time=event_time)
+
+
+def from_table(column: TableColumn, table: Table) -> FromFile:
+    """How tasks read a column of a table as it is; event times are checked."""
+    is_time = table.watermark is not None and table.watermark.column == column.name
+    return from_file(column, table.name, event_time=time_name(column.name, table.name) if is_time else None)
 
 
 def from_file(column: TableColumn, table: str, *, micros: bool = False, event_time: str | None = None) -> FromFile:

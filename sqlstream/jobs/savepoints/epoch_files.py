@@ -27,7 +27,7 @@ from sqlstream.jobs.checkpoints.storage import (
     missing,
 )
 from sqlstream.jobs.records.record import read_record
-from sqlstream.udfs.listed_files import end_of_log, offsets_of
+from sqlstream.udfs.listed_files import RANGES, end_of_log, offsets_of
 from sqlstream.udfs.texts import json_of
 
 WHOLE = {".zip", ".snapshot"}
@@ -229,6 +229,7 @@ def require_whole_checkpoint(storage: Storage) -> None:
         _require_logs(storage.root / "spark")
         _require_epoch(storage.root / "spark")
         _require_control(storage.root)
+        _require_ranges(storage.root)
 
 
 def require_begun_files(storage: Storage) -> None:
@@ -281,6 +282,13 @@ def _require_control(root: Path) -> None:
     for path in (*root.glob("control/*/*.json"), *root.glob("control-clock/*.json")):
         if path.name[0] != "." and not is_json(path.read_bytes()):
             raise damaged(path, "It is no JSON.")
+
+
+def _require_ranges(root: Path) -> None:
+    for path in root.glob(f"{RANGES}/*/*/[!.]*"):
+        text = path.read_bytes()
+        if not text.endswith(b"\n") or not is_json(text.splitlines()[-1]):
+            raise damaged(path, "It ends within a line.")
 
 
 def _require_file(path: Path, hint: str = RESTORE_HINT) -> None:

@@ -27,6 +27,8 @@ def storage(tmp_path):
     """A checkpoint after the micro-batch 2, with 3 under way; checksums as Hadoop writes them."""
     _write(tmp_path, "plan.json", "{}", sums=False)
     _write(tmp_path, "control/t/end-of-input.json", '{"watermark_ms": 1}', sums=False)
+    _write(tmp_path, "ranges/t/ab/ab-000000001.jsonl", '{"__file": "file:///x", "__end": 1}\n', sums=False)
+    _write(tmp_path, "ranges/t/ab/positions", '{"removed": 1}\n{"__file": "file:///y", "__end": 1}\n', sums=False)
     _write(tmp_path, "spark/metadata", '{"id": "x"}')
     for number in range(4):
         _write(tmp_path, f"spark/offsets/{number}", OFFSET)
@@ -53,7 +55,8 @@ def test_a_whole_checkpoint_and_an_empty_directory_are_taken(storage, tmp_path_f
 
 NEEDED = [
     "spark/metadata", "spark/offsets/2", "spark/offsets/3", "spark/commits/2", "spark/sources/1/2", "spark/sources/1/3",
-    "spark/state/0/0/3.changelog", "control/t/end-of-input.json",
+    "spark/state/0/0/3.changelog", "control/t/end-of-input.json", "ranges/t/ab/ab-000000001.jsonl",
+    "ranges/t/ab/positions",
 ]  # fmt: skip
 
 

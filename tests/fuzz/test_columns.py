@@ -1,0 +1,58 @@
+"""What tasks compute over columns has the values that Spark computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import sqlstream
+from sqlstream.errors import SqlStreamError
+from sqlstream.planner.nodes import Output
+from sqlstream.planner.physical.column_queries import column_query
+from sqlstream.planner.rules import optimize
+from sqlstream.query import Query
+from tests.depth import depth
+from tests.fuzz.columns import COLUMNS, random_expression, random_rows
+from tests.planner.plans import plan
+
+TABLE = f"CREATE TABLE t (id INT, {', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})"
+
+
+def by_tasks(expression: str) -> bool:
+    """Whether tasks compute an expression; those that are refused are not compared."""
+    try:
+        bound = optimize(plan(f"SELECT id, {expression} AS x FROM t", f"{TABLE} WITH ('connector' = 'filesystem');"))
+    except SqlStreamError:
+        return False
+    assert isinstance(bound, Output)
+    return column_query(bound, lambda _: None) is not None
+
+
+@pytest.mark.spark
+def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
+    random = Random(35)
+    candidates = [random_expression(random) for _ in range(depth(400, 4000))]
+    expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
+    assert len(expressions) > len(candidates) / 3
+    rows = [{"id": number, **row} for number, row in enumerate(random_rows(random, 300))]
+    (tmp_path / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    with sqlstream.connect(spark) as session:
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')")
+        for start in range(0, len(expressions), 400):
+            together = expressions[start : start + 400]
+            query = f"SELECT id, {', '.join(f'{e} AS x{i}' for i, e in enumerate(together))} FROM t"
+            found = {}
+            for reader in ("auto", "spark"):
+                session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
+                assert ("its tasks read" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))) == (reader == "auto")
+                result = session.sql(query)
+                assert isinstance(result, Query)
+                found[reader] = sorted(result.fetchall())
+            for number, expression in enumerate(together, 1):
+                ours, theirs = ([(row[0], row[number]) for row in found[reader]] for reader in ("auto", "spark"))
+                assert ours == theirs, expression

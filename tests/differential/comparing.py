@@ -177,4 +177,6 @@ def _comparable(value: Any) -> Any:
             return (value.astimezone(UTC) if value.tzinfo else value).replace(tzinfo=None)
         case list():
             return tuple(map(_comparable, value))
+        case dict():  # a ROW or a MAP
+            return {_comparable(key): _comparable(part) for key, part in value.items()}
     return value

@@ -70,7 +70,7 @@ def cells(query: str, result: Measured | str) -> list[str]:
         query, *(f"{number:,.0f}" for number in numbers), f"{result.first_result:.1f}",
         f"{used.java:.1f}", f"{used.compilers:.1f}", f"{used.python:.1f}",
         f"{rest.peak_mb:,}", f"{batches.state_bytes / 2**20:,.1f}",
-        f"wrong: {result.difference}" if result.difference else "right",
+        f"wrong: {result.difference}" if result.difference else f"right: {result.rows:,} rows",
     ]  # fmt: skip
 
 

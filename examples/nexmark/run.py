@@ -44,6 +44,8 @@ class Measured:
     first_result: float
     """Seconds from the statement to the end of the first micro-batch with rows."""
     processors: Processors
+    rows: int
+    """Of the final result over the finished data."""
     difference: str
     """Empty where the final result is that over the finished data."""
 
@@ -62,7 +64,7 @@ def measured(query: str, folder: Path, file_format: str) -> Measured:
             job.wait()
         seconds, used, batches = time.time() - start, processors(), watch.batches()
         first = watch.first_result(start)
-        return Measured(batches, seconds, first, used, difference(session, query))
+        return Measured(batches, seconds, first, used, *checked(session, query))
 
 
 def definitions(folder: Path, file_format: str) -> list[str]:
@@ -74,8 +76,9 @@ def definitions(folder: Path, file_format: str) -> list[str]:
     return [text for text in f"{tables(options, lookup)}{FUNCTIONS}".split(";\n") if text.strip()]
 
 
-def difference(session: sqlstream.Session, query: str) -> str:
-    """Between the query as a stream and over finished data, where Spark SQL computes it; both run once more."""
+def checked(session: sqlstream.Session, query: str) -> tuple[int, str]:
+    """Rows over the finished data, where Spark SQL computes them, and how those of the stream differ; both run once
+    more."""
     text = CHECKED.get(query, "{query}").format(query=QUERIES[query])
     session.sql("SET 'execution.runtime-mode' = 'streaming'")
     actual = _rows(session, text)
@@ -83,9 +86,10 @@ def difference(session: sqlstream.Session, query: str) -> str:
     expected = _rows(session, text)
     missing, surplus = expected - actual, actual - expected
     if not missing and not surplus:
-        return ""
+        return expected.total(), ""
     example = next(iter(missing or surplus))
-    return f"{missing.total():,} rows missing, {surplus.total():,} too many, such as {example!r}"
+    text = f"{missing.total():,} rows missing, {surplus.total():,} too many, such as {example!r}"
+    return expected.total(), text
 
 
 def _rows(session: sqlstream.Session, text: str) -> Counter[tuple[object, ...]]:

@@ -193,12 +193,12 @@ def test_query_plans(name):
 
 def _measured(difference=""):
     batches = Batches([50, 50, 50], [300, 100, 100], [1.0, 0.5, 0.5], 900, 1 << 20)
-    return Measured(batches, 5.0, 2.5, Processors(8.0, 3.0, 1.0), difference)
+    return Measured(batches, 5.0, 2.5, Processors(8.0, 3.0, 1.0), 7, difference)
 
 
 def test_a_right_query_is_a_line_of_figures():
     assert cells("q3", _measured()) == [
-        "q3", "30", "500", "100", "300", "2.5", "8.0", "3.0", "1.0", "900", "1.0", "right",
+        "q3", "30", "500", "100", "300", "2.5", "8.0", "3.0", "1.0", "900", "1.0", "right: 7 rows",
     ]  # fmt: skip
     assert is_right(_measured())
 

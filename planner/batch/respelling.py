@@ -6,7 +6,6 @@ these, but for columns of tables whose name stands for nothing else.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_beh
 from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark, with_selects
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.batch.select_lists import (
-    names_given,
+    names_of_with,
     qualified_above_groups,
     with_aliases_read,
     without_grouping,
@@ -320,11 +319,11 @@ class _Respelling:
         self._unnested = Unnested(columns)
         self._memberships = Memberships(filled)
         self._columns = columns
-        self._given = Counter[str]()
+        self._of_with = frozenset[str]()
 
     def of_query(self, query: exp.Expr) -> exp.Expr:
         """A whole query."""
-        self._given = names_given(query)
+        self._of_with = names_of_with(query)
         return self.of(query)
 
     def of(self, node: exp.Expr) -> exp.Expr:
@@ -366,7 +365,7 @@ class _Respelling:
             return exp.Null()
         if isinstance(node, exp.Select):
             written = node
-            plain = with_aliases_read(written, self._columns.__contains__, self._given, self._aggregates)
+            plain = with_aliases_read(written, self._columns.__contains__, self._of_with, self._aggregates)
             node = without_grouping(plain)
             node.parent = written.parent
         copy = with_children_changed(node, self.of)

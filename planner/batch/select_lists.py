@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from sqlglot import exp
 
@@ -22,23 +22,39 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
-def names_given(query: exp.Expr) -> Counter[str]:
-    """How many column aliases of the query have each name, as a counter by lower-case name."""
-    names = Counter(alias.alias.casefold() for alias in query.find_all(exp.Alias))
-    names.update(column.name.casefold() for alias in query.find_all(exp.TableAlias) for column in alias.columns)
-    return names
+def names_of_with(query: exp.Expr) -> frozenset[str]:
+    """The lower-case names that columns of the queries of WITH may have, anywhere in the query."""
+    return frozenset(name for part in query.find_all(exp.With) for name in _names_given(part))
+
+
+def _names_given(part: exp.Expr) -> Iterator[str]:
+    """The aliases of columns in a part of a query, in lower case."""
+    yield from (alias.alias.casefold() for alias in part.find_all(exp.Alias))
+    yield from (column.name.casefold() for alias in part.find_all(exp.TableAlias) for column in alias.columns)
+
+
+def _sources(select: exp.Select) -> Iterator[exp.Expr]:
+    """The parts of a SELECT that give it columns."""
+    for key in ("from_", "joins", "laterals"):
+        part = select.args.get(key)
+        yield from part if isinstance(part, list) else [part] if part is not None else []
 
 
 def with_aliases_read(
-    select: exp.Select, is_column: Callable[[str], bool], given: Counter[str], aggregates: Callable[[exp.Expr], bool]
+    select: exp.Select,
+    is_column: Callable[[str], bool],
+    of_with: Collection[str],
+    aggregates: Callable[[exp.Expr], bool],
 ) -> exp.Select:
     """Returns the SELECT in which column aliases are replaced by their expressions where Spark does not resolve them:
     inside aggregates and OVER, and with GROUP BY in all columns.
 
-    An alias for whose name ``is_column`` is true is not replaced, because the name may be a column of FROM. ``given``
-    counts the aliases of each name in the whole query; ``aggregates`` is true for expressions with an aggregate.
+    An alias for whose name ``is_column`` is true is not replaced, because the name may be a column of FROM; nor is one
+    that a subquery of FROM gives to a column, or a query of WITH (``of_with``). ``aggregates`` is true for expressions
+    with an aggregate.
     """
     grouped = select.args.get("group") is not None
+    below = {*of_with, *(name for part in _sources(select) for name in _names_given(part))}
     own = Counter(e.alias.casefold() for e in select.expressions if isinstance(e, exp.Alias))
     aliases: dict[str, exp.Expression] = {}
     columns: list[exp.Expr] = []
@@ -58,7 +74,7 @@ def with_aliases_read(
             changed = exp.Alias(this=changed, alias=exp.to_identifier(shown_name(column), quoted=True))
         columns.append(changed if changed != column else column)
         name = column.alias.casefold() if isinstance(column, exp.Alias) else ""
-        if name and own[name] == given[name] == 1 and not is_column(name):
+        if name and own[name] == 1 and name not in below and not is_column(name):
             whole = as_expression(value(column.this, inside=True))
             if is_repeatable(whole) and whole.find(exp.Query) is None:
                 aliases[name] = whole

@@ -198,6 +198,16 @@ QUERIES = {
         (1, 1, 2),
         (2, 1, 1),
     ],
+    # Two SELECTs that give the same alias, and one whose alias is a column of the subquery below, which precedes it.
+    "(SELECT shop AS s, COUNT(*) AS n, n * 2 AS d FROM sales WHERE shop < 3 GROUP BY ALL) UNION ALL "
+    "(SELECT shop AS s, COUNT(*) AS n, n * 3 AS d FROM sales WHERE shop < 3 GROUP BY ALL) ORDER BY s, d": [
+        (1, 2, 4),
+        (1, 2, 6),
+        (2, 1, 2),
+        (2, 1, 3),
+    ],
+    "SELECT s AS n, SUM(n) AS s FROM (SELECT shop AS s, COUNT(*) AS n FROM sales WHERE shop < 3 GROUP BY ALL) AS q "
+    "GROUP BY ALL ORDER BY 1": [(1, 2), (2, 1)],
     "SELECT shop, GROUPING_ID() AS i, CASE WHEN GROUPING(shop) = 1 THEN 'all' ELSE 'some' END AS w FROM sales "
     "WHERE shop < 3 GROUP BY shop HAVING GROUPING_ID(shop) = 0 ORDER BY GROUPING(shop), shop": [
         (1, 0, "some"),

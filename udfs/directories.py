@@ -1,6 +1,8 @@
-"""Names of directories ``column=value``, as Spark spells them."""
+"""Names of files and of directories ``column=value``, as Spark spells them."""
 
 from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
 
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value in the name of a directory for NULL."""
@@ -14,3 +16,8 @@ def escaped(value: str | None) -> str:
     if value is None:
         return NO_PARTITION
     return "".join(f"%{ord(c):02X}" if c in ESCAPED else c for c in value)
+
+
+def path_of_url(url: str) -> str:
+    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
+    return unquote(urlsplit(url).path)

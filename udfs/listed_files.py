@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +20,7 @@ import pyarrow.types as kinds
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.formats.columnar import differs_in_spark, fits
 from sqlstream.types import DataType, from_arrow
+from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.texts import json_of, reason_of
 
 MISSING_METRIC, FILES, SIZES = "missing", "files", "sizes"
@@ -198,7 +198,7 @@ def _entries(source: Path, steps: dict[int, int]) -> Iterator[str]:
         lines = file.read_text(encoding="utf-8").splitlines()
         for entry in (json_of(line) for line in lines if any(f'"batchId":{n}' in line for n in numbers)):
             if entry["batchId"] in numbers:
-                yield unquote(urlsplit(entry["path"]).path)
+                yield path_of_url(entry["path"])
 
 
 # --- files that no reader accepts, or that readers skip silently ----------------------------------------------
@@ -222,11 +222,6 @@ def unreadable(path: str, why: str) -> ExecutionError:
     """The error SS528 for a file. ``why`` completes the message ``file "…" cannot be read: …``."""
     hint = "Put a whole file in its place, or take it out of the directory; then start the job again."
     return ExecutionError(UNREADABLE, f'file "{shown_name(path)}" cannot be read: {why}', hint=hint)
-
-
-def path_of_url(url: str) -> str:
-    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
-    return unquote(urlsplit(url).path)
 
 
 def vanished(path: str, table: str | None = None) -> ExecutionError:

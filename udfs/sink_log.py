@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlstream.udfs.listed_files import path_of_url
+from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.texts import json_of
 
 LOG = "_spark_metadata"

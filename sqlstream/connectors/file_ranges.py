@@ -24,9 +24,9 @@ from sqlstream.connectors.file_checks import walk
 from sqlstream.connectors.file_tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
-from sqlstream.udfs.directories import NO_PARTITION
+from sqlstream.udfs.directories import NO_PARTITION, path_of_url
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
-from sqlstream.udfs.listed_files import RANGES, newest_logged_file, path_of_url
+from sqlstream.udfs.listed_files import RANGES, newest_logged_file
 from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of, reason_of
 

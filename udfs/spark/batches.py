@@ -23,11 +23,12 @@ from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFiles
 from sqlstream.udfs.column_rows import ColumnRows, SelectedRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
+from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles, path_of_url
+from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.messages import MessageRows
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START

@@ -23,8 +23,9 @@ from sqlstream.connectors.file_ranges import (
     ranges_to_copy,
 )
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, SHARE, SHARES, ranges_of
-from sqlstream.udfs.listed_files import files_of, path_of_url
+from sqlstream.udfs.listed_files import files_of
 from tests.depth import depth
 
 

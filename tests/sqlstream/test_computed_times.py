@@ -31,6 +31,7 @@ RECORDS = {
     "json": ['{"id": 5, "at": "31/01/2024", "v": 4, "more": [1]}', '{"v": 5, "id": 6}'],
     "parquet": ['{"id":5,"at":"31/01/2024","v":4}', '{"id":6,"at":null,"v":5}'],
 }
+USUAL = ["json", *(pytest.param(form, marks=pytest.mark.long) for form in ("csv", "parquet"))]
 WINDOW = (
     "SELECT COUNT(*) AS id FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
 )
@@ -158,7 +159,7 @@ def failing(text: str | None) -> datetime | None:
 FAILED = 'SS411: function "failing" failed: ValueError: 31/01/2024 is no time'
 
 
-@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("form", USUAL)
 def test_a_time_of_a_python_function_that_is_null_or_fails_names_the_row(
     form: str, session: Session, tmp_path: Path
 ) -> None:
@@ -214,7 +215,7 @@ def test_a_time_of_a_python_function_is_computed_once(session: Session, tmp_path
 OWN = "SELECT COUNT(*) AS id FROM t WATERMARK own DELAY OF INTERVAL '0' SECONDS GROUP BY TUMBLE(own, INTERVAL '1' HOUR)"
 
 
-@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("form", USUAL)
 def test_rows_without_the_time_of_a_querys_own_watermark_are_named(form: str, session: Session, tmp_path: Path) -> None:
     path = write(tmp_path / "in", form)
     session.register_function("failing", failing)

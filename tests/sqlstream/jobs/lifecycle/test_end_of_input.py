@@ -56,6 +56,7 @@ def finished(job: Job) -> Job:
     return job
 
 
+@pytest.mark.long
 def test_runs_over_files_as_they_come_give_what_one_run_over_all_of_them_gives(spark: Any, tmp_path: Path) -> None:
     run = Run(spark, tmp_path / "paused", EVERYTHING, watched=False)
     run.put(1, ROWS)

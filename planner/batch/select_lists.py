@@ -23,14 +23,33 @@ _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
 def names_of_with(query: exp.Expr) -> frozenset[str]:
-    """The lower-case names that columns of the queries of WITH may have, anywhere in the query."""
-    return frozenset(name for part in query.find_all(exp.With) for name in _names_given(part))
+    """The lower-case names that queries of WITH give to columns, anywhere in the query."""
+    return frozenset(name for part in query.find_all(exp.CTE) for name in _names_given(part))
 
 
 def _names_given(part: exp.Expr) -> Iterator[str]:
-    """The aliases of columns in a part of a query, in lower case."""
-    yield from (alias.alias.casefold() for alias in part.find_all(exp.Alias))
-    yield from (column.name.casefold() for alias in part.find_all(exp.TableAlias) for column in alias.columns)
+    """The names, in lower case, that a part of FROM or a query of WITH gives to columns, as far as it says them."""
+    for node in part.walk(prune=_is_whole_query):
+        if isinstance(node, exp.Alias):
+            yield node.alias.casefold()
+        elif isinstance(node, exp.TableAlias):
+            yield from (column.name.casefold() for column in node.columns)
+        elif _is_whole_query(node):
+            yield from _names_of_columns(node)
+
+
+def _is_whole_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query) and not isinstance(node, exp.Subquery)
+
+
+def _names_of_columns(query: exp.Expr) -> Iterator[str]:
+    """The names of the columns of a query; for a star those that its FROM gives, too."""
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    for column in query.expressions if isinstance(query, exp.Select) else ():
+        yield column.alias_or_name.casefold()
+    if isinstance(query, exp.Select) and query.is_star:
+        yield from (name for part in _sources(query) for name in _names_given(part))
 
 
 def _sources(select: exp.Select) -> Iterator[exp.Expr]:

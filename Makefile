@@ -12,6 +12,8 @@ USUAL = -m "not long" --restarts fifth
 READY := $(VENV)/.ready
 # More words for those that measure: make BENCH="--rows 5000000 --keys 10000" bench-sql
 BENCH ?=
+# More words for the broker: make KAFKA="--port 9093 --directory ~/kafka" kafka
+KAFKA ?=
 # More words for random queries: make FUZZ="--minutes 5 --seed 7" fuzz-results
 FUZZ ?=
 # More words for both modes: make BOTH="--part 1/9" both-modes
@@ -22,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -77,6 +79,9 @@ endurance: java $(READY) ## an hour of updating queries at 20,000 events per sec
 
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless
+
+kafka: java $(READY) ## run a Kafka broker to play with, until Ctrl-C: KAFKA="--port 9093 --directory ~/kafka"
+	@$(BIN)/python -m sqlstream.testing.kafka_broker $(KAFKA)
 
 demo-lookups: java $(READY) ## departures enriched from PostgreSQL, Redis and HTTP, whose servers it starts
 	@$(BIN)/python -m examples.lookups.run

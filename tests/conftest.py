@@ -19,6 +19,7 @@ from sqlstream.testing.tested_session import fast_directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sqlstream.testing.kafka_broker import Broker
     from tests.postgres_server import PostgresServer
 
 
@@ -85,3 +86,16 @@ def postgres_server() -> Iterator[PostgresServer]:
 
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker for all tests of the process; each test makes topics of its own."""
+    from sqlstream.testing.kafka_broker import BrokerError, kafka_jars, running_broker
+
+    try:
+        kafka_jars()
+    except (BrokerError, SqlStreamError) as error:
+        pytest.skip(str(error))
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker

@@ -111,19 +111,27 @@ class GroupAggregateKernel(Kernel):
         return dense_ids(rows, self._distinct_columns)
 
     def _values_with_totals(self, rows: pa.Table) -> pa.Table:
-        """One row for each combination of keys and distinct values; the first of each group has its accumulators."""
+        """One row for each combination of keys and distinct values; the first of each group has its accumulators. Where
+        most rows have their own values each row stays, with accumulators of its own.
+        """
         ids = self._distinct_ids(rows)
         values = rows.select([KEY_HASH, *self._distinct_columns])
-        values = values if ids is None else values.take(pa.array(ids.first))
+        if ids is None:
+            every = np.arange(rows.num_rows)
+            lifted = [strategy.lifted(rows, None, every, rows.num_rows) for strategy in self._totals]
+            return self._with_totals(values, np.ones(rows.num_rows, np.bool_), lifted)
+        values = values.take(pa.array(ids.first))
         groups = dense_ids(values, self.keys)
         group_of_value = np.full(values.num_rows, -1)
         group_of_value[groups.first] = np.arange(groups.count)
         is_first = group_of_value >= 0
         numbers = pa.array(group_of_value, mask=~is_first)
-        group_of_row = groups.ids if ids is None else groups.ids[ids.ids]
-        lifted = (strategy.lifted(rows, None, group_of_row, groups.count) for strategy in self._totals)
-        columns = [column.take(numbers) for totals in lifted for column in totals.columns]
-        return pa.Table.from_arrays([*values.columns, pa.array(is_first), *columns], schema=self._shipped)
+        lifted = [strategy.lifted(rows, None, groups.ids[ids.ids], groups.count) for strategy in self._totals]
+        return self._with_totals(values, is_first, [totals.take(numbers) for totals in lifted])
+
+    def _with_totals(self, values: pa.Table, has_totals: np.ndarray, lifted: Sequence[pa.Table]) -> pa.Table:
+        columns = [column for totals in lifted for column in totals.columns]
+        return pa.Table.from_arrays([*values.columns, pa.array(has_totals), *columns], schema=self._shipped)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         ids = dense_ids(rows, self.keys)
@@ -164,8 +172,9 @@ class GroupAggregateKernel(Kernel):
         """The columns of all parts for all groups."""
         lifted, groups = changed.rows, changed.groups
         if self._adds_totals:
-            has_totals = changed.rows.column(_HAS_TOTALS)
-            lifted, groups = lifted.filter(has_totals), groups[np.asarray(has_totals, np.bool_)]
+            has_totals = np.asarray(changed.rows.column(_HAS_TOTALS), np.bool_)
+            if not has_totals.all():
+                lifted, groups = lifted.filter(pa.array(has_totals)), groups[has_totals]
         elif not self._combines:
             return [strategy.updated(stored, changed, context) for strategy in self.strategies]
         return [

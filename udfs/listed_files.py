@@ -124,10 +124,15 @@ def files_of(spark: Path, batch: int) -> Iterator[str]:
 def _in_ranges(path: str) -> Iterator[str]:
     """The files of which a micro-batch reads ranges, which the file ``path`` of the checkpoint names."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        lines = lines_of(Path(path))
     except FileNotFoundError:
         raise vanished(path) from None
-    yield from dict.fromkeys(path_of_url(json_of(line)[FILE_OF_RANGE]) for line in text.splitlines())
+    yield from dict.fromkeys(path_of_url(json_of(line)[FILE_OF_RANGE]) for line in lines)
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a file of JSON lines. Values may have characters, such as U+2028, that other lines end with."""
+    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def offsets_of(spark: Path, batch: int) -> list[str]:

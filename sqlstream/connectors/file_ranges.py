@@ -26,7 +26,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
 from sqlstream.udfs.directories import NO_PARTITION, path_of_url
 from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
-from sqlstream.udfs.listed_files import RANGES, newest_logged_file
+from sqlstream.udfs.listed_files import RANGES, lines_of, newest_logged_file
 from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of, reason_of
 
@@ -52,18 +52,6 @@ POSITIONS = "positions"
 theirs where the last range of each file ended in those."""
 
 REMOVED = "removed"
-
-DEFAULT_RETAINED = 100
-"""So many micro-batches can be repeated by default: Spark's ``minBatchesToRetain``."""
-
-POSITIONS = "positions"
-"""The file beside the files of ranges that says in its first line how many of them were removed, and in lines like
-theirs where the last range of each file ended in those."""
-
-REMOVED = "removed"
-
-DEFAULT_RETAINED = 100
-"""So many micro-batches can be repeated by default: Spark's ``minBatchesToRetain``."""
 
 _FIRST_SECOND = 1_000_000_000  # of the times of files of ranges, in which their order is Spark's
 
@@ -124,9 +112,9 @@ class FileRanges(Watch):
     path: str
     limits: Limits
     interval_ms: int | None
+    retained: int
     partitions: Sequence[str] = ()
     checkpoint: Path | None = None
-    retained: int = DEFAULT_RETAINED
     _ends: dict[str, Unread] = field(default_factory=dict, init=False, repr=False)
     _first: int = field(default=0, init=False, repr=False)
     _next: int = field(default=0, init=False, repr=False)
@@ -144,7 +132,7 @@ class FileRanges(Watch):
                     file.unlink()
                     continue
                 _set_time(file, number)  # a copy, as from a savepoint, has others
-                self._ends |= _ends_in(file.read_text(encoding="utf-8").splitlines())
+                self._ends |= _ends_in(lines_of(file))
                 self._next = number + 1
 
     def look(self) -> None:
@@ -181,13 +169,13 @@ class FileRanges(Watch):
         return None
 
     def _write(self, pack: Sequence[tuple[Unread, int]]) -> None:
-        lines = [json.dumps(self._entry(file, end), ensure_ascii=False) for file, end in pack]
+        lines = [json.dumps(self._entry(file, end)) for file, end in pack]
         with self._writing():
             self._put(self.folder / f"{self.folder.name}-{self._next:09}.jsonl", lines, self._next)
         self._next += 1
         self._ends |= {file.path: replace(file, begin=end) for file, end in pack}
 
-    def _put(self, target: Path, lines: Sequence[str], number: int) -> None:
+    def _put(self, target: Path, lines: Iterable[str], number: int) -> None:
         """Writes a file by one step of the file system."""
         hidden = target.with_name(f".{target.name}")
         with hidden.open("w", encoding="utf-8") as written:
@@ -213,9 +201,9 @@ class FileRanges(Watch):
             _, ends = _removed(self.folder)
             read = [(number, file) for number, file in _numbered(self.folder) if number < first]
             for _, file in read:
-                ends |= _ends_in(file.read_text(encoding="utf-8").splitlines())
+                ends |= _ends_in(lines_of(file))
             entries = [{REMOVED: first}, *map(_position, ends.values())]
-            self._put(self.folder / POSITIONS, [json.dumps(entry, ensure_ascii=False) for entry in entries], first)
+            self._put(self.folder / POSITIONS, map(json.dumps, entries), first)
             _flush_names(self.folder)
             for _, file in read:
                 file.unlink(missing_ok=True)
@@ -291,16 +279,18 @@ def table_of_ranges(path: str) -> tuple[str, str] | None:
 
 def ranges_to_copy(checkpoint: Path) -> list[str]:
     """The files of ranges of a checkpoint, relative to it, in the order in which a savepoint copies them. A job that
-    goes on meanwhile may remove some; what it had read of them is in ``POSITIONS``, which is copied after them.
+    goes on meanwhile may remove some; what it had read of them is in ``POSITIONS``, which is copied after them, and
+    which need not be there yet.
     """
-    files = sorted(checkpoint.glob(f"{RANGES}/*/*/[!.]*"), key=lambda file: (file.name == POSITIONS, file))
-    return [str(file.relative_to(checkpoint)) for file in files]
+    files = sorted(checkpoint.glob(f"{RANGES}/*/*/[!.]*.jsonl"))
+    positions = sorted(folder / POSITIONS for folder in checkpoint.glob(f"{RANGES}/*/*"))
+    return [str(file.relative_to(checkpoint)) for file in (*files, *positions)]
 
 
 def _removed(folder: Path) -> tuple[int, dict[str, Unread]]:
     """How many files of ranges were removed, and where the files that they named end in them."""
     try:
-        first, *lines = (folder / POSITIONS).read_text(encoding="utf-8").splitlines()
+        first, *lines = lines_of(folder / POSITIONS)
     except FileNotFoundError:
         return 0, {}
     return json_of(first)[REMOVED], _ends_in(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -63,7 +63,9 @@ def cut_files(environment: Environment, ranges: FileRanges, directories: Sequenc
     return rows.select(FILE, LENGTH, MODIFIED, BEGIN, END, *of_directories)
 
 
-def ranges_of_table(environment: Environment, table: Table, values: Mapping[str, Any], total: int) -> FileRanges | None:
+def ranges_of_table(
+    environment: Environment, table: Table, values: Mapping[str, Any], total: Callable[[], int]
+) -> FileRanges | None:
     """Returns the ranges in which micro-batches read the files of a table, which have ``total`` bytes; None where they
     read files whole: without a bound, and for jobs that have begun so, because what Spark has logged must be read again
     in the same way. ConnectorError SS508 where the checkpoint cannot be written.
@@ -71,8 +73,9 @@ def ranges_of_table(environment: Environment, table: Table, values: Mapping[str,
     path, watches = local_path(values["path"]), environment.watches
     if path is None or environment.logs is None or watches is None or environment.finished:
         return None
-    most, logs = most_bytes(values, total), Path(environment.logs)
+    logs = Path(environment.logs)
     folder = folder_of_ranges(logs.parent.parent, table.name, path)
+    most = most_bytes(values, total, begun=folder.is_dir())
     if not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
         return None
     there = next((w for w in watches if isinstance(w, FileRanges) and w.folder == folder), None)
@@ -81,7 +84,7 @@ def ranges_of_table(environment: Environment, table: Table, values: Mapping[str,
     limits = Limits(most, values[MOST_PER_TRIGGER], partial(_divides, values))
     interval_ms, partitions = values["source.monitor-interval"], tuple(partition_columns(table))
     retained = int(str(environment.spark.conf.get(RETAINED_BY_SPARK)))
-    ranges = FileRanges(folder, path, limits, interval_ms, partitions, logs.parent.parent, retained)
+    ranges = FileRanges(folder, path, limits, interval_ms, retained, partitions, logs.parent.parent)
     ranges.look()
     watches.append(ranges)
     return ranges
@@ -152,15 +155,16 @@ def _read_otherwise(checkpoint: Path, before: tuple[str, str] | None, now: tuple
     return ExecutionError(OTHER_READER, message, detail="It would mix their positions.", hint=_GO_ON)
 
 
-def most_bytes(values: Mapping[str, Any], total: int) -> int | None:
+def most_bytes(values: Mapping[str, Any], total: Callable[[], int], *, begun: bool = False) -> int | None:
     """The most bytes that a micro-batch reads of a table whose files have ``total`` bytes: the bound of the table, or
-    for many bytes the default of the format; None for no bound.
+    for many bytes the default of the format; None for no bound. With ``begun`` the job had a bound at its start, since
+    when files may have been removed.
     """
     given: int | None = values[BYTES_PER_TRIGGER]
     if given is not None or values[MOST_PER_TRIGGER] is not None:
         return given
     usual = DEFAULT_BYTES.get(values["format"])
-    return usual if usual is not None and total > usual else None
+    return usual if usual is not None and (begun or total() > usual) else None
 
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:

@@ -185,7 +185,7 @@ def file_splits(
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    ranges = ranges_of_table(environment, table, values, sum(f.st_size for f in stats))
+    ranges = ranges_of_table(environment, table, values, lambda: sum(f.st_size for f in stats))
     if ranges is None:
         files = _whole(environment, table, values, directories)
     else:
@@ -391,7 +391,7 @@ def _files(
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
-    most = None if environment.finished else most_bytes(values, sum(f.st_size for f in _stats(values["path"])))
+    most = None if environment.finished else most_bytes(values, lambda: sum(f.st_size for f in _stats(values["path"])))
     reader = reader.options(**_reader_options(table, values, partition_columns(table), most))
     with directory_errors(table):
         files = reader.format(reader_format or values["format"]).load(_directory_or_pattern(values["path"]))
@@ -453,9 +453,11 @@ def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
 
 def _stats(path: str) -> list[os.stat_result]:
     """The files' statistics as far as they are known; none for remote files."""
-    local = local_path(path)
-    matching = matching_paths(local) if local is not None else ()
-    return [f.stat() for path in matching for f in (path, *path.rglob("*")) if f.is_file()]
+    local, stats = local_path(path), list[os.stat_result]()
+    for file in walk(matching_paths(local)).files if local is not None else ():
+        with suppress(FileNotFoundError):  # removed since its name was read, as by a sink that writes there
+            stats.append(file.stat())
+    return stats
 
 
 def _least_split(spark: SparkSession) -> int:

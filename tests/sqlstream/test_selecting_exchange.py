@@ -53,7 +53,7 @@ def write(folder: Path, number: int) -> None:
 @pytest.mark.parametrize(("first", "then"), [("auto", "auto"), ("spark", "auto"), ("auto", "spark")])
 def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spark: Any, tmp_path: Path) -> None:
     """Stopped before the late row arrives, and gone on from, by another reader too."""
-    counts = []
+    counts: list[tuple[int, int]] = []
     for reader, numbers in ((first, (0, 1)), (then, (2,))):
         for number in numbers:
             write(tmp_path / "in", number)
@@ -74,15 +74,23 @@ def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spar
     found = [json.loads(line) for path in (tmp_path / "out").glob("*.json") for line in path.read_text().splitlines()]
     rows = {(row.get("auction"), row["n"], row["top"]) for row in found}
     assert sorted(rows, key=repr) == sorted(RESULT, key=repr)
+    assert sum(rows for rows, _ in counts) == 9, "of all rows, also of those that filters drop"
     assert counts[-1][1] == 1
 
 
-def test_a_row_that_a_filter_drops_is_checked_as_others_are(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_a_row_that_a_filter_drops_is_checked_as_others_are(own: bool, spark: Any, tmp_path: Path) -> None:
+    """``own``: the watermark is that of the query, not that of the table."""
     write(tmp_path / "in", 0)
     (tmp_path / "in" / "bad.json").write_text('{"kind": 1, "auction": 2}\n')
     for reader in ("auto", "spark"):
         with sqlstream.connect(spark) as session:
-            session.sql(SCRIPT.format(path=tmp_path, reader=reader, more=""))
+            script = SCRIPT.format(path=tmp_path, reader=reader, more="")
+            if own:
+                script = script.replace(",\n    WATERMARK FOR at AS at - INTERVAL '4' SECOND", "")
+                script = script.replace("FROM events", "FROM events WATERMARK at DELAY OF INTERVAL '4' SECOND")
+            session.sql(script)
+            assert ("reads and filters" in str(session.sql(f"EXPLAIN PHYSICAL {QUERY}"))) == (reader == "auto")
             query = session.sql(QUERY)
             assert isinstance(query, Query)
             with pytest.raises(SqlStreamError, match='SS401: event time "at" of table "events" is NULL') as raised:

@@ -299,10 +299,11 @@ def files_of(
     if not files.steps:
         columns = {name: _from_file(source, files, inputs) for name, source in taken.items()}
         return Files(places, file_rows(scan, whole, columns, context), scan.table.name)
-    columns = {column.name: from_table(column, scan.table) for column in files.columns}
+    column_of = {name: column for name, column, _ in files.fields}
+    times = {column_of[source.field]: time for source in taken.values() if (time := _event_time(source, inputs))}
+    columns = {column.name: from_table(column, scan.table, times.get(column.name)) for column in files.columns}
     constants = (f for f in whole if f.name not in taken)
     read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants])
-    column_of = {name: column for name, column, _ in files.fields}
     selected = SelectedRows(files.steps, whole, {name: column_of[field.field] for name, field in taken.items()})
     return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)
 
@@ -318,16 +319,23 @@ def file_rows(
 
 
 def _from_file(source: InputField, files: Selection, inputs: Inputs) -> FromFile:
-    watermark, column = inputs.watermark, files.column(source.field)
+    column = files.column(source.field)
     assert column is not None, source.field
-    event_time = time_of(watermark.source) if source.required and watermark is not None else None
-    return from_file(column, files.scan.table.name, micros=source.micros, event_time=event_time)
+    return from_file(column, files.scan.table.name, micros=source.micros, event_time=_event_time(source, inputs))
 
 
-def from_table(column: TableColumn, table: Table) -> FromFile:
-    """How tasks read a column of a table as it is; event times are checked."""
-    is_time = table.watermark is not None and table.watermark.column == column.name
-    return from_file(column, table.name, event_time=time_name(column.name, table.name) if is_time else None)
+def _event_time(source: InputField, inputs: Inputs) -> str | None:
+    """The name of the event time for messages, where a field is the time by which the exchange knows the watermark."""
+    return time_of(inputs.watermark.source) if source.required and inputs.watermark is not None else None
+
+
+def from_table(column: TableColumn, table: Table, event_time: str | None = None) -> FromFile:
+    """How tasks read a column of a table as it is. The table's event time is checked, and that of the query's own
+    watermark, ``event_time``.
+    """
+    if event_time is None and table.watermark is not None and table.watermark.column == column.name:
+        event_time = time_name(column.name, table.name)
+    return from_file(column, table.name, event_time=event_time)
 
 
 def from_file(column: TableColumn, table: str, *, micros: bool = False, event_time: str | None = None) -> FromFile:

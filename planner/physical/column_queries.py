@@ -1,5 +1,5 @@
-"""Queries without state whose filters and projections tasks compute over the columns of the files that they read, so
-that only the rows of the result cross into Java.
+"""What tasks compute over the columns of the files that they read: filters and projections of queries without state,
+so that only the rows of the result cross into Java, and those below an operator with state, in its exchange.
 
 Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
 and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
@@ -76,10 +76,14 @@ class Selection:
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
-        """The columns of the table that are read."""
+        """The columns of the table that are read, never none: rows without a column would have no number. Where nothing
+        is read of the rows, as by SELECT 'x', it is a text, which any record has, or the first column.
+        """
         names = {column.name for step in self.steps for column in step.expression.columns}
         names |= {column for _, column, _ in self.fields}
-        return tuple(c for c in self.scan.table.physical_columns if c.name in names)
+        there = self.scan.table.physical_columns
+        read = tuple(c for c in there if c.name in names)
+        return read or tuple(sorted(there, key=lambda c: (c.type != STRING, c.type.name not in FILE_TYPES))[:1])
 
     def type_of(self, field: str) -> DataType:
         """The type of a field."""
@@ -247,7 +251,7 @@ class _ColumnCompiler(Compiler):
         match node:
             case exp.Column():
                 return self.column(node)
-            case exp.Literal():
+            case exp.Literal() | exp.Neg(this=exp.Literal(is_string=False)):
                 return self._literal(node)
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._decimals(node)
@@ -265,13 +269,16 @@ class _ColumnCompiler(Compiler):
                 return self._split_index(node)
         return self.condition(node), BOOLEAN
 
-    def _literal(self, node: exp.Literal) -> tuple[Expression, DataType]:
-        if node.is_string:
+    def _literal(self, node: exp.Literal | exp.Neg) -> tuple[Expression, DataType]:
+        if _is_text(node):
             return Constant(node.this, STRING), STRING
-        kind = number_type(node.this)
+        text = _number(node) or ""
+        kind = number_type(text.lstrip("-"))
         if kind.name not in ("INT", "BIGINT"):
             return self._decimal(node)
-        return Constant(int(node.this), kind), kind
+        if kind == BIGINT and text.startswith("-"):  # the least INT has Spark's type by its sign
+            raise self.refusal(node)
+        return Constant(int(text), kind), kind
 
     def _decimals(self, node: exp.Add | exp.Sub | exp.Mul) -> tuple[Expression, DataType]:
         """Of decimals, where the type of the result has all digits, and nothing overflows."""
@@ -286,12 +293,13 @@ class _ColumnCompiler(Compiler):
     def _decimal(self, node: exp.Expr) -> tuple[Expression, DataType]:
         """A decimal or whole number as the decimal that Spark computes with."""
         node = node.unnest()
-        if isinstance(node, exp.Literal) and not node.is_string:
-            kind = number_type(node.this)
-            kind = kind if kind.name not in _WHOLE else DataType("DECIMAL", (len(node.this.lstrip("0")) or 1, 0))
+        if (text := _number(node)) is not None:
+            digits = text.lstrip("-")
+            kind = number_type(digits)
+            kind = kind if kind.name not in _WHOLE else DataType("DECIMAL", (len(digits.lstrip("0")) or 1, 0))
             if kind.name != "DECIMAL" or precision_and_scale(kind)[0] > _DIGITS:
                 raise self.refusal(node)
-            return Constant(Decimal(node.this), kind), kind
+            return Constant(Decimal(text), kind), kind
         value, kind = self.value(node)
         decimal = as_decimal(kind)
         if decimal is None:
@@ -383,12 +391,15 @@ def _constant(number: int | None) -> Constant:
     return Constant(number, BIGINT)
 
 
+def _number(node: exp.Expr) -> str | None:
+    """The text of a number that is written out, with its sign."""
+    sign, literal = ("-", node.this) if isinstance(node, exp.Neg) else ("", node)
+    return f"{sign}{literal.this}" if isinstance(literal, exp.Literal) and not literal.is_string else None
+
+
 def _whole_number(node: exp.Expr) -> int | None:
     """The value of a whole number that is written out and fits into BIGINT."""
-    node = node.unnest()
-    if isinstance(node, exp.Neg):
-        number = _whole_number(node.this)
-        return None if number is None else -number
-    if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+    text = _number(node.unnest())
+    if text is None or not text.removeprefix("-").isdigit():
         return None
-    return number if (number := int(node.this)) <= _MOST else None
+    return number if abs(number := int(text)) <= _MOST else None

@@ -163,7 +163,7 @@ def engine_of(plan: Node, setting: str) -> Engine:
 
 
 # --- files that exchanges read ---------------------------------------------------------------------------------
-# An operator's exchange reads the files itself where it takes columns as they are in the files.
+# An operator's exchange reads the files itself where it takes columns that tasks compute (``selection``).
 
 _FORMATS = frozenset({"csv", "json", "parquet", "text"})
 
@@ -470,10 +470,10 @@ class Write(Step):
     def runs(self) -> str:
         if self.columns is None:
             return self._writes
-        rows = "hand no rows to Spark" if self.discards else "hand the rows of the result to Spark"
-        if self.columns.has_letters:
-            rows = f"{'hand' if self.discards else f'{rows[:-9]} and'} dead letters to Spark"
-        return f"{self._writes}; its tasks read and filter columns, and {rows}"
+        results = [] if self.discards else ["the rows of the result"]
+        letters = ["dead letters"] if self.columns.has_letters else []
+        handed = " and ".join([*results, *letters]) or "no rows"
+        return f"{self._writes}; its tasks read and filter columns, and hand {handed} to Spark"
 
     @property
     def _writes(self) -> str:

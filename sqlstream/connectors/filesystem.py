@@ -207,7 +207,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option(
             BYTES_PER_TRIGGER,
             SIZE,
-            "Read at most so many bytes in one micro-batch; local files of csv, json, text and avro are cut for that. "
+            "Read at most so many bytes in one micro-batch; local files of csv, json, text and avro are cut for that, "
+            "and of parquet where an operator with state reads them. "
             "Where there is more at the start of a new job and no bound is given, it is 512 mb of text, 256 mb of "
             "arrow and avro, 128 mb of orc and parquet.",
         ),

@@ -14,7 +14,7 @@ _LEAST = {"ti": -(2**7), "si": -(2**15), "i": -(2**31), "l": -(2**63)}
 _TEXTS = ("", "a", "A", "é", "z\U0001f600", "a/b", "/", "//", "a//b/c", "x\ny", "_", "100%", "İ/ı", "http://x.y/ü?q=1")
 _PATTERNS = ("%", "", "a%", "%b", "%/%", "_", "a_b", "%é%", "x_y", "z_", "%%a", "_%_", "h%.%", "[a]%", ".*", "(", "a+")
 _SEPARATORS = ("/", "//", "a", "é", ".", "|", "\U0001f600")
-_DECIMALS = ("0.908", "1.5", "0.1", "12.34", "99999999.99", "0.000001")
+_DECIMALS = ("0.908", "1.5", "0.1", "12.34", "99999999.99", "0.000001", "-1.5", "-7")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
 
@@ -90,7 +90,9 @@ def _remainder(random: Random, depth: int) -> str:
 
 
 def _chosen(random: Random, depth: int) -> str:
-    form: Callable[[Random, int], str] = random.choice((_text, _remainder, lambda r, _: r.choice(("s", "u", "'é'"))))
+    form: Callable[[Random, int], str] = random.choice(
+        (_text, _remainder, lambda r, _: r.choice(("s", "u", "'é'", "7", "-7")))
+    )
     first, second = form(random, depth), form(random, depth)
     condition = _condition(random, 1)
     return random.choice((

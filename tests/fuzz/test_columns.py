@@ -54,5 +54,5 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
                 assert isinstance(result, Query)
                 found[reader] = sorted(result.fetchall())
             for number, expression in enumerate(together, 1):
-                ours, theirs = ([(row[0], row[number]) for row in found[reader]] for reader in ("auto", "spark"))
-                assert ours == theirs, expression
+                ours, theirs = ([(row[0], repr(row[number])) for row in found[reader]] for reader in ("auto", "spark"))
+                assert ours == theirs, expression  # with the scale of decimals, too

@@ -61,6 +61,17 @@ def test_both_readers_give_the_same_rows_and_counts(form: str, session: Session,
     assert read == [(40, 7, {"t": 40})] * 2
 
 
+def test_rows_of_which_nothing_is_read_are_counted(session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", "json", LINES["json"])
+    for query, rows in (("SELECT 'x' AS c FROM t", 40), ("SELECT DISTINCT 'x' AS c FROM t", 1)):
+        result = session.sql(query)
+        assert isinstance(result, Query)
+        assert [row[-1] for row in result] == ["x"] * rows
+    grouped = session.sql("SELECT c, COUNT(*) AS n FROM (SELECT 'x' AS c FROM t WHERE 1 = 1) GROUP BY c")
+    assert isinstance(grouped, Query)
+    assert [*grouped][-1][-2:] == ("x", 40)
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [

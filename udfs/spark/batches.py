@@ -90,8 +90,9 @@ def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batch
 
 @dataclass
 class _Counted:
-    """Batches whose rows are counted as they pass, before some of them are ``selected``. ``newest``: of the times in
-    the column ``time`` of all rows so far, None where the exchange sees them itself.
+    """Batches whose rows are counted as they pass, before some of them are ``selected``. ``newest``: the newest of the
+    times in the column ``time`` of all rows so far. An exchange of which no rows are filtered finds it itself: then,
+    and without a time, it is None.
     """
 
     batches: Iterator[pa.RecordBatch]

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
-from sqlstream.udfs.bad_records import READ_FROM, READ_LINE
-from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, modified, naming
+from sqlstream.udfs.bad_records import BAD_ROW, READ_FROM, READ_LINE
+from sqlstream.udfs.event_times import EARLIEST, LATEST, OUT_OF_RANGE, out_of_range
+from sqlstream.udfs.file_splits import FILE, LENGTH, FileRange, FileRows, Piece, in_micros, modified, naming
 from sqlstream.udfs.messages import BAD_TYPE, rows_of_bad, with_bad, with_column
 
 
@@ -83,16 +85,47 @@ class RecordFormat(ABC):
 
 
 @dataclass(frozen=True)
+class RequiredValue:
+    """A column of the files in which a row must have a value, else it is bad. ``missing``: the error, with its code.
+    ``event_time``: of event times, which must be in range too, the name in the error.
+    """
+
+    column: str
+    missing: str
+    event_time: str | None = None
+
+    def errors(self, rows: pa.RecordBatch) -> pa.Array | None:
+        """Returns the error of each row, NULL for good ones; None where all are good."""
+        values = rows.column(self.column)
+        errors = pc.if_else(values.is_null(), self.missing, None) if values.null_count else None
+        if self.event_time is None:
+            return errors
+        times = in_micros(values)
+        least, most = (time.as_py() for time in pc.min_max(times).values())
+        if least is None or (least >= EARLIEST and most <= LATEST):
+            return errors
+        before, after = out_of_range(self.event_time, "\n").split("\n")
+        text = pc.binary_join_element_wise(f"{OUT_OF_RANGE}: {before}", times.cast(pa.string()), after, "")
+        beyond = pc.or_(pc.less(times, EARLIEST), pc.greater(times, LATEST)).fill_null(False)
+        return pc.if_else(beyond, text, pa.nulls(len(times), pa.string()) if errors is None else errors)
+
+
+@dataclass(frozen=True)
 class RecordRows(FileRows):
     """Reads rows of files of records, such as CSV. ``metadata``: for each metadata column by name the property that it
-    shows, such as ``file.name``. ``apart``: the bad records of a block come before its rows, in a batch of their own,
-    instead of between them. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for
+    shows, such as ``file.name``. Raises ExecutionError SS402 for a record that cannot be read, ConnectorError SS525 for
     a wrong header.
+
+    Where bad records are tolerated: ``letters``, somebody reads what they are and where they were; else only that they
+    are bad is known. ``apart``: the bad records of a block come before its rows, in a batch of their own, instead of
+    between them, and so do rows without one of the values that are ``required``.
     """
 
     format: RecordFormat
     metadata: Mapping[str, str] = field(default_factory=dict)
     apart: bool = False
+    letters: bool = True
+    required: tuple[RequiredValue, ...] = ()
 
     def constants(self, file_range: FileRange) -> dict[str, Any]:
         constants = super().constants(file_range) | {READ_FROM: file_range.file[FILE]}
@@ -121,14 +154,44 @@ class RecordRows(FileRows):
                 rows = with_column(rows, numbers, READ_LINE)
             yield Piece(start, rows, lambda row: read.place(row, decoded))
             return
+        if self.apart:
+            yield from self._bad_apart(decoded, read, start)
+            return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
             yield Piece(start, with_column(rows, good), lambda row: read.place(row, decoded))
             return
-        bad = read.bad(decoded.faults)
-        if self.apart:
-            yield Piece(start, rows_of_bad(decoded, bad), lambda row: f"record {row + 1} of those that are bad")
-            yield Piece(start, with_column(rows, good), lambda row: read.place(row, decoded))
-            return
+        bad = read.bad(decoded.faults) if self.letters else _unnamed(len(decoded.faults))
         in_order = with_bad(decoded, good, bad)
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
+
+    def _bad_apart(self, decoded: Decoded, read: ReadRecords, start: int) -> Iterator[Piece]:
+        rows = decoded.rows
+        errors = [errors for required in self.required if (errors := required.errors(rows)) is not None]
+        bad = [read.bad(decoded.faults) if self.letters else _unnamed(len(decoded.faults))] if decoded.faults else []
+        if errors:
+            error = pc.coalesce(*errors)
+            is_bad = error.is_valid()
+            rows = rows.filter(pc.invert(is_bad))
+            bad.append(self._lacking(decoded, read, error, is_bad))
+        if bad:
+            yield Piece(
+                start,
+                rows_of_bad(decoded, pa.concat_arrays(bad)),
+                lambda row: f"record {row + 1} of those that are bad",
+            )
+        good = with_column(rows, pa.nulls(rows.num_rows, BAD_TYPE))
+        yield Piece(start, good, lambda row: f"record {row + 1} of those that are good")
+
+    def _lacking(self, decoded: Decoded, read: ReadRecords, error: pa.Array, is_bad: pa.Array) -> pa.StructArray:
+        """The column BAD of rows that could be read and are bad all the same."""
+        if not self.letters:
+            return _unnamed(is_bad.true_count)
+        records = read.records(decoded).filter(is_bad)
+        parts = [records.field("record"), error.filter(is_bad), records.field("place")]
+        return pa.StructArray.from_arrays(parts, fields=[*BAD_TYPE])
+
+
+def _unnamed(count: int) -> pa.StructArray:
+    """The column BAD of records of which nobody reads more than that they are bad."""
+    return pa.repeat(pa.scalar({"record": None, "error": BAD_ROW, "place": None}, BAD_TYPE), count)

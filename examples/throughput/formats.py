@@ -95,7 +95,9 @@ def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
     else:
         spelled = []
         for (name, kind), values in zip(COLUMNS.items(), arrays, strict=True):
-            quote = "" if (kind == "BIGINT" and name != "price") or (name == "price" and not faults) else '"'
+            quote = "" if kind == "BIGINT" else '"'
+            if name == "price" and faults:
+                values = pc.if_else(pc.equal(values, "x"), '"x"', values)
             spelled.append(pc.binary_join_element_wise(f'"{name}": {quote}', values, quote, ""))
         lines = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*spelled, ", "), "}", "")
     return "\n".join(lines.to_pylist()).encode() + b"\n"

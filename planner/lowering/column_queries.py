@@ -8,15 +8,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.planner.lowering.bad_rows import with_letters
+from sqlstream.planner.bad_rows import required_columns
+from sqlstream.planner.catalog import Column as TableColumn
+from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.lowering.bad_rows import null_text, with_letters
 from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
+from sqlstream.planner.lowering.time import null_time, time_name
 from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.types import BIGINT, from_arrow
+from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
+from sqlstream.udfs.file_splits import FromFile
 from sqlstream.udfs.messages import BAD_TYPE
+from sqlstream.udfs.record_files import RequiredValue
 from sqlstream.udfs.spark.batches import rows_of
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
@@ -28,10 +35,13 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     ``discards``: it has no rows, because the sink keeps none.
     """
     scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
-    columns = {c.name: from_table(c, table) for c in query.columns}
+    columns = {c.name: _tolerant(c) if tolerates else from_table(c, table) for c in query.columns}
     read = pa.schema([(name, source.type) for name, source in columns.items()])
     with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
-    reader = file_rows(scan, with_bad, columns, context, apart=True)
+    checked = [c for c in required_columns(table) if c.name in query.required]
+    checked.sort(key=lambda c: c.time is not TimeDomain.EVENT)  # whose errors are said before others
+    required = tuple(_required(c, table) for c in checked)
+    reader = file_rows(scan, with_bad, columns, context, letters=query.has_letters, required=required)
     counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))
     given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
     given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []
@@ -49,3 +59,16 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     if query.has_letters:
         rows = with_letters(rows, table, scan.on_error)
     return rows.select(*(column(name) for name, _, _ in query.fields), *hidden_results(rows))
+
+
+def _tolerant(column: TableColumn) -> FromFile:
+    """A column that is read as it is, because bad rows do not fail the job."""
+    return FromFile(column.name, column.type.to_arrow())
+
+
+def _required(column: TableColumn, table: Table) -> RequiredValue:
+    """How tasks find the rows of a table that are bad because a column has no value."""
+    if column.time is not TimeDomain.EVENT:
+        return RequiredValue(column.name, null_text(table, column.name))
+    name = time_name(column.name, table.name)
+    return RequiredValue(column.name, f"{NULL_EVENT_TIME}: {null_time(name)}", name)

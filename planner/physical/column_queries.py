@@ -10,16 +10,17 @@ computes everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
-from sqlstream.planner.bad_rows import checked_columns
+from sqlstream.planner.bad_rows import computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.catalog import Function, TimeDomain
+from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import columns_of, conjuncts
 from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
@@ -67,12 +68,14 @@ _ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
 @dataclass(frozen=True)
 class Selection:
     """What tasks compute over the columns of the files of ``scan``: the ``steps`` in their order. ``fields``: for each
-    field of the node above that is read, the column that has it after the steps, and its type.
+    field of the node above that is read, the column that has it after the steps, and its type. ``required``: the
+    columns in which a row must have a value to be a good one, where bad rows do not fail the job.
     """
 
     scan: Scan
     steps: tuple[ColumnStep, ...]
     fields: tuple[tuple[str, str, DataType], ...]
+    required: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[TableColumn, ...]:
@@ -81,6 +84,7 @@ class Selection:
         """
         names = {column.name for step in self.steps for column in step.expression.columns}
         names |= {column for _, column, _ in self.fields}
+        names |= {*self.required}
         there = self.scan.table.physical_columns
         read = tuple(c for c in there if c.name in names)
         return read or tuple(sorted(there, key=lambda c: (c.type != STRING, c.type.name not in FILE_TYPES))[:1])
@@ -105,9 +109,13 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
     user's function of a name.
     """
     selected = selection(root.input, [field.name for field in root.input.schema], function)
-    if selected is not None and selected.scan.on_error.tolerates and _checks_rows(selected.scan.table):
+    if selected is None or not selected.scan.on_error.tolerates:
+        return selected
+    required = _required(selected.scan)
+    if required is None:
         return None
-    return selected
+    read = tuple(dict.fromkeys((*selected.scan.columns, *required)))
+    return replace(selected, scan=replace(selected.scan, columns=read), required=required)
 
 
 def selection(
@@ -155,10 +163,19 @@ def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
     return path
 
 
-def _checks_rows(table: Table) -> bool:
-    """Whether rows may be bad that can be read: Spark finds those, and makes dead letters of them."""
-    members = (part for c in table.physical_columns for part in c.type.parts())
-    return bool(checked_columns(table)) or any(not part.nullable for part in members)
+def _required(scan: Scan) -> tuple[str, ...] | None:
+    """The columns of which tasks check that each row has a value, because a row without one is bad. None where Spark
+    must check rows: for fields within columns, times that are computed or have no zone, and rows that may be deletions,
+    which are their key alone. Only Spark makes JSON of rows, which dead letters hold of those that have no text.
+    """
+    table, required = scan.table, required_columns(scan.table)
+    has_fields = any(not part.nullable for c in table.physical_columns for part in c.type.parts())
+    if has_fields or computed_event_time(table) is not None:
+        return None
+    has_texts = (table.option("format") or "").strip().lower() != "avro" or scan.on_error.table is None
+    has_instants = all(c.type.name == "TIMESTAMP" for c in required if c.time is TimeDomain.EVENT)
+    is_checked = has_texts and has_instants and not is_upsert(table)
+    return tuple(c.name for c in required) if is_checked or not required else None
 
 
 class _ComputedBySpark(Exception):

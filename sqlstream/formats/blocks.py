@@ -10,9 +10,11 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.compressions import is_compressed, opened
@@ -21,6 +23,7 @@ from sqlstream.formats.csv_records import Dialect, length_of_records
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
 
+_FEED = ord("\n")
 _UTF8 = "utf-8"
 _BOM = codecs.BOM_UTF8
 _INVALID = "sqlstream.invalid"
@@ -219,17 +222,14 @@ class LineNumbers:
         """Returns the line number, from 1, of each byte offset in ``starts``. The offsets are relative to the block
         and ascend.
         """
-        line, position, lines = self.before(block) + 1, 0, []
-        data = memoryview(block.data)
-        for start in starts:
-            line += bytes(data[position:start]).count(b"\n")
-            position = start
-            lines.append(line)
+        is_feed = np.frombuffer(block.data, np.uint8) == _FEED
+        counts = [np.count_nonzero(is_feed[begin:end]) for begin, end in pairwise([0, *starts])]
+        lines: list[int] = (self.before(block) + 1 + np.cumsum(counts, dtype=np.int64)).tolist()
         return lines
 
 
 def _feeds(data: pa.Buffer) -> int:
-    return bytes(data).count(b"\n")
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _FEED))
 
 
 def _counted_in(file: TextFile) -> dict[int, int]:

@@ -30,7 +30,7 @@ from sqlstream.formats.csv_records import (
     lines_without_utf8,
     quotes,
 )
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, reuse_memory, without
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 
@@ -68,6 +68,7 @@ class CsvDecoder(Decoder):
         return np.asarray(lines.starts[lines.are_records])
 
     def block(self, data: pa.Buffer) -> Decoded:
+        reuse_memory()
         view = np.frombuffer(data, np.uint8)
         if not len(view):
             return self._decoded(_Texts(self._no_texts(), np.zeros(0, np.int64)), 0, [], None)
@@ -120,10 +121,10 @@ class CsvDecoder(Decoder):
             nonlocal lines
             if lines is None:
                 lines = Lines.of_block(view)
-                opened, closed = positions[::2], positions[1::2]
-                before = np.searchsorted(opened, lines.starts) - 1
-                inside = (before >= 0) & (lines.starts <= np.append(closed, -1)[before]) if len(opened) else False
-                _join(lines, np.asarray(inside) & np.ones(len(lines.starts), bool))
+                if len(positions) and dialect.multi_line:
+                    opened, closed = positions[::2], positions[1::2]
+                    before = np.searchsorted(opened, lines.starts) - 1
+                    _join(lines, (before >= 0) & (lines.starts <= closed[before]))
             return lines
 
         return self._decoded(texts, total, wrong, located)
@@ -290,7 +291,7 @@ class CsvDecoder(Decoder):
             if item.wanted:
                 values.append(converted)
         if bad.any():
-            values = [column.filter(pa.array(~bad)) for column in values]
+            values = without(values, bad)
         if values:
             rows = pa.RecordBatch.from_arrays(values, schema=self.schema)
         else:  # which has a number of rows all the same

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -93,3 +94,28 @@ class Decoder(ABC):
     @abstractmethod
     def messages(self, values: pa.BinaryArray) -> Decoded:
         """Decodes messages, each of which is one record. NULL and empty messages are faults."""
+
+
+_FEW = 64
+"""Where no more than one row in so many is left out, the runs of rows between them are copied whole."""
+
+
+def without(columns: Sequence[pa.Array], bad: np.ndarray) -> list[pa.Array]:
+    """Returns the columns without the rows for which the mask ``bad`` is true."""
+    rows = np.flatnonzero(bad)
+    if len(rows) * _FEW >= len(bad):
+        good = pa.array(~bad)
+        return [column.filter(good) for column in columns]
+    starts, ends = np.append(0, rows + 1).tolist(), np.append(rows, len(bad)).tolist()
+    runs = [(start, end - start) for start, end in zip(starts, ends, strict=True) if start < end]
+    return [pa.concat_arrays([column.slice(*run) for run in runs]) for column in columns]
+
+
+@cache
+def reuse_memory() -> None:
+    """Lets the C library reuse the memory of arrays instead of giving it back after each step.
+
+    Fresh pages are half of the time otherwise. glibc raises its bounds up to the largest block that is freed, and this
+    one is never touched; elsewhere it does nothing.
+    """
+    np.empty(30 << 20, np.uint8)

@@ -8,14 +8,14 @@ Polars or DuckDB have: docs/internals/formats.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, without
 from sqlstream.formats.json_columns import SCALARS, Rows, Rules, rows_of_nothing
 from sqlstream.formats.json_records import NoRecord, parse, regular
 from sqlstream.formats.json_structure import Structure, Text, structure
@@ -24,10 +24,17 @@ from sqlstream.types import DataType
 
 _PIECE = 1 << 20
 """Bytes."""
-_FEW = 16
+_FEW = 64
+"""Records of a piece that are read at less cost with those of other pieces."""
+_FEWEST = 4
 """Records that are read one by one at less cost than together."""
+_RUN = 64
+"""Rows that are copied together at less cost than one by one."""
 _MESSAGE_END = 0xFF
 """What stands between messages, which may have line breaks: no UTF-8 has it."""
+
+_Part = tuple[pa.RecordBatch, np.ndarray]
+"""Rows and the numbers of their records."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +77,7 @@ class JsonDecoder(Decoder):
     def block(self, data: pa.Buffer) -> Decoded:
         given = memoryview(data)
         mark = 3 if bytes(given[:3]) == b"\xef\xbb\xbf" else 0  # the byte order mark of a file
-        edges = _edges(np.frombuffer(given, np.uint8), mark)
-        decoded = [self._decoded(Text(given[s:e], ord("\n")), s, lines=True) for s, e in pairwise(edges)]
-        if len(decoded) == 1:
-            return decoded[0]
-        before = np.cumsum([0, *(d.records for d in decoded)]).tolist()
-        faults = [replace(f, record=f.record + n) for d, n in zip(decoded, before, strict=False) for f in d.faults]
-        rows = self._in_order([(d.rows, np.arange(d.rows.num_rows)) for d in decoded], ordered=True)
-        return Decoded(rows, before[-1], faults)
+        return self._decoded(given, _edges(np.frombuffer(given, np.uint8), mark), ord("\n"))
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         values = values.cast(pa.binary())
@@ -89,55 +89,73 @@ class JsonDecoder(Decoder):
             data = data.copy()
             data[lost] = 0xFE
         spread = np.insert(data, offsets[1:], _MESSAGE_END)
-        decoded = self._decoded(Text(spread.tobytes(), _MESSAGE_END), 0, lines=False)
+        decoded = self._decoded(memoryview(spread.tobytes()), [0, len(spread)], _MESSAGE_END)
         faults = [Fault(f.record, 0, joined[f.record].as_py(), f.reason) for f in decoded.faults]
         return Decoded(decoded.rows, decoded.records, faults)
 
-    def _decoded(self, text: Text, shift: int, *, lines: bool) -> Decoded:
-        """The records of a text, in which ``shift`` bytes before them are not."""
-        alike, rest, starts, ends = split(text)
-        if self.exactly:
-            alike, rest = [], np.arange(len(starts))
-        parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
+    def _decoded(self, data: memoryview, edges: list[int], end: int) -> Decoded:
+        """The records of a text, each of which ends with the byte ``end``, in pieces between the ``edges``."""
+        parts: list[_Part] = []
         faults: dict[int, str] = {}
-        parts += [self._part(same, same.roots, faults) for same in alike]
-        blank = np.zeros(len(starts), bool)
-        if alike and len(rest) <= _FEW:
-            odd = rest
-        else:
-            others = text if not alike else _some_of(text, starts, ends, rest)
-            found = structure(others)
-            found.odd |= found.blank | self.exactly
-            parts.append(self._part(found, rest, faults))
-            odd = rest[found.odd]
-        records = [text.data[starts[at] : ends[at]].tobytes() for at in odd.tolist()]
-        if lines:
-            blank[odd] = [not record.strip(b" \t\r\n") for record in records]
-        given = [(record, at) for record, at in zip(records, odd.tolist(), strict=True) if not blank[at]]
+        edges_of_records, few, odd, count = [], [], [], 0
+        for first, last in pairwise(edges):
+            text = Text(data[first:last], end)
+            alike, rest, starts, ends = split(text)
+            if self.exactly:
+                alike, rest = [], np.arange(len(starts))
+            parts += [self._part(same, count + same.roots, faults) for same in alike]
+            if alike and len(rest) <= _FEW:
+                few.append(count + rest)
+            else:
+                others = text if not alike else _some_of(text.data.data, starts[rest], ends[rest], end)
+                odd.append(self._by_structure(others, count + rest, parts, faults))
+            edges_of_records.append((text.positions(starts) + first, text.positions(ends) + first))
+            count += len(starts)
+        starts, ends = (np.concatenate(edge) for edge in zip(*edges_of_records, strict=True))
+        # Those that are unlike the others of their pieces, together.
+        rest = np.concatenate([*few, np.empty(0, np.intp)])
+        if len(rest) > _FEWEST:
+            rest = self._by_structure(_some_of(data, starts[rest], ends[rest], end), rest, parts, faults)
+        blank, given = np.zeros(count, bool), []
+        for at in np.concatenate([*odd, rest]).tolist():
+            record = bytes(data[starts[at] : ends[at]])
+            blank[at] = end == ord("\n") and not record.strip(b" \t\r\n")
+            if not blank[at]:
+                given.append((record, at))
         parts.append(self._odd(given, faults))
         numbers = np.cumsum(~blank) - 1
         listed = []
         for at in sorted(faults):
-            record = text.data[starts[at] : ends[at]].tobytes().removesuffix(b"\r")
-            listed.append(Fault(int(numbers[at]), text.position(int(starts[at])) + shift, record, faults[at]))
+            record = bytes(data[starts[at] : ends[at]]).removesuffix(b"\r")
+            listed.append(Fault(int(numbers[at]), int(starts[at]), record, faults[at]))
         return Decoded(self._in_order(parts), int((~blank).sum()), listed)
 
-    def _part(self, found: Structure, numbers: np.ndarray, faults: dict[int, str]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The good rows of a structure and the numbers of their records; adds the faults.
-
-        ``numbers``: those of the records of the structure, or of its roots if all are alike.
+    def _by_structure(self, text: Text, numbers: np.ndarray, parts: list[_Part], faults: dict[int, str]) -> np.ndarray:
+        """Adds the rows and faults of the records of a text, which have these numbers, and returns the numbers of those
+        in which something is odd.
         """
-        places = numbers if numbers is found.roots else numbers[found.roots]
+        found = structure(text)
+        found.odd |= found.blank | self.exactly
+        parts.append(self._part(found, numbers[found.roots], faults))
+        return np.asarray(numbers[found.odd])
+
+    def _part(self, found: Structure, numbers: np.ndarray, faults: dict[int, str]) -> _Part:
+        """The good rows of a structure and the numbers of their records; adds the faults. ``numbers``: those of the
+        records of its roots.
+        """
         rows = Rows(self._rules, found)
         good = ~found.odd[found.roots]
         for root, reason in rows.reasons():
-            faults[int(places[root])] = reason
+            faults[int(numbers[root])] = reason
             good[root] = False
         if good.all():
-            return rows.batch, places
-        return rows.batch.filter(pa.array(good)), places[good]
+            return rows.batch, numbers
+        if not self.schema.names:
+            return rows.batch.filter(pa.array(good)), numbers[good]
+        columns = without(rows.batch.columns, ~good)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), numbers[good]
 
-    def _odd(self, records: list[tuple[bytes, int]], faults: dict[int, str]) -> tuple[pa.RecordBatch, np.ndarray]:
+    def _odd(self, records: list[tuple[bytes, int]], faults: dict[int, str]) -> _Part:
         """The good rows of records that are read one by one, and their numbers; adds the faults."""
         names = [(f.name, f.type) for f in self.fields]
         spelled, origins = [], []
@@ -151,20 +169,24 @@ class JsonDecoder(Decoder):
             return pa.RecordBatch.from_pylist([], self.schema), np.empty(0, np.intp)
         ordinary = structure(Text("\n".join(spelled).encode(), ord("\n")), ordinary=True)
         assert not ordinary.odd.any(), "an ordinary spelling is odd"
-        return self._part(ordinary, np.array(origins, np.intp), faults)
+        return self._part(ordinary, np.array(origins, np.intp)[ordinary.roots], faults)
 
-    def _in_order(self, parts: list[tuple[pa.RecordBatch, np.ndarray]], *, ordered: bool = False) -> pa.RecordBatch:
-        """The rows of all parts, in the order of their records; ``ordered``: the parts follow each other."""
+    def _in_order(self, parts: list[_Part]) -> pa.RecordBatch:
+        """The rows of all parts, in the order of their records."""
         parts = [(batch, numbers) for batch, numbers in parts if len(numbers)]
         if not self.schema.names:
             return rows_of_nothing(sum(len(numbers) for _, numbers in parts))
         if len(parts) < 2:
             return parts[0][0] if parts else pa.RecordBatch.from_pylist([], self.schema)
-        (whole,) = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks().to_batches()
-        if ordered:
-            return whole
+        whole = pa.Table.from_batches([batch for batch, _ in parts])
         order = np.argsort(np.concatenate([numbers for _, numbers in parts]), kind="stable")
-        return whole.take(pa.array(order))
+        runs = [0, *(np.flatnonzero(np.diff(order) != 1) + 1).tolist(), len(order)]
+        if len(runs) * _RUN > len(order):
+            whole = whole.take(pa.array(order))
+        elif len(runs) > 2:  # a few rows between many
+            whole = pa.concat_tables([whole.slice(int(order[start]), end - start) for start, end in pairwise(runs)])
+        (batch,) = whole.combine_chunks().to_batches()
+        return batch
 
 
 def _edges(data: np.ndarray, start: int) -> list[int]:
@@ -179,9 +201,8 @@ def _edges(data: np.ndarray, start: int) -> list[int]:
     return [*edges, len(data)]
 
 
-def _some_of(text: Text, starts: np.ndarray, ends: np.ndarray, which: np.ndarray) -> Text:
-    """Some records of a text."""
-    data = text.data.data
-    records = [data[s:e] for s, e in zip(starts[which].tolist(), ends[which].tolist(), strict=True)]
-    end = bytes([text.end])
-    return Text(end.join(records) + end, text.end)
+def _some_of(data: memoryview, starts: np.ndarray, ends: np.ndarray, end: int) -> Text:
+    """The records between these positions."""
+    records = [data[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
+    mark = bytes([end])
+    return Text(mark.join(records) + mark, end)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sqlstream.formats.decoder import reuse_memory
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS = b'"\\,:-'
 OBJECT, ARRAY, TRUE, FALSE, NULL = b"{[tfn"
@@ -53,16 +55,6 @@ def _closes(characters: np.ndarray) -> np.ndarray:
     return closing
 
 
-@cache
-def _reuse_memory() -> None:
-    """Lets the C library reuse the memory of arrays instead of giving it back after each step.
-
-    Fresh pages are half of the time otherwise. glibc raises its bounds up to the largest block that is freed, and this
-    one is never touched; elsewhere it does nothing.
-    """
-    np.empty(30 << 20, np.uint8)
-
-
 class Text:
     """The bytes of many records, separated by the byte ``end``, in an array that is parsed as a whole.
 
@@ -70,7 +62,7 @@ class Text:
     """
 
     def __init__(self, records: bytes | pa.Buffer | memoryview, end: int) -> None:
-        _reuse_memory()
+        reuse_memory()
         given = np.frombuffer(records, np.uint8)
         self.end = end
         closed = len(given) == 0 or given[-1] == end
@@ -83,9 +75,9 @@ class Text:
         # Eight bytes at any position, as one number.
         self.words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
-    def position(self, index: int) -> int:
-        """Converts an offset in ``data``, which is padded, into the offset in the records as they were passed in."""
-        return index - _MARGIN
+    def positions(self, indices: np.ndarray) -> np.ndarray:
+        """Converts offsets in ``data``, which is padded, into offsets in the records as they were passed in."""
+        return np.asarray(indices - _MARGIN)
 
     def is_utf8(self) -> bool:
         """True where all records are valid UTF-8."""

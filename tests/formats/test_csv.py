@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect, Lines, lines_without_utf8
-from sqlstream.formats.decoder import Decoded, Field
+from sqlstream.formats.decoder import Decoded, Field, without
 from sqlstream.types import parse_type
 from tests.depth import depth
 
@@ -339,6 +339,16 @@ def test_the_quick_way_gives_the_rows_and_faults_of_the_exact_one(data: bytes, d
             exact = quick.block(pa.py_buffer(data))
     decoded = quick.block(pa.py_buffer(data))
     assert decoded == mixed == exact
+
+
+@given(st.lists(st.booleans(), max_size=300), st.sampled_from([1, 2, 64]))
+def test_rows_are_left_out_in_runs_as_one_by_one(bad: list[bool], few: int) -> None:
+    columns = [pa.array([*map(str, range(len(bad)))]), pa.array([n if n % 3 else None for n in range(len(bad))])]
+    with patch("sqlstream.formats.decoder._FEW", few):
+        left = without(columns, np.array(bad, bool))
+    assert [c.type for c in left] == [c.type for c in columns]
+    kept = [n for n, is_bad in enumerate(bad) if not is_bad]
+    assert [c.to_pylist() for c in left] == [[str(n) for n in kept], [n if n % 3 else None for n in kept]]
 
 
 @settings(max_examples=depth(100, 6_000), deadline=None)

@@ -16,10 +16,11 @@ from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING, TIMESTAMP, DataType
 from sqlstream.udfs.bad_records import BAD, READ_LINE
+from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RecordRows
+from sqlstream.udfs.record_files import RecordRows, RequiredValue
 from sqlstream.udfs.text_files import Header, TextFormat, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
@@ -79,6 +80,43 @@ def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_pa
     ]
     (bad,) = (row[BAD] for row in found if row["line"] is None)
     assert bad == {"record": b"caf\xe9", "error": "SS402: it is no UTF-8", "place": f"{path}:3"}
+
+
+@pytest.mark.parametrize("letters", [True, False])
+@pytest.mark.parametrize("shares", [1, 2, 3])
+def test_rows_without_a_required_value_are_bad_ones(shares: int, letters: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"1,2024-01-31\n,2024-01-31\n3,\nx,y\n,\n6,2024-01-31\n")
+    decoder = CsvDecoder([Field("n", INT), Field("at", TIMESTAMP)])
+    required = RequiredValue("at", "SS401: no time", 'event time "at"'), RequiredValue("n", "SS403: no number")
+    schema = pa.schema({"n": pa.int32(), BAD: BAD_TYPE})
+    text = TextFormat(decoder, tolerant=True)
+    found = rows(RecordRows(schema, {}, text, apart=True, letters=letters, required=required), path, shares)
+    assert sorted(row["n"] for row in found if row[BAD] is None) == [1, 6]
+    bad = sorted((tuple(row[BAD].values()) for row in found if row[BAD] is not None), key=repr)
+    reasons = [
+        (b",", "SS401: no time", 5),
+        (b",2024-01-31", "SS403: no number", 2),
+        (b"3,", "SS401: no time", 3),
+        (b"x,y", 'SS402: column "n" of type INT is "x", column "at" of type TIMESTAMP is "y"', 4),
+    ]
+    named = [(record, error, f"{path}:{line}") for record, error, line in reasons]
+    assert bad == (named if letters else [(None, "SS402", None)] * 4)
+
+
+def test_a_required_time_must_be_in_range() -> None:
+    times = pa.array([0, None, LATEST, LATEST + 1, EARLIEST - 1], pa.int64()).cast(pa.timestamp("us"))
+    required = RequiredValue("at", "SS401: NULL", 'event time "at"')
+    errors = required.errors(pa.RecordBatch.from_arrays([times], ["at"]))
+    assert errors is not None
+    assert errors.to_pylist() == [
+        None,
+        "SS401: NULL",
+        None,
+        f'SS430: event time "at" is {LATEST + 1} microseconds after 1970, outside of the years -30000 to 29999',
+        f'SS430: event time "at" is {EARLIEST - 1} microseconds after 1970, outside of the years -30000 to 29999',
+    ]
+    assert required.errors(pa.RecordBatch.from_arrays([times[:1]], ["at"])) is None
 
 
 def test_records_end_with_their_line_whatever_follows() -> None:

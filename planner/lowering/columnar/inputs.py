@@ -32,7 +32,7 @@ from sqlstream.udfs.file_splits import FileRows, FromFile
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import ParquetRows
-from sqlstream.udfs.record_files import RecordRows
+from sqlstream.udfs.record_files import RecordRows, RequiredValue
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
 
 TIME = "__row_time"
@@ -309,12 +309,18 @@ def files_of(
 
 
 def file_rows(
-    scan: Scan, rows: pa.Schema, columns: Mapping[str, FromFile], context: Context, *, apart: bool = False
+    scan: Scan,
+    rows: pa.Schema,
+    columns: Mapping[str, FromFile],
+    context: Context,
+    *,
+    letters: bool = False,
+    required: tuple[RequiredValue, ...] = (),
 ) -> FileRows:
-    """The reader of the files of a scan in tasks; ``rows``, ``columns`` and ``apart``: see ``RecordRows``."""
+    """The reader of the files of a scan in tasks, with bad records apart. See ``RecordRows``."""
     records = context.runtime.record_format(scan)
     if records is not None:
-        return RecordRows(rows, columns, records, apart=apart)
+        return RecordRows(rows, columns, records, apart=True, letters=letters, required=required)
     return ParquetRows(rows, columns, missing_are_null(scan.table))
 
 

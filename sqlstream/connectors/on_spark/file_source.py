@@ -62,7 +62,7 @@ from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_sch
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
-from sqlstream.planner.bad_rows import missing_are_null, tolerates_bad_rows
+from sqlstream.planner.bad_rows import action_of, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.planner.lowering.bad_rows import has_checks, has_required, path_of
 from sqlstream.planner.lowering.time import time_name
@@ -237,7 +237,7 @@ def _read_by_tasks(
     given = [*(pa.field(c.name, with_raw_json(c.type).to_arrow()) for c in columns), *hidden]
     schema = pa.schema(given or [pa.field(SHARE, pa.int32())])  # Spark takes no rows without columns
     metadata = {c.name: c.metadata_key for c in columns if c.metadata_key is not None}
-    reader = RecordRows(schema, time, text, metadata)
+    reader = RecordRows(schema, time, text, metadata, letters=action_of(table)[1] is not None)
     rows = places.mapInArrow(rows_of(reader), ", ".join(f"{quoted(f.name)} {from_arrow(f.type).ddl()}" for f in schema))
     in_rows = (as_variants(c.name, c.type) for c in columns)
     return rows.select(*in_rows, *(F.col(quoted(f.name)) for f in hidden))

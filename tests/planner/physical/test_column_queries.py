@@ -28,6 +28,14 @@ CREATE TABLE checks_within (n BIGINT, r ROW<a INT NOT NULL>)
     WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'skip');
 CREATE TABLE timed (n BIGINT, at TIMESTAMP(3), WATERMARK FOR at AS at)
     WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'dead-letter:dead');
+CREATE TABLE computes (n BIGINT, text STRING, at AS TRY_CAST(text AS TIMESTAMP(3)), WATERMARK FOR at AS at)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'skip');
+CREATE TABLE local_times (n BIGINT, at TIMESTAMP_NTZ, WATERMARK FOR at AS at)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json', 'on-error' = 'skip');
+CREATE TABLE keyed (n BIGINT, k INT, PRIMARY KEY (k) NOT ENFORCED)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'avro', 'on-error' = 'skip');
+CREATE TABLE keyed_letters (n BIGINT, k INT, PRIMARY KEY (k) NOT ENFORCED)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'avro', 'on-error' = 'dead-letter:dead');
 CREATE TABLE columns (n BIGINT)
     WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'parquet', 'on-error' = 'skip');
 CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
@@ -85,9 +93,10 @@ BY_SPARK = [
     "SELECT n FROM (SELECT n, n % 2 + n % 3 AS m FROM t) WHERE m = 0",
     "SELECT n FROM p",
     "INSERT INTO o SELECT n FROM p",
-    "SELECT n FROM checks",
     "SELECT n FROM checks_within",
-    "INSERT INTO o SELECT n FROM timed",
+    "SELECT n FROM computes",
+    "SELECT n FROM local_times",
+    "INSERT INTO o SELECT n FROM keyed_letters",
     "INSERT INTO nowhere SELECT n FROM columns",
 ]
 
@@ -121,6 +130,15 @@ def test_dead_letters_leave_the_tasks_beside_the_rows() -> None:
     )
     assert root("INSERT INTO nowhere SELECT n FROM writes").line.endswith("and hand dead letters to Spark")
     assert root("INSERT INTO nowhere SELECT n FROM skips").line.endswith("and hand no rows to Spark")
+
+
+@pytest.mark.parametrize(("table", "required"), [("checks", "m"), ("timed", "at"), ("keyed", "k")])
+def test_columns_without_which_a_row_is_bad_are_read_whatever_a_query_needs(table: str, required: str) -> None:
+    columns = root(f"INSERT INTO o SELECT n FROM {table} WHERE n > 1").columns
+    assert columns is not None
+    assert columns.required == (required,)
+    assert [c.name for c in columns.columns] == ["n", required]
+    assert columns.scan.columns == ("n", required)
 
 
 def test_of_a_statement_set_spark_reads_each_table_once() -> None:

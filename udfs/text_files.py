@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +14,14 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
-from sqlstream.formats.csv_records import Dialect
+from sqlstream.formats.csv_records import Dialect, is_blank
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
 from sqlstream.udfs.record_files import ReadRecords, RecordFormat
 
 WRONG_HEADER = "SS525"
+
+_LINE_END = re.compile(rb"\r\n?|\n")
 
 
 @dataclass(frozen=True)
@@ -29,18 +34,32 @@ class Header:
     columns: tuple[tuple[int, str], ...]
     dialect: Dialect
 
-    def behind(self, data: pa.Buffer, path: str) -> int:
-        """Checks the header in the first block of a file, and returns the position of the first byte after it. Raises
-        ConnectorError SS525 if the header names other columns.
+    def behind(self, data: pa.Buffer, path: str) -> int | None:
+        """Checks the header, the first record in the first block of a file, and returns the position of the first byte
+        after it; None if there is no record. Raises ConnectorError SS525 if the header names other columns.
         """
         text, start = data.to_pybytes(), 0
-        while self.dialect.comments and text.startswith(b"#", start):
-            start = text.find(b"\n", start) + 1 or len(text)
-        end = text.find(b"\n", start) + 1 or len(text)
-        line = text[start:end].rstrip(b"\r\n")
-        fields = self.dialect.splitter.split(line, 0, len(line), ()).fields
-        self._check([(name or b"").decode(errors="replace") for name in fields], path)
-        return end
+        while start < len(text):
+            end = self._end_of_line(text, start)
+            line = text[start:end]
+            if is_blank(line, self.dialect) or (self.dialect.comments and line.startswith(b"#")):
+                start = end
+                continue
+            record = self.dialect.splitter.split(text, start, len(text), ())
+            self._check([(name or b"").decode(errors="replace") for name in record.fields], path)
+            return self._end_of_line(text, record.end)
+        return None
+
+    def may_be_late(self, path: str) -> bool:
+        """True where lines that are no records, such as comments, may come before the header of a file."""
+        with Path(path).open("rb") as file:
+            begin = file.read(len(codecs.BOM_UTF8) + 1).removeprefix(codecs.BOM_UTF8)[:1]
+        return begin <= b" " or begin == b"#"
+
+    def _end_of_line(self, text: bytes, start: int) -> int:
+        """The position after the line feed, the carriage return or both that end the line."""
+        end = _LINE_END.search(text, start)
+        return len(text) if end is None else end.end()
 
     def _check(self, names: Sequence[str], path: str) -> None:
         for index, name in self.columns:
@@ -78,13 +97,29 @@ class TextFormat(RecordFormat):
         SS525 for a header with other columns.
         """
         file = TextFile(path, self.encoding, self.dialect)
-        lines, header = LineNumbers(file), self.header if begin <= 0 else None
+        lines, first = LineNumbers(file), self._first_record(file, begin)
         for block in file.blocks(begin, end):
-            skipped = 0 if header is None else header.behind(block.data, path)
-            header = None
+            if first is None and self.header is not None:
+                behind = self.header.behind(block.data, path)
+                first = None if behind is None else block.start + behind
+            skipped = block.data.size if first is None else min(max(first - block.start, 0), block.data.size)
             read = Read(path, block, skipped, lines, self.decoder, self.dialect is not None)
             yield self.decoder.block(block.data.slice(skipped)), read
             lines.passed(block)
+
+    def _first_record(self, file: TextFile, begin: int) -> int | None:
+        """Where the records of a file begin at the earliest, behind the header; None if the first block that is read
+        shall tell.
+        """
+        if self.header is None or (begin > 0 and not self.header.may_be_late(file.path)):
+            return 0
+        if begin <= 0:
+            return None
+        for block in file.blocks():
+            behind = self.header.behind(block.data, file.path)
+            if behind is not None:
+                return block.start + behind
+        return 0
 
 
 @dataclass(frozen=True)

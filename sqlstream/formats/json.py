@@ -76,8 +76,7 @@ class JsonDecoder(Decoder):
 
     def block(self, data: pa.Buffer) -> Decoded:
         given = memoryview(data)
-        mark = 3 if bytes(given[:3]) == b"\xef\xbb\xbf" else 0  # the byte order mark of a file
-        return self._decoded(given, _edges(np.frombuffer(given, np.uint8), mark), ord("\n"))
+        return self._decoded(given, _edges(np.frombuffer(given, np.uint8)), ord("\n"))
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         values = values.cast(pa.binary())
@@ -189,9 +188,9 @@ class JsonDecoder(Decoder):
         return batch
 
 
-def _edges(data: np.ndarray, start: int) -> list[int]:
+def _edges(data: np.ndarray) -> list[int]:
     """Where pieces of a block begin and end that are best read at once: what is found in them stays in the cache."""
-    edges = [start]
+    edges = [0]
     while edges[-1] + 2 * _PIECE < len(data):
         ends = data[edges[-1] + _PIECE : edges[-1] + 2 * _PIECE] == ord("\n")
         found = int(ends.argmax())

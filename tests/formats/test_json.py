@@ -89,10 +89,11 @@ def test_messages_may_have_line_breaks_and_must_not_be_empty() -> None:
     assert decoder("a INT").messages(values.slice(3, 1)).rows.num_rows == 1
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file() -> None:
-    read = of_block(decoder("a INT"), b'\xef\xbb\xbf{"a":1}\n?')
-    assert read.rows.to_pydict() == {"a": [1]}
-    assert read.faults[0].start == 11
+def test_a_byte_order_mark_is_a_fault_wherever_a_block_begins() -> None:
+    marked = b'\xef\xbb\xbf{"a":1}'  # as files that were joined have it; that of a file itself is in no block
+    for before in (b"", b'{"a":0}\n'):
+        read = of_block(decoder("a INT"), before + marked + b'\n{"a":2}')
+        assert [(f.start, f.text, f.reason) for f in read.faults] == [(len(before), marked, NO_OBJECT)]
 
 
 @pytest.mark.parametrize(

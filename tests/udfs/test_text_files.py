@@ -174,6 +174,26 @@ def test_a_null_that_is_not_allowed_is_named_with_its_line(tmp_path: Path) -> No
         rows(reader, path)
 
 
+@pytest.mark.parametrize("shares", [1, 2, 3, 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\r1\r2\n3\n",
+        "a,b\r\n1\r\n2\n3",
+        "\n  \na,b\n1\n2\n3\n",
+        "# a licence\n# of two lines\n\na,b\n1\n2\n3\n",
+        "\ufeff# x\n'a','b'\n1\n2\n3\n",
+    ],
+)
+def test_the_header_is_the_first_record_whoever_reads_it(text: str, shares: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text, newline="")
+    dialect = Dialect(comments=True, quote="'")
+    decoder = CsvDecoder([Field("a", INT)], dialect)
+    reader = RecordRows(pa.schema({"a": pa.int32()}), {}, TextFormat(decoder, header=Header("t", ((0, "a"),), dialect)))
+    assert sorted(row["a"] for row in rows(reader, path, shares)) == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

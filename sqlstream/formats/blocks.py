@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -127,16 +128,27 @@ class TextFile:
     def _texts(self) -> Iterator[bytes]:
         """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
         with opened(self.path) as file:
+            pieces = _ahead(file, self.size) if is_compressed(self.path) else iter(lambda: _read(file, self.size), b"")
             if self._is_utf8:
-                while data := _read(file, self.size):
-                    yield data
+                yield from pieces
                 return
             decoder = codecs.getincrementaldecoder(self.encoding)(_INVALID)
-            data = _read(file, self.size)
+            data = next(pieces, b"")
             while data:
-                following = _read(file, self.size)
+                following = next(pieces, b"")
                 yield decoder.decode(data, final=not following).encode(_UTF8, "surrogateescape")
                 data = following
+
+
+def _ahead(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """The pieces of a file, of which another thread reads the next one while the caller works with one: to unpack a
+    file takes about as long as to decode its records, and one task does both.
+    """
+    with ThreadPoolExecutor(1, "sqlstream-unpack") as thread:
+        following = thread.submit(_read, file, size)
+        while data := following.result():
+            following = thread.submit(_read, file, size)
+            yield data
 
 
 def _read(file: BinaryIO, size: int) -> bytes:

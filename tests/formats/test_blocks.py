@@ -7,6 +7,7 @@ import codecs
 import csv
 import gzip
 import io
+import threading
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
@@ -243,6 +244,20 @@ def test_a_quote_that_is_never_closed_does_not_keep_the_file_in_memory(
     blocks = texts([*TextFile(written(folder / "n.csv", data), dialect=Dialect(multi_line=True), size=10).blocks()])
     assert b"".join(blocks) == data
     assert max(map(len, blocks)) <= 60
+
+
+def test_a_file_is_unpacked_ahead_of_its_reader_and_no_longer_than_it_reads(folder: Path) -> None:
+    file = TextFile(
+        written(folder / "ahead.csv.gz", gzip.compress(b"".join(b"%d\n" % n for n in range(2000)))), size=64
+    )
+    reading = file.blocks()
+    first = next(reading)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("sqlstream-unpack")]
+    assert b"".join([first.data.to_pybytes(), *texts([*reading])]).split() == [b"%d" % n for n in range(2000)]
+    given_up = file.blocks()
+    next(given_up)
+    del given_up
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sqlstream-unpack")]
 
 
 def test_a_torn_file_is_an_error(folder: Path) -> None:

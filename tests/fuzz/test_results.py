@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from sqlstream.grammar import parse_query
 from sqlstream.testing.golden_format import parse_golden
 from tests.depth import depth
 from tests.differential.changes import Act, History, TableKind
@@ -15,7 +16,7 @@ from tests.fuzz.results.campaign import Campaign
 from tests.fuzz.results.kinds import kinds_of
 from tests.fuzz.results.oracles import Oracle, Partitioned, Unfiltered
 from tests.fuzz.results.queries import random_query
-from tests.fuzz.results.reduction import reduced
+from tests.fuzz.results.reduction import differs_by_design, reduced
 from tests.fuzz.results.reference import in_duckdb
 from tests.fuzz.results.report import golden
 from tests.fuzz.results.tables import random_history, random_tables
@@ -127,6 +128,22 @@ def test_a_difference_becomes_small():
     block = golden(case, oracle.difference(case) or "")
     assert [b.kind for b in parse_golden(block)] == ["comment", "statement", "stream"]
     assert "> one  2  NULL  5  NULL  1969-12-31 23:59:59" in block
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT LEAD(a) OVER () AS x FROM one", False),
+        ("SELECT q.a, q.b, LAG(q.a) OVER (ORDER BY q.a) AS x FROM one AS q", False),
+        ("SELECT a, b FROM one QUALIFY ROW_NUMBER() OVER (ORDER BY a) = 1", False),
+        ("SELECT a, b, SUM(b) OVER (ORDER BY a ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM one", False),
+        ("SELECT q.a, LAG(q.a) OVER (ORDER BY q.a) AS x FROM one AS q", True),
+        ("SELECT a, b, LAG(b) OVER (PARTITION BY a ORDER BY b) AS x FROM one", True),
+        ("SELECT a, b, SUM(b) OVER (PARTITION BY a) AS x, RANK() OVER (ORDER BY b) AS y FROM one", True),
+    ],
+)
+def test_reduced_queries_say_the_order_of_places(text, says):
+    assert differs_by_design(parse_query(text)) is not says
 
 
 def _shows(oracle: Oracle, case: Case) -> bool:

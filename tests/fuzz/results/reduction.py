@@ -186,8 +186,30 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 
 
 def differs_by_design(tree: exp.Expr) -> bool:
-    """Whether a query has a group without keys that a stream does not have before a row comes."""
-    return any(_is_group_of_all(select) and not _is_scalar(select) for select in tree.find_all(exp.Select))
+    """Whether a query has a group without keys that a stream does not have before a row comes, or a call with OVER
+    that depends on an order which the query does not say.
+    """
+    groups = any(_is_group_of_all(select) and not _is_scalar(select) for select in tree.find_all(exp.Select))
+    return groups or any(map(_counts_ties, tree.find_all(exp.Window)))
+
+
+_OF_PLACES = frozenset({"lag", "lead", "first_value", "last_value", "nth_value", "row_number", "ntile"})
+
+
+def _counts_ties(window: exp.Window) -> bool:
+    """Whether a call reads or counts rows at places, and its order has ties of rows that the SELECT shows differently.
+    Rows that come anew after a change have another place among their ties than they had.
+    """
+    call, select = window.this, window.find_ancestor(exp.Select)
+    name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+    frame = window.args.get("spec")
+    counts = name.lower() in _OF_PLACES or (frame is not None and frame.args.get("kind") == "ROWS")
+    if not counts or not isinstance(select, exp.Select):
+        return False
+    order = window.args.get("order")
+    keys = [*window.args.get("partition_by", []), *(by.this for by in (order.expressions if order else ()))]
+    shown = [*select.expressions, *([select.args["qualify"]] if select.args.get("qualify") else [])]
+    return not {column for part in shown for column in part.find_all(exp.Column)} <= {*keys}
 
 
 def _is_group_of_all(select: exp.Select) -> bool:

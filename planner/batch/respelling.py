@@ -22,7 +22,7 @@ from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_beh
 from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark, with_selects
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.batch.select_lists import (
-    names_of_with,
+    names_of_tables,
     qualified_above_groups,
     with_aliases_read,
     without_grouping,
@@ -248,18 +248,20 @@ def for_spark(
     columns: Mapping[str, DataType] = MappingProxyType({}),
     keys: Mapping[str, Sequence[str]] = MappingProxyType({}),
     filled: Mapping[str, Collection[str]] = MappingProxyType({}),
+    tables: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> exp.Expr:
     """Returns a copy of the query in Spark's dialect. SqlStreamError that lists everything that Spark cannot express.
 
-    ``keys`` has the PRIMARY KEY columns and ``filled`` the NOT NULL columns (lower case) of each table, by its name in
-    the query. ``columns`` maps the lower-case name of each column to its type, UNKNOWN if several tables have it with
-    different types; a text in double quotes with such a name is refused (SS234).
+    Of each table, by its name in the query, ``keys`` has the PRIMARY KEY columns, ``filled`` the NOT NULL columns, and
+    ``tables`` all columns (both in lower case). ``columns`` maps the lower-case name of each column to its type,
+    UNKNOWN if several tables have it with different types; a text in double quotes with such a name is refused (SS234).
     """
     context = Context(catalog)
     for text in query.find_all(exp.Literal):
         if is_double_quoted(text) and text.name.casefold() in columns:
             context.report(quoted_name(text))
-    plain = _Respelling(context, keys, columns, filled).of_query(with_orders_behind(query))
+    whole = with_orders_behind(query)
+    plain = _Respelling(whole, context, keys, columns, filled, tables).of(whole)
     types = Types(_certain(plain, columns))
     spelled = respelled(plain, types, context)
     context.stop_if_wrong()
@@ -309,22 +311,19 @@ def _branches(query: exp.Expr) -> Iterator[exp.Select]:
 class _Respelling:
     def __init__(
         self,
+        query: exp.Expr,
         context: Context,
         keys: Mapping[str, Sequence[str]],
         columns: Mapping[str, DataType],
         filled: Mapping[str, Collection[str]],
+        tables: Mapping[str, Collection[str]],
     ) -> None:
         self._context = context
         self._keys = keys
         self._unnested = Unnested(columns)
         self._memberships = Memberships(filled)
         self._columns = columns
-        self._of_with = frozenset[str]()
-
-    def of_query(self, query: exp.Expr) -> exp.Expr:
-        """A whole query."""
-        self._of_with = names_of_with(query)
-        return self.of(query)
+        self._names = names_of_tables(query, tables)
 
     def of(self, node: exp.Expr) -> exp.Expr:
         written, node = node, spelled_out(node)
@@ -365,7 +364,7 @@ class _Respelling:
             return exp.Null()
         if isinstance(node, exp.Select):
             written = node
-            plain = with_aliases_read(written, self._columns.__contains__, self._of_with, self._aggregates)
+            plain = with_aliases_read(written, self._names, self._aggregates)
             node = without_grouping(plain)
             node.parent = written.parent
         copy = with_children_changed(node, self.of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from sqlglot import exp
 
@@ -22,12 +22,32 @@ from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 _BITS = {"grouping": "TINYINT", "grouping_id": "BIGINT"}
 
 
-def names_of_with(query: exp.Expr) -> frozenset[str]:
-    """The lower-case names that queries of WITH give to columns, anywhere in the query."""
-    return frozenset(name for part in query.find_all(exp.CTE) for name in _names_given(part))
+NamesOfTable = Callable[[str], Collection[str]]
+"""The names, in lower case, of the columns that a table of FROM has; empty where its name stands for none."""
 
 
-def _names_given(part: exp.Expr) -> Iterator[str]:
+def names_of_tables(query: exp.Expr, tables: Mapping[str, Collection[str]]) -> NamesOfTable:
+    """Returns a function from the name of a table in the query, or of one of WITH, to the names of its columns. For
+    queries of WITH that share a name, those of all of them. ``tables`` has the names of the tables' columns.
+    """
+    parts: dict[str, list[exp.CTE]] = {}
+    for part in query.find_all(exp.CTE):
+        parts.setdefault(part.alias.casefold(), []).append(part)
+    known: dict[str, frozenset[str]] = {}
+
+    def names(table: str) -> Collection[str]:
+        name = table.casefold()
+        if name not in parts:
+            return tables.get(table, ())
+        if name not in known:
+            known[name] = frozenset()  # of a recursive query, which names itself
+            known[name] = frozenset(column for part in parts[name] for column in _names_given(part, names))
+        return known[name]
+
+    return names
+
+
+def _names_given(part: exp.Expr, names: NamesOfTable) -> Iterator[str]:
     """The names, in lower case, that a part of FROM or a query of WITH gives to columns, as far as it says them."""
     for node in part.walk(prune=_is_whole_query):
         if isinstance(node, exp.Alias):
@@ -35,21 +55,23 @@ def _names_given(part: exp.Expr) -> Iterator[str]:
         elif isinstance(node, exp.TableAlias):
             yield from (column.name.casefold() for column in node.columns)
         elif _is_whole_query(node):
-            yield from _names_of_columns(node)
+            yield from _names_of_columns(node, names)
+        elif isinstance(node, exp.Table):
+            yield from names(node.name)
 
 
 def _is_whole_query(node: exp.Expr) -> bool:
     return isinstance(node, exp.Query) and not isinstance(node, exp.Subquery)
 
 
-def _names_of_columns(query: exp.Expr) -> Iterator[str]:
+def _names_of_columns(query: exp.Expr, names: NamesOfTable) -> Iterator[str]:
     """The names of the columns of a query; for a star those that its FROM gives, too."""
     while isinstance(query, exp.SetOperation | exp.Subquery):
         query = query.this
     for column in query.expressions if isinstance(query, exp.Select) else ():
         yield column.alias_or_name.casefold()
     if isinstance(query, exp.Select) and query.is_star:
-        yield from (name for part in _sources(query) for name in _names_given(part))
+        yield from (name for part in _sources(query) for name in _names_given(part, names))
 
 
 def _sources(select: exp.Select) -> Iterator[exp.Expr]:
@@ -59,21 +81,15 @@ def _sources(select: exp.Select) -> Iterator[exp.Expr]:
         yield from part if isinstance(part, list) else [part] if part is not None else []
 
 
-def with_aliases_read(
-    select: exp.Select,
-    is_column: Callable[[str], bool],
-    of_with: Collection[str],
-    aggregates: Callable[[exp.Expr], bool],
-) -> exp.Select:
+def with_aliases_read(select: exp.Select, names: NamesOfTable, aggregates: Callable[[exp.Expr], bool]) -> exp.Select:
     """Returns the SELECT in which column aliases are replaced by their expressions where Spark does not resolve them:
     inside aggregates and OVER, and with GROUP BY in all columns.
 
-    An alias for whose name ``is_column`` is true is not replaced, because the name may be a column of FROM; nor is one
-    that a subquery of FROM gives to a column, or a query of WITH (``of_with``). ``aggregates`` is true for expressions
-    with an aggregate.
+    An alias is not replaced if FROM gives its name to a column: a table (``names``), or a subquery. ``aggregates`` is
+    true for expressions with an aggregate.
     """
     grouped = select.args.get("group") is not None
-    below = {*of_with, *(name for part in _sources(select) for name in _names_given(part))}
+    below = {name for part in _sources(select) for name in _names_given(part, names)}
     own = Counter(e.alias.casefold() for e in select.expressions if isinstance(e, exp.Alias))
     aliases: dict[str, exp.Expression] = {}
     columns: list[exp.Expr] = []
@@ -93,7 +109,7 @@ def with_aliases_read(
             changed = exp.Alias(this=changed, alias=exp.to_identifier(shown_name(column), quoted=True))
         columns.append(changed if changed != column else column)
         name = column.alias.casefold() if isinstance(column, exp.Alias) else ""
-        if name and own[name] == 1 and name not in below and not is_column(name):
+        if name and own[name] == 1 and name not in below:
             whole = as_expression(value(column.this, inside=True))
             if is_repeatable(whole) and whole.find(exp.Query) is None:
                 aliases[name] = whole

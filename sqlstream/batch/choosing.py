@@ -256,7 +256,8 @@ def _batch(statement: Chosen, examined: _Examined, workspace: Workspace) -> Batc
     }
     query = with_newest_first(resolved.query, workspace.catalog, named)
     query = with_values_of_groups(query, workspace.catalog, named)
-    query = for_spark(query, workspace.catalog, columns, keys, filled)
+    named_columns = {name: {column.name.casefold() for column in table.columns} for name, table in named.items()}
+    query = for_spark(query, workspace.catalog, columns, keys, filled, named_columns)
     return Batch(statement, query, resolved, names, examined.way.why)
 
 

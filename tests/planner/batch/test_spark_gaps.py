@@ -41,6 +41,18 @@ def text_for_spark(session: Session, text: str, mode: str = "auto") -> str | Non
 
 
 SPELLED = {
+    # An alias is written out unless FROM gives its name to a column; other tables and queries of WITH do not count.
+    "WITH q AS (SELECT 1 AS c, 2 AS d) SELECT a AS c, c + 1 AS e, COUNT(*) AS n FROM u GROUP BY ALL": (
+        "WITH q AS (SELECT 1 AS c, 2 AS d) SELECT a AS c, a + 1 AS e, COUNT(*) AS n FROM u AS u GROUP BY ALL"
+    ),
+    "SELECT a AS mp, mp + 1 AS e, COUNT(*) AS n FROM u WHERE a IN (SELECT a FROM t) GROUP BY ALL": (
+        "SELECT a AS mp, a + 1 AS e, COUNT(*) AS n FROM u AS u WHERE a IN (SELECT a FROM t AS t) GROUP BY ALL"
+    ),
+    "WITH q AS (SELECT a AS c, b AS d FROM u), r AS (SELECT * FROM q) "
+    "SELECT d AS c, SUM(c) AS d, d + 1 AS e FROM r GROUP BY ALL": (
+        "WITH q AS (SELECT a AS c, b AS d FROM u AS u), r AS (SELECT * FROM q) "
+        "SELECT d AS c, SUM(c) AS d, d + 1 AS e FROM r GROUP BY ALL"
+    ),
     "SELECT COUNT(*) AS n FROM t GROUP BY ()": "SELECT COUNT(*) AS n FROM t AS t HAVING TRUE",
     "SELECT 1 AS one FROM t GROUP BY ()": "SELECT 1 AS one FROM t AS t HAVING TRUE",
     "SELECT COUNT(*) AS n FROM t GROUP BY () HAVING COUNT(*) > 1": (

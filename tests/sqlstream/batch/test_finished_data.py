@@ -208,6 +208,13 @@ QUERIES = {
     ],
     "SELECT s AS n, SUM(n) AS s FROM (SELECT shop AS s, COUNT(*) AS n FROM sales WHERE shop < 3 GROUP BY ALL) AS q "
     "GROUP BY ALL ORDER BY 1": [(1, 2), (2, 1)],
+    # Names that WITH and other tables give, but not the FROM of the SELECT with the alias.
+    "WITH w AS (SELECT 1 AS s) SELECT shop AS s, s + 1 AS d, COUNT(*) AS n FROM sales WHERE shop < 3 GROUP BY ALL "
+    "UNION ALL SELECT s, 0, 0 FROM w ORDER BY s, d": [(1, 0, 0), (1, 2, 2), (2, 3, 1)],
+    "SELECT shop AS city, city + 1 AS d, COUNT(*) AS n FROM sales WHERE shop < 3 GROUP BY ALL "
+    "UNION ALL SELECT 0, MIN(CHAR_LENGTH(city)) * 0, 0 FROM shops ORDER BY 1": [(0, 0, 0), (1, 2, 2), (2, 3, 1)],
+    "WITH w AS (SELECT shop AS c8, kind AS c9 FROM sales WHERE shop < 3) SELECT c8 AS c9, COUNT(c9) AS c8, c8 + 1 AS d "
+    "FROM w GROUP BY ALL ORDER BY 1": [(1, 2, 2), (2, 1, 3)],
     "SELECT shop, GROUPING_ID() AS i, CASE WHEN GROUPING(shop) = 1 THEN 'all' ELSE 'some' END AS w FROM sales "
     "WHERE shop < 3 GROUP BY shop HAVING GROUPING_ID(shop) = 0 ORDER BY GROUPING(shop), shop": [
         (1, 0, "some"),

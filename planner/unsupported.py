@@ -65,7 +65,7 @@ FEATURES: dict[str, Unsupported] = {
     ),
     "subquery of both sides": Unsupported(
         "SS308",
-        "subqueries in ON that read both sides of an outer, semi or anti join",
+        "subqueries in ON that read both sides of an outer, semi, anti or ASOF join",
         "Join the distinct rows of the subquery to one side in FROM, and compare their columns in ON; an INNER JOIN "
         "takes the condition as it is.",
     ),

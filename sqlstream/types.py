@@ -203,6 +203,8 @@ _ARROW = {
 
 BOOLEAN, INT, BIGINT, DOUBLE, STRING = (DataType(n) for n in ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING"))
 TIMESTAMP, INTERVAL, UNKNOWN = DataType("TIMESTAMP"), DataType("INTERVAL"), DataType("UNKNOWN")
+INTERVAL_OF_MONTHS = DataType(_YEAR_MONTH)
+"""The type of intervals of months and years, to which INTERVAL, of days and seconds, is not converted."""
 
 
 def _fits_decimal(precision: object, scale: object) -> bool:
@@ -266,7 +268,7 @@ def _element(inner: list[exp.DataType], index: int) -> DataType:
 
 def _interval(node: exp.Interval) -> DataType:
     units = {v.name.upper() for v in node.walk() if v.key == "var"}
-    return DataType(_YEAR_MONTH) if units & {"YEAR", "MONTH"} else INTERVAL
+    return INTERVAL_OF_MONTHS if units & {"YEAR", "MONTH"} else INTERVAL
 
 
 def parse_type(text: str) -> DataType:

@@ -40,7 +40,7 @@ from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, 
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.spelling import filled
-from sqlstream.planner.row_values import shape_of, shaped
+from sqlstream.planner.row_values import of_one_type
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 
@@ -283,11 +283,9 @@ def _give_branches_equal_rows(query: exp.Expr, types: Types) -> None:
     for operation in query.find_all(exp.SetOperation):
         branches = list(_branches(operation)) if not isinstance(operation.parent, exp.SetOperation) else []
         for i, column in enumerate(zip(*(branch.expressions for branch in branches), strict=False)):
-            shapes = [shape_of(value.unalias(), types) for value in column]
-            shape = next((shape for shape in shapes if shape is not None), None)
-            if shape is not None:
-                for branch, value in zip(branches, column, strict=True):
-                    _set_column(branch, i, shaped(value.unalias(), shape, types))
+            alike = of_one_type([value.unalias() for value in column], types)
+            for branch, value in zip(branches, alike, strict=True):
+                _set_column(branch, i, value)
 
 
 def _set_column(select: exp.Select, position: int, value: exp.Expr) -> None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
+from sqlstream.planner.batch.respelling import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table
@@ -164,6 +165,9 @@ class _Gaps(ScopesOfQuery):
         if place == "order" and not is_scalar:
             return True
         columns = self._outer_reads(query, select)
+        join = query.find_ancestor(exp.Join)
+        if join is not None and is_asof(join) and self._reads_left(columns, join, select):
+            return True  # Spark reads it from a subquery in a subquery
         if place == "joins" and not is_scalar:
             comparison = query.parent.parent if isinstance(query.parent, exp.Any | exp.All) else query.parent
             if comparison is not query.parent and columns:  # which Spark reads as one with a least or greatest value
@@ -235,6 +239,12 @@ class _Gaps(ScopesOfQuery):
                 ]
             self._outer[id(query)] = columns
         return self._outer[id(query)]
+
+    def _reads_left(self, columns: list[exp.Column], join: exp.Join, select: exp.Select) -> bool:
+        """Whether one of the columns is not one of what is joined."""
+        right, scope = join.this.alias_or_name.casefold(), self.scope(select)
+        owners = (scope.owner(column) for column in columns)
+        return any(owner is not None and owner.name.casefold() != right for owner in owners)
 
     def _reads_both_sides(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
         """Whether a subquery of ON reads what is joined and what is before it."""

@@ -141,7 +141,8 @@ class _Gaps(Scopes):
         types = Types((), self._catalog.function)
         for column in zip(*rows, strict=False):
             kinds = [types.of(value) for value in column]
-            if any(incompatible(kinds[0], kind) for kind in kinds):
+            strict = any(incompatible(kinds[0], kind) for kind in kinds)
+            if strict and not any(incompatible(kinds[0], kind, texts=True) for kind in kinds):
                 yield "VALUES of different types"
         yield from (gap for row in rows for value in row for gap in self._expression(value, Scope(), Queries()))
 
@@ -324,10 +325,17 @@ class _Gaps(Scopes):
         kind = JOIN_KINDS.get((join.text("side").upper(), join.text("kind").upper()))
         if not is_asof(join) and (join.text("method").upper() not in ("", "NATURAL") or kind is None):
             yield "a join of this kind"
+        yield from self._condition(join, left, queries, kind)
+
+    def _condition(self, join: exp.Join, left: Scope, queries: Queries, kind: JoinKind | None) -> Iterator[str]:
+        """Of MATCH_CONDITION and ON of a join."""
+        match = join.args.get("match_condition")
+        if match is not None and has_subquery(match):
+            yield "a subquery in MATCH_CONDITION"
         on = join.args.get("on")
         if on is None:
             return
-        both = Scope(left.around, [*left.sources, *self.sources_of(right, queries, left)])
+        both = Scope(left.around, [*left.sources, *self.sources_of(join.this, queries, left)])
         yield from self._conditions(on, both, queries)
         if (is_asof(join) or kind is not JoinKind.INNER) and not self._decided(all_spelled_out(on), left, both):
             yield "a condition of rows of both sides"

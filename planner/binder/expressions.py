@@ -5,7 +5,7 @@ Mistakes are reported to the context and replaced by NULL, so that one attempt s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlstream.errors import SqlStreamError
 from sqlstream.functions.builtin import Aggregate, NullTreatment
 from sqlstream.functions.catalogue import FUNCTIONS, aggregate_of
-from sqlstream.functions.result_types import incompatible
+from sqlstream.functions.result_types import NESTED_TYPES, incompatible
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.grammar.quoting import quote_string
 from sqlstream.grammar.spans import is_double_quoted, mark, span_of
@@ -26,6 +26,7 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.patterns import misused_escape
+from sqlstream.planner.row_values import MEETING, differ_in_width, known_kind, meetings
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, DataType, from_sqlglot
 
@@ -301,10 +302,8 @@ def _without_treatment(call: exp.Expr, treatment: exp.Expr) -> exp.Expr:
 
 # --- types of operands ----------------------------------------------------------------------------------------
 
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _TEXT_AS_TIME = frozenset({"to_timestamp_ltz", "to_timestamp_ntz"})
-_NESTED = ("ARRAY", "MAP", "STRUCT")
-_NEVER_CALCULATED = (*_NESTED, "BOOLEAN", "BINARY", "VARIANT")
+_NEVER_CALCULATED = (*NESTED_TYPES, "BOOLEAN", "BINARY", "VARIANT")
 _WORDS = {exp.And: "AND", exp.Or: "OR", exp.Not: "NOT"}
 
 
@@ -353,14 +352,51 @@ def _check_type(node: exp.Cast, types: Types, context: Context) -> None:
         context.wrong("SS206", f"type {target.sql(SqlStream)} {defect}", target)
 
 
-def _check_comparison(node: exp.Binary, types: Types, context: Context) -> None:
-    left, right = types.of(node.left), types.of(node.right)
-    # Spark casts a string to the type of the other side.
-    if "STRING" in (left.name, right.name) or not incompatible(left, right):
-        return
-    context.wrong(
-        "SS206", f"values of type {left} and {right} cannot be compared", node, "Convert one of them with CAST."
-    )
+def _check_one_type(node: exp.Expr, types: Types, context: Context) -> None:
+    """Values that are compared, or of which one is the result, must have a common type."""
+    for meeting in meetings(node, types):
+        kinds = [known_kind(value, types) for value in meeting.values]
+        unordered = next((kind for kind in kinds if _is_unordered(kind)), None) if meeting.compared else None
+        if unordered is not None:
+            message = f"values of type {unordered} cannot be compared"
+            context.wrong("SS206", message, node, "Compare parts of them, as in m['k'] = 1.")
+            return
+        pair = _unlike(kinds, meeting.each_other)
+        if pair is not None:
+            at = node if meeting.compared else meeting.values[pair[1]]
+            _report_unlike(kinds[pair[0]], kinds[pair[1]], meeting.compared, at, context)
+            return
+
+
+def _unlike(kinds: Sequence[DataType], each_other: bool) -> tuple[int, int] | None:
+    """The positions of the first two values without a common type. Unless ``each_other``, one of them is the first."""
+    first: dict[DataType, int] = {}
+    for i, kind in enumerate(kinds):
+        first.setdefault(kind, i)
+    positions = [*first.values()]  # a list of IN may have thousands of values
+    for number, j in enumerate(positions):
+        for i in positions[:number] if each_other else positions[: min(number, 1)]:
+            if incompatible(kinds[i], kinds[j], texts=True):
+                return i, j
+    return None
+
+
+def _is_unordered(kind: DataType) -> bool:
+    return any(part.name in ("MAP", "VARIANT") for part in kind.parts())
+
+
+def _report_unlike(left: DataType, right: DataType, compared: bool, at: exp.Expr, context: Context) -> None:
+    if differ_in_width(left, right):
+        widths = f"{len(left.args)} and {len(right.args)}"
+        what = "cannot be compared" if compared else "have no common type"
+        context.wrong("SS206", f"rows of {widths} values {what}", at, "Write as many values in each row.")
+    elif compared:
+        in_array = right.name == "ARRAY" and isinstance(at, exp.In)
+        hint = _IN_ARRAY if in_array else "Convert one of them with CAST."
+        context.wrong("SS206", f"values of type {left} and {right} cannot be compared", at, hint)
+    else:
+        message = f"values of type {left} and {right} have no common type"
+        context.wrong("SS206", message, at, "Convert one of them with CAST.")
 
 
 def _check_like(node: exp.Expr, types: Types, context: Context) -> None:
@@ -398,13 +434,13 @@ def _check_arithmetic(node: exp.Expr, types: Types, context: Context) -> None:
 
 def _check_text(node: exp.Expr, types: Types, context: Context) -> None:
     kind = types.of(node.this)
-    if kind.name in _NESTED:
+    if kind.name in NESTED_TYPES:
         context.wrong("SS206", f"a pattern needs a text, not {kind}", node.this)
 
 
 def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
     kind = types.of(node.this)
-    if not (kind.is_unknown or kind.name in (*_NESTED, "VARIANT", "VOID")):
+    if not (kind.is_unknown or kind.name in (*NESTED_TYPES, "VARIANT", "VOID")):
         context.wrong("SS206", f"a value of type {kind} has no elements", node, "Brackets read from arrays and maps.")
     key = node.expressions[0] if node.expressions else None
     if kind.name == "STRUCT" and isinstance(key, exp.Literal) and member_type(kind, key.name).is_unknown:
@@ -414,24 +450,10 @@ def _check_container(node: exp.Bracket, types: Types, context: Context) -> None:
 _IN_ARRAY = "Write ARRAY_CONTAINS(b, a) to look for a value in an array; otherwise convert one of them with CAST."
 
 
-def _check_candidates(node: exp.Expr, types: Types, context: Context) -> None:
-    """IN and BETWEEN compare the value before them with each of their values."""
-    kind = types.of(node.this)
-    candidates = node.expressions if isinstance(node, exp.In) else [node.args["low"], node.args["high"]]
-    for candidate in candidates:
-        other = types.of(candidate)
-        if "STRING" not in (kind.name, other.name) and incompatible(kind, other):
-            message = f"values of type {kind} and {other} cannot be compared"
-            context.wrong(
-                "SS206", message, node, _IN_ARRAY if other.name == "ARRAY" else "Convert one of them with CAST."
-            )
-            return
-
-
 def _check_cast(node: exp.Cast, types: Types, context: Context) -> None:
     """An ARRAY, MAP or STRUCT is cast from its own kind only; any type casts to STRING."""
     source, target = types.of(node.this), from_sqlglot(node.to)
-    nested = [kind for kind in (source, target) if kind.name in _NESTED]
+    nested = [kind for kind in (source, target) if kind.name in NESTED_TYPES]
     free = source.is_unknown or target.is_unknown or {"VOID", "VARIANT"} & {source.name, target.name}
     if nested and not free and source.name != target.name and target.name != "STRING":
         context.wrong("SS206", f"a value of type {source} cannot be converted to {target}", node)
@@ -444,8 +466,7 @@ _CHECKS: tuple[tuple[Any, Callable[..., None]], ...] = (
     (exp.Cast, _check_type),
     (exp.Cast, _check_cast),
     (exp.Distinct, _check_distinct),
-    (_COMPARED, _check_comparison),
-    ((exp.In, exp.Between), _check_candidates),
+    (MEETING, _check_one_type),
     ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg), _check_arithmetic),
     ((exp.Like, exp.ILike, exp.RegexpLike), _check_text),
     (exp.Bracket, _check_container),

@@ -12,12 +12,14 @@ from sqlglot import exp
 
 from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS
+from sqlstream.functions.result_types import NESTED_TYPES
 from sqlstream.grammar.calls import OF_A_PATH, JsonCall, PathInto, member
 from sqlstream.grammar.spans import mark_as
 from sqlstream.grammar.trees import RoundedTime
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import order_inside, with_order_behind
 from sqlstream.planner.binder.context import Context
+from sqlstream.planner.binder.scope import COMPARED_VALUES
 from sqlstream.planner.expressions import (
     as_expression,
     own_expressions,
@@ -27,7 +29,7 @@ from sqlstream.planner.expressions import (
 )
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.spelling import called, filled, nests, path_of, text
-from sqlstream.planner.row_values import COMPARED, field_by_field, row_values, with_equal_rows
+from sqlstream.planner.row_values import COMPARED, MEETING, field_by_field, row_values, with_equal_rows
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import DataType
 
@@ -126,6 +128,9 @@ def _is_query(value: exp.Expr) -> bool:
 
 def _compared_with_subquery(node: exp.Expr, query: exp.Expr, is_all: bool) -> exp.Expr:
     if not (isinstance(node, exp.NEQ) if is_all else isinstance(node, exp.EQ)):
+        row = row_values(node.this)
+        if row is not None:
+            return _rows_compared(node, len(row), query, is_all)
         return _compared_with_extremes(node, query, is_all)
     inner = query.copy()
     values = inner.this if isinstance(inner, exp.Subquery) else inner
@@ -143,9 +148,7 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
     """A comparison with all or any rows of a subquery, as one with its MIN or MAX: all values are less than x if the
     greatest is. Without rows ALL is TRUE and ANY is FALSE; a NULL among the rows makes the result NULL unless the other
     rows decide it."""
-    inner = query.this if isinstance(query, exp.Subquery) else query
-    named = exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("v")])
-    source = exp.Subquery(this=inner.copy(), alias=named)
+    source = _compared_source(query, ["v"])
 
     def aggregate(value: str) -> exp.Expr:
         return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
@@ -172,6 +175,34 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
     return exp.Paren(this=answer)
 
 
+def _compared_source(query: exp.Expr, columns: list[str]) -> exp.Subquery:
+    """The subquery in FROM, with such names of its columns."""
+    inner = query.this if isinstance(query, exp.Subquery) else query
+    named = exp.TableAlias(this=exp.to_identifier("q"), columns=[*map(exp.to_identifier, columns)])
+    mark_as(named, query)
+    named.meta[COMPARED_VALUES] = len(columns)
+    return exp.Subquery(this=inner.copy(), alias=named)
+
+
+def _rows_compared(node: exp.Expr, width: int, query: exp.Expr, is_all: bool) -> exp.Expr:
+    """A comparison of a row of values with all or any rows of a subquery: whether there is a row for which it is false,
+    or true, and if not, one for which it is unknown. Rows have no least and greatest one where fields are NULL.
+    """
+    names = [f"__value_{i}" for i in range(width)]
+    columns = exp.Tuple(expressions=[exp.column(name, table="q") for name in names])
+
+    def some(is_so: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+        compared = exp.Paren(this=type(node)(this=node.this.copy(), expression=columns.copy()))
+        where = exp.Where(this=is_so(compared))
+        source = exp.From(this=_compared_source(query, names))
+        return exp.Exists(this=exp.Select(expressions=[exp.Literal.number(1)], from_=source, where=where))
+
+    decides = some(lambda compared: exp.Not(this=compared) if is_all else compared)
+    unknown = some(lambda compared: exp.Is(this=compared, expression=exp.Null()))
+    decided, otherwise = (exp.false(), exp.true()) if is_all else (exp.true(), exp.false())
+    return exp.Paren(this=exp.Case().when(decides, decided).when(unknown, exp.Null()).else_(otherwise))
+
+
 _HOLDS_FOR_ALL = "p1 = 0 OR (p2 AND CASE WHEN p3 = p4 THEN TRUE END)"
 _HOLDS_FOR_ANY = "p1 > 0 AND (p2 OR CASE WHEN p3 = p4 THEN FALSE END)"
 
@@ -193,7 +224,6 @@ _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 _EXTRACTING = frozenset({"extract", "date_part", "datepart"})
-_OF_BRANCHES = (exp.Case, exp.If, exp.Coalesce, exp.Array, exp.Anonymous)
 _RESPELLED = (exp.SimilarTo, exp.Overlaps, exp.Extract, exp.Interval, exp.Cast, exp.Tuple, *FLINK_KINDS)
 
 
@@ -201,8 +231,8 @@ def respelled(bound: exp.Expr, types: Types, context: Context) -> exp.Expression
     """Returns the bound expression in Spark SQL: Flink's functions and operators are replaced. What Spark cannot
     express is reported to the context.
     """
-    rows = any(field.type.name == "STRUCT" for field in types.fields.values())
-    if bound.find(*_RESPELLED, *(_OF_BRANCHES if rows else ())) is None:
+    nested = any(field.type.name in NESTED_TYPES for field in types.fields.values())
+    if bound.find(*_RESPELLED, *(MEETING if nested else (exp.Array,))) is None:
         return as_expression(bound)
 
     def again(node: exp.Expr) -> exp.Expr:
@@ -215,11 +245,8 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
     flinks = flink_function(node, types, context, lambda child: rewritten(child, again))
     if flinks is not None:
         return flinks
-    if isinstance(node, _OF_BRANCHES) and (equal := with_equal_rows(node, types)) is not node:
-        return with_children_changed(equal, lambda child: rewritten(child, again))
-    if isinstance(node, _OF_ROWS) and any(row_values(value) is not None for value in node.iter_expressions()):
-        compared = field_by_field(node, lambda row: _fields_of(row, types))
-        return node if compared is None else rewritten(compared, again)
+    if isinstance(node, MEETING) and (alike := _of_rows(node, types, again)) is not node:
+        return alike
     match node:
         case exp.Escape(this=exp.SimilarTo() as similar):
             return _similar(similar, node.expression, context)
@@ -234,6 +261,16 @@ def _respelled(node: exp.Expr, types: Types, context: Context, again: Callable[[
         case exp.Cast():
             return cut_to(node, node.to)
     return node
+
+
+def _of_rows(node: exp.Expr, types: Types, again: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A comparison with a row that is written as such becomes comparisons of its fields; other rows get one type."""
+    if isinstance(node, _OF_ROWS) and any(row_values(value) is not None for value in node.iter_expressions()):
+        compared = field_by_field(node, lambda row: _fields_of(row, types))
+        if compared is not None:
+            return rewritten(compared, again)
+    equal = with_equal_rows(node, types)
+    return node if equal is node else with_children_changed(equal, lambda child: rewritten(child, again))
 
 
 def _fields_of(row: exp.Expr, types: Types) -> list[exp.Expr] | None:

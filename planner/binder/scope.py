@@ -181,12 +181,20 @@ def scope_of(relation: Relation, alias: str | None) -> Scope:
     return Scope(relation.node, tuple(Visible(name, f.name, alias) for name, f in pairs))
 
 
+WRONG_WIDTH = "SS650"
+COMPARED_VALUES = "compared_values"
+"""Metadata of the alias of a subquery after ANY or ALL: with how many values its columns are compared."""
+
+
 def names_under(alias: exp.Expr | None, table: str, names: Sequence[str]) -> tuple[str, ...]:
     """The column names of a source in FROM: those of its alias (``AS t (a, b)``), else ``names``. SS216 for a wrong
-    number.
+    number, SS650 where nobody wrote the alias (``COMPARED_VALUES``).
     """
     columns = alias.columns if isinstance(alias, exp.TableAlias) else []
     if columns and len(columns) != len(names):
+        if alias is not None and (values := alias.meta.get(COMPARED_VALUES)) is not None:
+            message = f"ANY and ALL compare {counted(values, 'value')} with {counted(len(names), 'column')}"
+            raise bind_error(WRONG_WIDTH, message, alias, "Select as many columns as there are values before them.")
         raise bind_error("SS216", f'"{table}" has {counted(len(names), "column")}, not {len(columns)}', alias)
     return tuple(column.name for column in columns) or tuple(names)
 

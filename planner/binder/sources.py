@@ -67,6 +67,7 @@ from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts
 from sqlstream.planner.fields import Field, UniqueNames
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan, below_projections
+from sqlstream.planner.row_values import differ_in_width
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 
@@ -108,7 +109,9 @@ def bind_from(
             is_values = isinstance(step.this.this.unnest(), exp.Values)
             scope = _lateral_values(step, scope, context) if is_values else lateral_join(step, scope, subqueries)
         elif _is_asof(step):
-            scope = asof_join(step, scope, _joined_source(step.this, context, bind_query), context)
+            right = _joined_source(step.this, context, bind_query)
+            plain, scope, right, asking = without_subqueries_on(step, scope, right, subqueries)
+            scope = subqueries.filtered(asof_join(plain, scope, right, context), asking)
         elif (call := snapshot_of(step.this, context)) is not None:
             scope = temporal_join(step, scope, _snapshot(call, step.this, context, bind_query), None, context)
         elif is_time_travel(step.this):
@@ -507,6 +510,7 @@ def _refused_join(join: exp.Join) -> SqlStreamError:
 # --- VALUES, and SELECT without FROM --------------------------------------------------------------------------
 
 WRONG_TYPES = "SS651"
+NO_COMMON_TYPE = "SS206"
 WRONG_WIDTH = "SS653"
 
 
@@ -516,8 +520,8 @@ def one_row() -> Scope:
 
 
 def bind_values(values: exp.Values, context: Context) -> Relation:
-    """Plans VALUES. Its rows stay in order, and its columns are ``col1``, … with types that fit all rows. SS651 for
-    types without a common one, SS653 for rows of different lengths.
+    """Plans VALUES. Its rows stay in order, and its columns are ``col1``, … with types that fit all rows. SS206 and
+    SS651 for types without a common one, SS653 for rows of different lengths.
     """
     node = _rows_of_values(values, one_row(), context)
     return Relation(Project(node, tuple(output.as_item for output in node.outputs)), _names_of_values(node))
@@ -567,7 +571,12 @@ def _values_column(
     for value, kind in zip(column, kinds, strict=True):
         if incompatible(kinds[0], kind):
             message = f'column "{name}" of VALUES is {kinds[0]} and {kind}'
-            raise bind_error(WRONG_TYPES, message, value, "Convert one of them, as in CAST(1 AS STRING).")
+            if differ_in_width(kinds[0], kind):
+                raise bind_error(NO_COMMON_TYPE, message, value, "Write as many values in each row.")
+            hint = "Convert one of them, as in CAST(1 AS STRING)."
+            if incompatible(kinds[0], kind, texts=True):
+                raise bind_error(NO_COMMON_TYPE, message, value, hint)
+            raise bind_error(WRONG_TYPES, message, value, hint)  # Spark converts the text
     return Field(names.unique(name), common_type(kinds), any(types.nullable(value) for value in column))
 
 

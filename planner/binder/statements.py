@@ -46,6 +46,7 @@ from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.set_operation import SetOperation
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.row_values import differ_in_width
 from sqlstream.planner.suggestions import counted
 from sqlstream.planner.type_inference import cast
 from sqlstream.udfs.changes import SetKind
@@ -249,7 +250,10 @@ def _check_types(
     for field, (_, at) in zip(fields[1:], branches[1:], strict=True):
         if incompatible(fields[0].type, field.type):
             message = f'column "{name}" of {operator} is {fields[0].type} and {field.type}'
-            context.wrong("SS219", message, at, f"Convert one of them, as in CAST({name} AS STRING).")
+            if differ_in_width(fields[0].type, field.type):
+                context.wrong("SS219", message, at, "Write as many values in each row.")
+            else:
+                context.wrong("SS219", message, at, f"Convert one of them, as in CAST({name} AS STRING).")
 
 
 def _common_field(name: str, fields: Sequence[Field]) -> Field:

@@ -21,7 +21,7 @@ from sqlstream.planner.binder.grouping import aliased
 from sqlstream.planner.binder.joins import join_sides as join_of
 from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields
 from sqlstream.planner.binder.ordering import check_order, sorted_by
-from sqlstream.planner.binder.scope import Scope, Selected
+from sqlstream.planner.binder.scope import WRONG_WIDTH, Scope, Selected
 from sqlstream.planner.binder.select_list import is_read_by_alias
 from sqlstream.planner.binder.temporal_joins import asof_join
 from sqlstream.planner.expressions import (
@@ -43,8 +43,6 @@ from sqlstream.udfs.joins import JoinKind
 
 Bind = Callable[[exp.Expr, Context, Correlation], Relation]
 """Binds a subquery, and collects in the Correlation what it reads of the query around it."""
-
-WRONG_WIDTH = "SS650"
 
 MANY_ROWS = "a scalar subquery gave more than one row"
 _PLACE = ClauseContext("WHERE")
@@ -411,8 +409,8 @@ def without_subqueries_on(
     side, and further conditions for a filter above the join.
 
     Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
-    evaluated before the join. UnsupportedError SS308 for a condition that reads both sides of an outer, semi or anti
-    join.
+    evaluated before the join. So must those of an ASOF JOIN, where a condition chooses among the right rows.
+    UnsupportedError SS308 for a condition that reads both sides of an outer, semi, anti or ASOF join.
     """
     on = join.args.get("on")
     if on is None or not has_subquery(on):
@@ -423,7 +421,7 @@ def without_subqueries_on(
     above: list[exp.Expr] = []
     given = left
     kept_left, kept_right = _kept_sides(join)
-    has_both = join.text("kind").upper() not in ("SEMI", "ANTI")
+    has_both = join.text("kind").upper() not in ("SEMI", "ANTI") and join.text("method").upper() != "ASOF"
     for condition in asking:
         side = _side_read(condition, left, right)
         if not kept_left and not kept_right and (has_both or side == 0):

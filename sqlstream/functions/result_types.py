@@ -17,6 +17,7 @@ from sqlstream.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, UNKNOWN, Dat
 
 
 _INTEGRAL = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+NESTED_TYPES = ("ARRAY", "MAP", "STRUCT")
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
 
 
@@ -26,9 +27,11 @@ def common_type(types: Iterable[DataType]) -> DataType:
     return reduce(wider, kinds) if kinds else UNKNOWN
 
 
-def wider(left: DataType, right: DataType) -> DataType:
+def wider(left: DataType, right: DataType, *, texts: bool = False) -> DataType:
     """The narrowest type to which values of both types are converted without an explicit cast; UNKNOWN if there is
-    none, or only Spark knows it.
+    none, or only Spark knows it. Rows, arrays and maps are converted part by part, and have the names of ``left``.
+
+    ``texts``: a text is converted to the type of the other value, as in comparisons. In rows and arrays it always is.
     """
     if left == right:
         return left
@@ -40,16 +43,27 @@ def wider(left: DataType, right: DataType) -> DataType:
         return _wider_number(left, right)
     if {left.name, right.name} == {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
-    if left.name == right.name == "STRUCT" and len(left.args) == len(right.args):
-        return _wider_row(left, right)
+    if texts and "STRING" in (left.name, right.name):
+        return _instead_of_text(right if left.name == "STRING" else left)
+    if left.name == right.name and left.name in NESTED_TYPES:
+        return _wider_parts(left, right)
     return UNKNOWN
 
 
-def incompatible(left: DataType, right: DataType) -> bool:
-    """True where it is certain that no common type exists without a cast that could fail."""
-    if left.is_unknown or right.is_unknown or "VOID" in (left.name, right.name) or left.name == right.name:
+def incompatible(left: DataType, right: DataType, *, texts: bool = False) -> bool:
+    """True where it is certain that no common type exists without a cast that could fail; of rows, if they have
+    different numbers of fields, or one of the fields has no common type.
+
+    ``texts``: a text is converted to the type of the other value, as in comparisons. In rows and arrays it always is.
+    """
+    if left.is_unknown or right.is_unknown or "VOID" in (left.name, right.name):
         return False
-    return _family(left) != _family(right)
+    if left.name != right.name:
+        if texts and "STRING" in (left.name, right.name):
+            return _instead_of_text(right if left.name == "STRING" else left).is_unknown
+        return _family(left) != _family(right)
+    one, other = _parts(left), _parts(right)
+    return len(one) != len(other) or any(incompatible(a, b, texts=True) for a, b in zip(one, other, strict=True))
 
 
 def as_decimal(kind: DataType) -> DataType | None:
@@ -66,16 +80,31 @@ def precision_and_scale(decimal: DataType) -> tuple[int, int]:
     return precision, scale
 
 
-def _wider_row(left: DataType, right: DataType) -> DataType:
-    """Rows are converted field by field, and have the names of the first one."""
-    fields: list[tuple[str, DataType]] = []
-    for one, other in zip(left.args, right.args, strict=True):
-        assert isinstance(one, tuple) and isinstance(other, tuple)
-        kind = wider(one[1], other[1])
-        if kind.is_unknown:
-            return UNKNOWN
-        fields.append((one[0], replace(kind, nullable=one[1].nullable or other[1].nullable)))
-    return DataType("STRUCT", tuple(fields))
+def _parts(kind: DataType) -> list[DataType]:
+    """The types of a row's fields, of an array's elements, or of a map's keys and values."""
+    return [*kind.inner, *(field for _, field in kind.fields())]
+
+
+def _wider_parts(left: DataType, right: DataType) -> DataType:
+    one, other = _parts(left), _parts(right)
+    if len(one) != len(other):
+        return UNKNOWN
+    parts = [
+        replace(wider(a, b, texts=True), nullable=a.nullable or b.nullable) for a, b in zip(one, other, strict=True)
+    ]
+    if any(part.is_unknown for part in parts):
+        return UNKNOWN
+    remaining = iter(parts)
+    return left.with_inner(lambda _: next(remaining))
+
+
+def _instead_of_text(kind: DataType) -> DataType:
+    """The type to which Spark converts a text beside a value of this type; UNKNOWN if there is none."""
+    if kind.name in NESTED_TYPES or kind.name.startswith("INTERVAL") or kind.is_unknown:
+        return UNKNOWN
+    if kind.name in _INTEGRAL:
+        return BIGINT
+    return DOUBLE if kind.is_numeric else kind
 
 
 def _wider_number(left: DataType, right: DataType) -> DataType:

@@ -38,7 +38,7 @@ from sqlstream.plans import Root
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
 from sqlstream.types import DataType, from_spark
-from tests.fuzz.expressions import COLUMNS, random_expressions
+from tests.fuzz.expressions import COLUMNS, NESTED, random_expressions, random_meetings
 from tests.fuzz.queries import TABLES, random_queries
 from tests.planner.plans import created
 
@@ -65,22 +65,29 @@ class Difference:
     reason: str
 
 
-def differences(texts: Iterable[str], spark: SparkSession) -> tuple[int, list[Difference]]:
-    """How many of the expressions the binder accepts, and those that Spark refuses or types otherwise."""
-    rows = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
+def differences(
+    texts: Iterable[str], spark: SparkSession, *, knows_types: bool = False
+) -> tuple[int, list[Difference]]:
+    """How many of the expressions the binder accepts, and those that Spark refuses or types otherwise. ``knows_types``:
+    the binder knows which types of operands Spark refuses.
+    """
+    rows = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items()))
     catalog, accepted, actual = _catalog(), 0, list[Difference]()
     for text in texts:
         for item in _bound(text, catalog):
             accepted += 1
             sql = _in_sparks_words(item.expression).sql(dialect=SparkWithTime, comments=False)
-            reason = _difference(sql, item.type, rows)
+            reason = _difference(sql, item.type, rows, () if knows_types else _FOR_SPARK_ALONE)
             if reason is not None:
                 actual.append(Difference(text, sql, reason))
     return accepted, actual
 
 
+_COLUMNS = {**COLUMNS, **NESTED}
+
+
 def _catalog() -> Catalog:
-    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
     return created(f"CREATE TABLE r ({columns}, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector' = 'test')")
 
 
@@ -95,10 +102,14 @@ def _bound(text: str, catalog: Catalog) -> Iterator[Item]:
             if isinstance(node, WindowAggregate):
                 yield from node.aggregates
             elif isinstance(node, Project):
-                yield from (
-                    item for item in node.items if item.name == "x" and not isinstance(item.expression, exp.Column)
-                )
+                yield from (item for item in node.items if item.name == "x" and _is_of_rows(item.expression))
         return
+
+
+def _is_of_rows(expression: exp.Expr) -> bool:
+    """Whether it reads columns of the table alone, and no results of aggregates, and is none of them."""
+    read = (column.name for column in expression.find_all(exp.Column))
+    return not isinstance(expression, exp.Column) and all(name in _COLUMNS for name in read)
 
 
 def _in_sparks_words(node: exp.Expr) -> exp.Expr:
@@ -108,12 +119,12 @@ def _in_sparks_words(node: exp.Expr) -> exp.Expr:
     return with_children_changed(node, _in_sparks_words)
 
 
-def _difference(sql: str, kind: DataType, rows: DataFrame) -> str | None:
+def _difference(sql: str, kind: DataType, rows: DataFrame, forgiven: tuple[str, ...]) -> str | None:
     try:
         actual = from_spark(rows.selectExpr(f"{sql} AS x").schema["x"].dataType.jsonValue())
     except PySparkException as error:
         condition = error.getCondition() or type(error).__name__
-        return None if condition.startswith(_FOR_SPARK_ALONE) else f"Spark refuses it: {condition}"
+        return None if condition.startswith(forgiven) else f"Spark refuses it: {condition}"
     except Py4JError:  # an internal error of Spark's, which also depends on the values
         return None
     except SqlStreamError:  # a type that we have no name for
@@ -189,6 +200,10 @@ def main() -> int:
     texts = random_expressions(arguments.seed, arguments.functions)
     accepted, actual = differences(texts, local_spark())
     print(f"seed {arguments.seed}: {len(texts):,} expressions, {accepted:,} accepted, {len(actual):,} unlike Spark")
+    meetings = random_meetings(arguments.seed, arguments.functions)
+    accepted, of_types = differences(meetings, local_spark(), knows_types=True)
+    print(f"{len(meetings):,} comparisons and choices, {accepted:,} accepted, {len(of_types):,} unlike Spark")
+    actual += of_types
     queries = random_queries(arguments.seed, arguments.queries)
     with TemporaryDirectory() as folder, session_over_empty_files(Path(folder)) as session:
         counts, of_queries = query_differences(queries, session)

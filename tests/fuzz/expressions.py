@@ -18,6 +18,13 @@ COLUMNS = {
     "a": "ARRAY<INT>", "sa": "ARRAY<STRING>", "mp": "MAP<STRING, BIGINT>", "st": "STRUCT<x: INT, y: STRING>",
 }  # fmt: skip
 
+NESTED = {
+    "st3": "STRUCT<x: INT, y: STRING, z: DATE>", "sd": "STRUCT<p: DECIMAL(10, 2), q: STRING>",
+    "sn": "STRUCT<x: BIGINT, y: STRUCT<u: INT, v: STRING>>", "sta": "ARRAY<STRUCT<x: INT, y: STRING>>",
+    "sda": "ARRAY<STRUCT<p: DOUBLE, q: STRING>>", "mps": "MAP<STRING, STRUCT<x: INT, y: STRING>>",
+}  # fmt: skip
+"""Further columns, of ``random_meetings`` alone."""
+
 _LITERALS = (
     "1", "1.5", "'x'", "NULL", "TRUE", "DATE '2020-01-01'", "TIMESTAMP '2020-01-01 00:00:00'", "INTERVAL '1' DAY",
     "INTERVAL '1' MONTH", "1e3", "3000000000", "ARRAY[1]", "X'1F'", "0.1BD", "5L", "(ts - ts)",
@@ -76,6 +83,43 @@ def random_expressions(seed: int, functions: int) -> list[str]:
     random = Random(seed)
     collected = [*_operators(random), *_types(random), *_units(random), *_FORMS, *_calls(random, functions)]
     return list(dict.fromkeys(collected))
+
+
+# --- values that get one type ---------------------------------------------------------------------------------
+
+_MEETINGS = (
+    "{0} = {1}", "{0} <> {1}", "{0} < {1}", "{0} >= {1}", "{0} IS DISTINCT FROM {1}", "{0} IS NOT DISTINCT FROM {1}",
+    "{0} IN ({1}, {2})", "{0} NOT IN ({1}, NULL)", "{0} BETWEEN {1} AND {2}", "CASE WHEN b THEN {0} ELSE {1} END",
+    "CASE WHEN b THEN {0} WHEN NOT b THEN NULL ELSE {1} END", "CASE {0} WHEN {1} THEN 1 WHEN {2} THEN 2 END",
+    "COALESCE({0}, {1})", "IF(b, {0}, {1})", "ARRAY[{0}, {1}]", "NULLIF({0}, {1})", "NVL({0}, {1})",
+    "NVL2(b, {0}, {1})", "GREATEST({0}, {1})", "LEAST({0}, {1}, {2})", "MAP['k', {0}, 'l', {1}]", "MAX({0}) = {1}",
+    "ARRAY[{0}] = ARRAY[{1}]", "ROW(1, {0}) = ROW(2, {1})", "COALESCE(ARRAY[{0}], ARRAY[{1}])", "IFNULL({0}, {1})",
+    "IF(b, {0}, {1}) = {2}", "{0} = ANY (({1}, {2}))", "(1, {0}) IN ((1, {1}))", "MAX({0}) IN ({1}, {2})",
+)  # fmt: skip
+_PARTS = ("i", "l", "m", "d", "s", "dt", "ts", "a", "st", "1", "1.5", "'x'", "NULL")
+
+
+def random_meetings(seed: int, number: int) -> list[str]:
+    """So many expressions with values that must have one type: rows of all shapes, and some others."""
+    random = Random(seed)
+    return list(dict.fromkeys(_meeting(random) for _ in range(number)))
+
+
+def _meeting(random: Random) -> str:
+    values = [_nested(random) if random.random() < 0.8 else random.choice((*COLUMNS, *_LITERALS))]
+    while len(values) < 3:
+        values.append(values[0] if random.random() < 0.1 else _nested(random))
+    if random.random() < 0.3:
+        values = [random.choice((*COLUMNS, *_LITERALS)) for _ in values]
+    return random.choice(_MEETINGS).format(*values)
+
+
+def _nested(random: Random) -> str:
+    width = random.choice((2, 2, 2, 3))
+    parts = random.choices(_PARTS, k=width) if random.random() < 0.3 else random.choices(("i", "l", "1", "s"), k=width)
+    row = f"({', '.join(parts)})"
+    forms = (row, row, f"ROW{row}", f"ARRAY[{row}]", "ROW(i)", f"ROW(l, {row})", *NESTED, "st", "st", "NULL")
+    return random.choice(forms)
 
 
 def _words(kinds: set[TokenType]) -> list[str]:

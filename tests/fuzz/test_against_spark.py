@@ -12,7 +12,7 @@ from sqlstream.functions.builtin import Origin
 from sqlstream.functions.catalogue import FUNCTIONS
 from tests.depth import depth
 from tests.fuzz.against_spark import differences, query_differences, session_over_empty_files
-from tests.fuzz.expressions import random_expressions
+from tests.fuzz.expressions import random_expressions, random_meetings
 from tests.fuzz.queries import random_queries
 
 _WRONG_COUNT = ("WRONG_NUM_ARGS", "REQUIRED_PARAMETER_NOT_FOUND")
@@ -32,6 +32,12 @@ def test_expressions_of_every_form(spark):
     accepted, actual = differences(random_expressions(seed=14, functions=120), spark)
     assert actual == []
     assert accepted > 200
+
+
+def test_values_that_must_have_one_type(spark):
+    accepted, actual = differences(random_meetings(seed=33, number=depth(150, 3000)), spark, knows_types=True)
+    assert actual == []
+    assert accepted > 40
 
 
 _OF_ROWS = re.compile(r"ROW\(|\.st\b|\(\w\.\w+, |\.arr\b|UNION|INTERSECT|EXCEPT")

@@ -37,6 +37,12 @@ SELECT t.a FROM t JOIN v ON t.a = v.a AND t.at BETWEEN v.at - INTERVAL '1' MINUT
 SELECT t.a FROM t LEFT JOIN v ON t.a = v.a AND t.at BETWEEN v.at - INTERVAL '1' MINUTE AND v.at
 SELECT t.a FROM t ASOF LEFT JOIN u ON t.a = u.a AND t.b >= u.b
 SELECT t.a FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b
+SELECT t.a FROM t ASOF LEFT JOIN u ON t.a = u.a AND t.b >= u.b AND u.a IN (SELECT w.a FROM u AS w)
+SELECT t.a FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b AND t.a > (SELECT MAX(w.a) FROM u AS w)
+SELECT t.a FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b AND t.a + u.a > (SELECT MAX(w.a) FROM u AS w)
+SELECT t.a FROM t ASOF JOIN u MATCH_CONDITION (t.b >= u.b + (SELECT MAX(w.a) FROM u AS w)) ON t.a = u.a
+SELECT t.a FROM t WHERE (t.a, t.b) > ANY (SELECT u.a, u.b FROM u)
+SELECT (t.a, t.b) <= ALL (SELECT u.a, u.b FROM u) AS x FROM t
 SELECT t.a FROM t POSITIONAL JOIN u
 SELECT x FROM t CROSS JOIN UNNEST(arr) AS e(x)
 SELECT x FROM t LEFT JOIN UNNEST(arr) AS e(x) ON TRUE
@@ -60,6 +66,8 @@ SELECT * FROM (VALUES (1), (2)) AS w(x)
 SELECT * FROM (VALUES (1), ('a')) AS w(x)
 VALUES (1, 'a'), (2, 'b')
 VALUES (1), ('x')
+VALUES (1), (DATE '2020-01-01')
+VALUES ((1, 2)), ((1, 2, 3))
 VALUES (1), (2.5)
 VALUES (1), (NULL)
 SELECT a FROM t WHERE b IN (SELECT b FROM u)

@@ -128,6 +128,8 @@ STREAMS = (
     "SELECT DISTINCT mp FROM t",
     "SELECT ARRAY[mp] FROM t UNION SELECT ARRAY[mp] FROM t",
     "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND t.b > (SELECT MAX(b) FROM u WHERE u.a = t.a)",
+    "SELECT t.a FROM t ASOF JOIN u ON t.b >= u.b AND EXISTS (SELECT 1 FROM u AS w WHERE w.a = t.a)",
+    "SELECT t.a FROM t ASOF LEFT JOIN u MATCH_CONDITION (t.b >= u.b) ON t.a IN (SELECT a FROM u AS w WHERE w.b = t.b)",
 )
 
 
@@ -148,6 +150,12 @@ REFUSED = {
     "SELECT t.a FROM t FULL JOIN u ON t.a < u.a WHERE u.nope > 1": ("SS201", "u.nope"),
     "SELECT t.a, u.b FROM t FULL JOIN u ON t.a < u.a GROUP BY t.a": ("SS208", "u.b"),
     "SELECT t.b FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b WHERE nope": ("SS201", "nope"),
+    "SELECT (a, b) > (1, 2, 3) FROM t ORDER BY 1": ("SS206", "(a, b) > (1, 2, 3)"),
+    "SELECT CASE WHEN a > 1 THEN ROW(a, b) ELSE ROW(1, NULL, 3) END FROM t": ("SS206", "ROW(1, NULL, 3)"),
+    "SELECT ROW(a, b) FROM t UNION ALL SELECT ROW(a, arr) FROM t": ("SS219", "SELECT ROW(a, arr) FROM t"),
+    "SELECT * FROM (VALUES (1), (DATE '2020-01-01')) AS v": ("SS206", "DATE '2020-01-01'"),
+    "SELECT a FROM t WHERE (a, b) > ANY (SELECT a, b, a + b FROM u)": ("SS650", "SELECT a, b, a + b FROM u"),
+    "SELECT a FROM t WHERE a <= ALL (SELECT * FROM u)": ("SS650", "SELECT * FROM u"),
     "SELECT a FROM t WHERE a > 'x' || 1 AND a IN (SELECT nope FROM u) ORDER BY 1": ("SS201", "nope"),
 }
 

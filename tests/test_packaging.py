@@ -140,7 +140,19 @@ def test_wheel_states_version_licence_and_extras(wheel):
     with zipfile.ZipFile(wheel) as files:
         (name,) = [n for n in files.namelist() if n.endswith("/METADATA")]
         stated = Parser().parsestr(files.read(name).decode())
-    extras = {"examples", "postgres", "duckdb", "redis", "http", "sqlalchemy", "notebook", "lsp", "views", "dev"}
+    extras = {
+        "examples",
+        "postgres",
+        "duckdb",
+        "redis",
+        "kafka",
+        "http",
+        "sqlalchemy",
+        "notebook",
+        "lsp",
+        "views",
+        "dev",
+    }
     assert stated["Version"] == sqlstream.__version__
     assert stated["License-Expression"] == "Apache-2.0"
     assert set(stated.get_all("Provides-Extra", [])) == extras

@@ -1,9 +1,13 @@
-"""``kafka`` and ``upsert-kafka``: topics, through Spark's own connector, whose jar is not a part of PySpark."""
+"""``kafka`` and ``upsert-kafka``: topics that tasks read with librdkafka, or Spark with its own connector.
+
+Spark's connector also writes them; its jar is not a part of PySpark.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
@@ -16,6 +20,7 @@ from sqlstream.connectors.change_formats import (
 )
 from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink, UpsertSink
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, wrong_keys_of_json
+from sqlstream.connectors.kafka_client import check_properties, client_properties
 from sqlstream.connectors.kafka_messages import (
     FORMATS_OF_KEYS,
     KEY_OPTIONS,
@@ -29,10 +34,12 @@ from sqlstream.connectors.kafka_messages import (
     table_of_values,
     target_options,
 )
+from sqlstream.connectors.kafka_offsets import Bound, TopicSettings, specific_offsets
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
+from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
 from sqlstream.types import DataType
+from sqlstream.udfs.lookup.sources.clients import no_package
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,56 +47,188 @@ if TYPE_CHECKING:
 
 
 def source_options(table: Table) -> dict[str, str]:
-    """Returns Spark's options to read the Kafka topics of a table, with secrets filled in."""
-    return start_options(Kafka().resolved_values(table)) | header_options(table)
+    """Returns the options with which Spark's connector reads a table, with secrets filled in."""
+    kind = UpsertKafka() if table.connector == UpsertKafka.name else Kafka()
+    values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
+    return start_options(values) | header_options(table)
 
 
 def _target(table: Table) -> dict[str, str]:
     return target_options(Kafka().resolved_values(table))
 
 
+CLIENT, LIBRDKAFKA = "kafka.client", "librdkafka"
+_START, _START_MILLIS = "scan.startup.mode", "scan.startup.timestamp-millis"
+_START_OFFSETS = "scan.startup.specific-offsets"
+_STOP, _GROUP, _RESET = "scan.bounded.mode", "properties.group.id", "properties.auto.offset.reset"
+
 CLIENT_OPTIONS = (
     Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
-    Option("properties.group.id", NAME, "The consumer group that brokers see."),
+    Option(
+        "properties.group.id",
+        NAME,
+        "The consumer group whose offsets are committed, so that its lag is seen; the job goes on from its checkpoint.",
+    ),
+    Option(
+        "properties.auto.offset.reset",
+        one_of("earliest", "latest", "none"),
+        "Where the mode group-offsets begins in partitions of which the group has committed nothing: none fails.",
+    ),
     Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
 )
-BOUNDED_MODE = Option(
-    "scan.bounded.mode",
-    one_of("latest-offset", planned=("group-offsets", "specific-offsets", "timestamp", "unbounded")),
-    "Ends at what is there when the job starts; without it, no end.",
+_OFFSETS = OptionKind("offsets", "offsets such as 'partition:0,offset:42;partition:1,offset:300'", specific_offsets)
+BOUNDED_OPTIONS = (
+    Option(
+        "scan.bounded.mode",
+        one_of("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"),
+        "Where the table ends: at what is there when the job starts, at what the consumer group has committed, before "
+        "a time, or before offsets.",
+        "unbounded",
+    ),
+    Option("scan.bounded.timestamp-millis", integer(), "Where the bounded mode timestamp ends, in ms since 1970."),
+    Option(
+        "scan.bounded.specific-offsets",
+        _OFFSETS,
+        "The first offset of each partition that is not read; partitions that are not named end at their latest.",
+    ),
 )
+READING_OPTIONS = (
+    Option(
+        CLIENT,
+        one_of(LIBRDKAFKA, "spark"),
+        "Who reads: tasks with librdkafka, or Spark's connector, whose jar must be on Spark's class path.",
+        LIBRDKAFKA,
+    ),
+    Option(
+        "on-data-loss",
+        one_of("fail", "skip"),
+        "What happens where messages are gone before they were read: the job fails, or goes on with a warning.",
+        "fail",
+    ),
+    Option(
+        "source.max-rows-per-trigger",
+        integer(1),
+        "A micro-batch reads at most so many messages, of each partition in proportion to what waits there.",
+        "2000000",
+    ),
+    Option(
+        "scan.topic-partition-discovery.interval",
+        DURATION,
+        "How often new topics and partitions are looked for; Spark's connector does in each micro-batch.",
+        "10 s",
+    ),
+)
+"""Options of both connectors."""
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _messages(kind: Source, environment: Environment, table: Table, fields: tuple[str, ...]) -> DataFrame:
+    """The messages of a table of either connector, with at least the columns ``fields``."""
+    values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
+    if values[CLIENT] == LIBRDKAFKA:
+        return on_spark.kafka_source.messages_of(
+            environment.spark, topic_settings(values), fields, finished=environment.finished
+        )
+    return on_spark.kafka.messages_of(environment.spark, source_options(table), finished=environment.finished)
+
+
+def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
+    return {
+        "mode": values[f"scan.{when}.mode"],
+        "millis": values.get(f"scan.{when}.timestamp-millis"),
+        "offsets": values.get(f"scan.{when}.specific-offsets") or {},
+    }
+
+
+def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
+    """Returns which messages a table has, by its parsed and resolved options. SS577 without confluent-kafka."""
+    if find_spec("confluent_kafka") is None:
+        raise no_package("kafka", "confluent-kafka")
+    stop = _bound(values, "bounded")
+    return TopicSettings(
+        properties=client_properties(values),
+        topics=tuple(name.strip() for name in (values["topic"] or "").split(";") if name.strip()),
+        pattern=values["topic-pattern"],
+        group=values[_GROUP],
+        start=Bound(**_bound(values, "startup")),
+        stop=None if stop["mode"] == "unbounded" else Bound(**stop),
+        reset=values[_RESET] or "none",
+        most=values["source.max-rows-per-trigger"],
+        discovery_ms=values["scan.topic-partition-discovery.interval"],
+        skips_lost=values["on-data-loss"] == "skip",
+    )
+
+
+def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS503 and SS504 for options of reading that need each other, or another client."""
+    given = dict(table.options)
+    by_spark = given.get(CLIENT, "").strip().lower() == "spark"
+    for when in ("startup", "bounded"):
+        key = f"scan.{when}.mode"
+        mode = given.get(key, "").strip().lower()
+        for needed, name in (("timestamp", "timestamp-millis"), ("specific-offsets", "specific-offsets")):
+            other = f"scan.{when}.{name}"
+            if (mode == needed) != (other in given):
+                message = f'option "{other}" and "{key}" = "{needed}" need each other'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(other) or spans.get(key))
+        if mode == "group-offsets" and _GROUP not in given:
+            message = f'"{key}" = "group-offsets" needs the option "{_GROUP}"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{_GROUP}' = '…' to WITH.")
+        known = ("", "earliest-offset", "latest-offset", *(("timestamp",) if when == "startup" else ("unbounded",)))
+        if by_spark and mode not in known:
+            message = f'Spark\'s connector has no "{key}" = "{mode}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Leave out '{CLIENT}' = 'spark'.")
+        if mode == "specific-offsets" and (";" in given.get("topic", "") or "topic-pattern" in given):
+            message = f'"{key}" = "specific-offsets" goes with one topic alone'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Its offsets name partitions, not topics.")
+    if by_spark:
+        for key in ("on-data-loss", "source.max-rows-per-trigger"):
+            if key in given:
+                hint = f"Leave it or '{CLIENT}' = 'spark' out."
+                message = f'option "{key}" has no effect on Spark\'s connector'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)
+    else:
+        yield from check_properties(given, spans)
+
+
+def _metadata(table: Table) -> dict[str, DataType]:
+    by_spark = (table.option(CLIENT) or "").strip().lower() == "spark"
+    return {key: type_ for key, (_, type_) in METADATA.items() if not (by_spark and key == "leader-epoch")}
 
 
 class Kafka(Source, StreamSink):
-    """Tables in Kafka topics, which Spark's Kafka connector reads and writes. Raises ConnectorError SS509 without its
-    jar.
+    """Tables in Kafka topics, which librdkafka or Spark's Kafka connector reads, and the latter writes. Raises
+    ConnectorError SS577 without the package confluent-kafka, SS509 without Spark's jar.
     """
 
     name = "kafka"
-    doc = "Topics of Apache Kafka, through Spark's connector: its jar must be on Spark's class path."
+    doc = "Topics of Apache Kafka, which tasks read with librdkafka; Spark's connector, a jar, writes them."
     options = (
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
         Option("topic-pattern", NAME, "A regular expression of topics to read."),
         *CLIENT_OPTIONS,
         Option(
             "scan.startup.mode",
-            one_of("latest-offset", "earliest-offset", "timestamp", planned=("group-offsets", "specific-offsets")),
+            one_of("latest-offset", "earliest-offset", "group-offsets", "timestamp", "specific-offsets"),
             "Where a job without checkpoint begins.",
             "latest-offset",
         ),
         Option("scan.startup.timestamp-millis", integer(), "Where the mode timestamp begins, in ms since 1970."),
-        BOUNDED_MODE,
+        Option(
+            "scan.startup.specific-offsets",
+            _OFFSETS,
+            "Where the mode specific-offsets begins; partitions that are not named begin at their earliest.",
+        ),
+        *BOUNDED_OPTIONS,
+        *READING_OPTIONS,
         Option(
             "format",
             one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
             "How the value of a message is written: csv, json or raw (one STRING); changes of a table by the others.",
             required=True,
             sink=True,
-        ),
-        Option(
-            "scan.topic-partition-discovery.interval",
-            DURATION,
-            "Changes nothing: each micro-batch reads the topics and partitions that there are then.",
         ),
         Option(
             "sink.delivery-guarantee",
@@ -115,8 +254,13 @@ class Kafka(Source, StreamSink):
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        messages = on_spark.kafka.messages_of(environment.spark, source_options(table))
-        return self.rows_of_messages(messages, table, columns)
+        values = self.resolved_values(table)
+        if values[CLIENT] == LIBRDKAFKA:
+            rows = on_spark.kafka.rows_by_tasks(environment, table, columns, values, topic_settings(values))
+            if rows is not None:
+                return rows
+        fields = on_spark.kafka.fields_of_messages(table, columns)
+        return self.rows_of_messages(_messages(self, environment, table, fields), table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
@@ -148,10 +292,7 @@ class Kafka(Source, StreamSink):
         if ("topic" in given) == ("topic-pattern" in given):
             message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
             yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
-        mode, millis = given.get("scan.startup.mode", "").lower(), "scan.startup.timestamp-millis"
-        if (mode == "timestamp") != (millis in given):
-            message = f'option "{millis}" and "scan.startup.mode" = "timestamp" need each other'
-            yield Diagnostic(WRONG_VALUE, message, spans.get(millis) or spans.get("scan.startup.mode"))
+        yield from _check_reading(table, spans)
         yield from check_keys(table, spans)
 
     def bounded(self, table: Table) -> bool:
@@ -164,7 +305,7 @@ class Kafka(Source, StreamSink):
         return takes_changes(table)
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
-        return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))
+        return _metadata(table) | dict(metadata_of(table))
 
 
 # --- ``upsert-kafka``: a topic that holds the last row of each key, as in Flink ----------------------------------
@@ -190,8 +331,8 @@ _OPTIONS_OF_KEYS = tuple(
 
 
 class UpsertKafka(Source, UpsertSink):
-    """Upsert tables in Kafka topics, which Spark's Kafka connector reads and writes. Raises ConnectorError SS509
-    without its jar.
+    """Upsert tables in Kafka topics, which librdkafka or Spark's Kafka connector reads, and the latter writes. Raises
+    ConnectorError SS577 without the package confluent-kafka, SS509 without Spark's jar.
     """
 
     name = "upsert-kafka"
@@ -212,16 +353,15 @@ class UpsertKafka(Source, UpsertSink):
             "ALL",
             sink=True,
         ),
-        BOUNDED_MODE,
+        *BOUNDED_OPTIONS,
+        *READING_OPTIONS,
     )
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Reads the topic from its beginning, as Flink does, because later messages alone do not make up the table."""
-        values = self.resolved_values(table)
-        options = start_options({**values, "topic-pattern": None, "scan.startup.mode": "earliest-offset"})
-        options |= header_options(table)
-        messages = on_spark.kafka.messages_of(environment.spark, options)
+        fields = ("key", *on_spark.kafka.fields_of_messages(table, columns))
+        messages = _messages(self, environment, table, tuple(dict.fromkeys(fields)))
         return on_spark.kafka.rows_of_upserts(messages, table, columns)
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
@@ -244,6 +384,7 @@ class UpsertKafka(Source, UpsertSink):
         if table.changelog != UPSERT:
             message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
             yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
+        yield from _check_reading(table, spans)
         yield from wrong_keys_of_json(table)
         yield from check_format(keys_of_upserts(table), spans_of_keys(spans))
 
@@ -254,4 +395,4 @@ class UpsertKafka(Source, UpsertSink):
         return True
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
-        return {key: type_ for key, (_, type_) in METADATA.items()}
+        return _metadata(table)

@@ -167,6 +167,7 @@ METADATA = {
     "timestamp-type": ("timestampType", DataType("INT")),
     "key": ("key", DataType("BINARY")),
     "headers": ("headers", parse_type("MAP<STRING, BINARY>")),
+    "leader-epoch": ("leaderEpoch", DataType("INT")),
 }
 HEADERS = "headers"
 _PARTITIONERS = {"round-robin": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
@@ -174,8 +175,8 @@ _START = {"earliest-offset": "earliest", "latest-offset": "latest"}
 
 
 def is_bounded(table: Table) -> bool:
-    """True where the source ends at the offsets that are the latest when the query starts."""
-    return table.option("scan.bounded.mode") is not None
+    """True where the source ends at offsets that are known when the query starts."""
+    return (table.option("scan.bounded.mode") or "unbounded").strip().lower() != "unbounded"
 
 
 def header_options(table: Table) -> dict[str, str]:

@@ -29,7 +29,8 @@ _PLAIN = re.compile(
     r"""
     ( connector | format | method | path | topic | topic-pattern | host | hostname | port | database | table-name
     | username | driver | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
-    | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | partition-by | connect-timeout
+    | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | on-data-loss | kafka\.client
+    | partition-by | connect-timeout
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
     | key\.( format | fields-prefix | ( avro | csv | json ) \. .+ ) | value\.( format | fields-include )

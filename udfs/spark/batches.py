@@ -27,6 +27,7 @@ from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
+from sqlstream.udfs.kafka_fetch import FetchedMessages, RowsOfTopics
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.messages import MessageRows
@@ -76,9 +77,11 @@ def to_blobs(
     return blobs
 
 
-def rows_of(reader: FileRows | MessageRows | ColumnRows | WrittenFiles) -> Batches:
+def rows_of(
+    reader: FileRows | MessageRows | ColumnRows | FetchedMessages | RowsOfTopics | WrittenFiles,
+) -> Batches:
     """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
-    that they hold, or rows into the files that they are written to.
+    that they hold, ranges of offsets into messages, or rows into the files that they are written to.
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

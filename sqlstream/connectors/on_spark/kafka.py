@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
+from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import MISSING_JAR, columns_of
-from sqlstream.connectors.formats import quoted, reading, schema_ddl, writing
+from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of
+from sqlstream.connectors.formats import quoted, reading, records_columns, schema_ddl, writing
 from sqlstream.connectors.kafka_messages import (
     FORMAT,
     HEADERS,
@@ -25,12 +26,16 @@ from sqlstream.connectors.kafka_messages import (
     table_of_keys,
     table_of_values,
 )
+from sqlstream.connectors.kafka_offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
+from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.errors import ConnectorError
-from sqlstream.planner.bad_rows import ON_ERROR
+from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.kafka_fetch import FIELDS, TopicRecords
 from sqlstream.udfs.kernel import ROW_KIND
 
 _LAST_HEADERS = (
@@ -77,12 +82,25 @@ def require_jar(spark: SparkSession) -> None:
         raise ConnectorError(MISSING_JAR, "Spark's Kafka connector is not installed", hint=hint) from None
 
 
-def messages_of(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Returns a streaming DataFrame of Kafka messages, read with Spark's ``options``. Raises ConnectorError SS509
-    without the jar.
+def messages_of(spark: SparkSession, options: Mapping[str, str], *, finished: bool = False) -> DataFrame:
+    """Returns Kafka messages that Spark's connector reads with Spark's ``options``: a streaming DataFrame, or, if
+    ``finished``, a batch DataFrame of those up to the latest. Raises ConnectorError SS509 without the jar.
     """
     require_jar(spark)
-    return spark.readStream.format("kafka").options(**options).load()
+    if not finished:
+        return spark.readStream.format("kafka").options(**options).load()
+    if options.get("startingOffsets") != "latest" or "startingTimestamp" in options:
+        return spark.read.format("kafka").options(**options).load()
+    # Spark refuses to begin there.
+    return spark.read.format("kafka").options(**{**options, "startingOffsets": "earliest"}).load().where(F.lit(False))
+
+
+def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns which columns of messages (``udfs.kafka_fetch.FIELDS``) the named columns of a table need."""
+    keys = {c.metadata_key for c in columns_of(table, columns) if of_message(table, c) is None}
+    needed = {"value", "topic", "partition", "offset"} | {METADATA[key][0] for key in keys if key is not None}
+    needed |= {"key"} if only_in_keys(table) else set()
+    return tuple(name for name in FIELDS if name in needed)
 
 
 # --- kafka ----------------------------------------------------------------------------------------------------
@@ -127,6 +145,39 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
         keys = rows.select(*(F.col(quoted(name)) for name in names))
         fields.append((encode_object if changes else encode)(keys, values).alias("key"))
     return rows.select(*fields)
+
+
+def rows_by_tasks(
+    environment: Environment,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    settings: TopicSettings,
+) -> DataFrame | None:
+    """Returns the named columns of a table whose messages tasks fetch and decode at once; None where Spark must do a
+    part: for changes, keys of a format of their own, and types that no decoder reads.
+    """
+    if has_kinds(table) or only_in_keys(table):
+        return None
+    metadata = metadata_columns(table, columns)
+    payload = tuple(name for name in columns if name not in metadata)
+    zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
+    decoder = decoder_of(table, payload, values, zone, all_columns=True)
+    if decoder is None:
+        return None
+    form, tolerant = values["format"], tolerates_bad_rows(table)
+    records = TopicRecords(decoder, tolerant, skips_blank=form == "json", keeps_null=form == "raw")
+    keys = {c.metadata_key for c in columns_of(table, columns) if c.name in metadata}
+    kept = tuple(name for name in FIELDS if name in {METADATA[key][0] for key in keys if key is not None})
+    kept = kept if payload or kept else ("offset",)  # rows that are only counted need a column
+    rows = on_spark.kafka_source.rows_of_topics(
+        environment.spark, settings, records, kept, finished=environment.finished
+    )
+    kinds = {c.name: c.type for c in records_columns(table)}
+    names = {f.name: f"value{i}" for i, f in enumerate(decoder.schema)}
+    given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
+    bad = [F.col(BAD)] if records.tolerant else []
+    return rows.select(*(metadata[name].alias(name) if name in metadata else given[name] for name in columns), *bad)
 
 
 # --- keys in a format of their own ----------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment
     kind = Kafka()
     rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
     uses = (
-        lambda: kind.read(environment, table, ("a",)),
+        lambda: kind.read(environment, make_table("kafka", "a INT", **options, kafka__client="spark"), ("a",)),
         lambda: kind.stream(environment, table, rows),
         lambda: kind.batch_writer(environment, table),
     )

@@ -315,7 +315,9 @@ def test_kafka_takes_the_options_of_flink(make_table) -> None:
 def test_kafka_options_become_those_of_spark(make_table) -> None:
     from sqlstream.connectors.kafka import source_options
 
-    table = kafka(make_table, topic="a;b", properties__group__id="g", properties__max__poll__records="5")
+    table = kafka(
+        make_table, topic="a;b", properties__group__id="g", properties__max__poll__records="5", kafka__client="spark"
+    )
     assert source_options(table) == {
         "kafka.bootstrap.servers": "localhost:9092",
         "kafka.max.poll.records": "5",
@@ -340,7 +342,14 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
         ({"topic_pattern": "t.*"}, "SS503"),
         ({"scan__startup__mode": "timestamp"}, "SS504"),
         ({"scan__startup__timestamp_millis": "5"}, "SS504"),
-        ({"scan__startup__mode": "group-offsets"}, "SS350"),
+        ({"scan__startup__mode": "group-offsets"}, "SS503"),
+        ({"scan__startup__mode": "specific-offsets"}, "SS504"),
+        ({"scan__startup__mode": "specific-offsets", "scan__startup__specific_offsets": "0:1"}, "SS504"),
+        ({"scan__bounded__mode": "timestamp"}, "SS504"),
+        ({"kafka__client": "spark", "properties__group__id": "g", "scan__startup__mode": "group-offsets"}, "SS504"),
+        ({"kafka__client": "spark", "on_data_loss": "skip"}, "SS504"),
+        ({"properties__max__poll__records": "5"}, "SS504"),
+        ({"properties__ssl__truststore__location": "/store.jks"}, "SS504"),
         ({"key__fields": "b"}, "SS504"),
         ({"format": "protobuf"}, "SS350"),
     ],

@@ -1,0 +1,153 @@
+"""Java's properties of Kafka clients as those of librdkafka, the client in C with which we read topics ourselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import WRONG_VALUE
+
+PREFIX = "properties."
+JAAS = "sasl.jaas.config"
+
+_RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+"""Properties of another name and the same meaning."""
+
+_OURS = ("auto.commit.interval.ms", "auto.offset.reset", "enable.auto.commit", "group.id")
+"""Properties that the source follows itself: offsets are in the checkpoint, and committed for monitoring only."""
+
+_BY_SPARK = "or set 'kafka.client' = 'spark', which reads with the client of Java"
+_REFUSED = {
+    "default.api.timeout.ms": "Write 'properties.request.timeout.ms'.",
+    "interceptor.classes": f"Leave it out, {_BY_SPARK}.",
+    "key.deserializer": "Leave it out: 'key.format' says how keys are read.",
+    "max.poll.records": "Write 'source.max-rows-per-trigger'.",
+    "partition.assignment.strategy": "Leave it out: each partition is read by one task.",
+    "sasl.client.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
+    "sasl.login.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
+    "security.providers": f"Leave it out, {_BY_SPARK}.",
+    "ssl.keymanager.algorithm": f"Leave it out, {_BY_SPARK}.",
+    "ssl.protocol": f"Leave it out, {_BY_SPARK}.",
+    "ssl.provider": f"Leave it out, {_BY_SPARK}.",
+    "ssl.trustmanager.algorithm": f"Leave it out, {_BY_SPARK}.",
+    "value.deserializer": "Leave it out: 'format' says how values are read.",
+}
+"""Properties of Java that librdkafka lacks, with what to write instead."""
+
+_STORES = ("location", "type", "password")
+_SUFFIXES = {".p12": "PKCS12", ".pfx": "PKCS12", ".pem": "PEM", ".crt": "PEM", ".jks": "JKS"}
+
+_LOGIN = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
+)
+_LOGIN_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
+_TOKEN_MODULE = "OAuthBearerLoginModule"
+
+
+def check_properties(options: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Yields SS504 for properties that librdkafka cannot follow. ``options``: those of the table, as written."""
+    given = {key.removeprefix(PREFIX): value for key, value in options.items() if key.startswith(PREFIX)}
+    for name, hint in _wrong(given):
+        key = f"{PREFIX}{name}"
+        yield Diagnostic(WRONG_VALUE, f'option "{key}" has no meaning for librdkafka', spans.get(key), hint=hint)
+
+
+def _wrong(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    yield from ((name, hint) for name, hint in _REFUSED.items() if name in given)
+    for store in ("truststore", "keystore"):
+        kind = _type_of(given, store)
+        if f"ssl.{store}.location" not in given or (kind == "PKCS12" and store == "keystore"):
+            continue
+        if kind != "PEM":
+            accepted = "PEM" if store == "truststore" else "PEM or PKCS12"
+            hint = f"It reads no {kind} here: convert the file to {accepted} (keytool, openssl pkcs12), {_BY_SPARK}."
+            yield f"ssl.{store}.location", hint
+        elif f"ssl.{store}.password" in given:
+            hint = "Files of PEM have none; 'properties.ssl.key.password' is that of a private key."
+            yield f"ssl.{store}.password", hint
+    login = given.get(JAAS)
+    if login is not None and "${" not in login and _login(login) is None:
+        modules = ", ".join((*_PASSWORD_MODULES, _TOKEN_MODULE))
+        yield JAAS, f"It is read as '<module> required name=\"value\" …;' with one of {modules}; {_BY_SPARK[3:]}."
+
+
+def client_properties(values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns librdkafka's properties for the parsed and resolved options of a table. ConnectorError SS504 for a login
+    that cannot be read, once environment variables are in it.
+    """
+    given = {k.removeprefix(PREFIX): str(v) for k, v in values.items() if k.startswith(PREFIX) and v is not None}
+    properties: dict[str, str] = {}
+    for name in _OURS:
+        given.pop(name, None)
+    login = given.pop(JAAS, None)
+    if login is not None:
+        properties |= _of_login(login)
+    for store in ("truststore", "keystore"):
+        kind = _type_of(given, store)
+        location, _, password = (given.pop(f"ssl.{store}.{name}", None) for name in _STORES)
+        if location is not None:
+            properties |= _of_store(store, kind, location, password)
+    if "ssl.endpoint.identification.algorithm" in given:  # Java turns the check off by an empty text
+        algorithm = given.pop("ssl.endpoint.identification.algorithm")
+        properties["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    return properties | {_RENAMED.get(name, name): value for name, value in given.items()}
+
+
+def _type_of(given: Mapping[str, str], store: str) -> str:
+    """The type of a store: as given, or as the name of its file says; Java's default is JKS."""
+    location = given.get(f"ssl.{store}.location", "")
+    by_name = next((kind for suffix, kind in _SUFFIXES.items() if location.lower().endswith(suffix)), "JKS")
+    return given.get(f"ssl.{store}.type", by_name).upper()
+
+
+def _of_store(store: str, kind: str, location: str, password: str | None) -> dict[str, str]:
+    if store == "truststore":
+        return {"ssl.ca.location": location}
+    if kind == "PEM":  # one file with the key and its certificates
+        return {"ssl.certificate.location": location, "ssl.key.location": location}
+    return {"ssl.keystore.location": location} | ({} if password is None else {"ssl.keystore.password": password})
+
+
+def _login(text: str) -> tuple[str, dict[str, str]] | None:
+    """The module of a login and its options; None if it is none that librdkafka has."""
+    match = _LOGIN.fullmatch(text)
+    if match is None:
+        return None
+    module = match["module"].rpartition(".")[2]
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
+        for name, quoted, plain in _LOGIN_OPTION.findall(match["options"])
+    }
+    needed = {"clientId", "clientSecret"} if module == _TOKEN_MODULE else {"username", "password"}
+    known = module in (*_PASSWORD_MODULES, _TOKEN_MODULE)
+    return (module, options) if known and needed <= set(options) else None
+
+
+def _of_login(text: str) -> dict[str, str]:
+    login = _login(text)
+    if login is None:
+        message = f'option "{PREFIX}{JAAS}" is no login that librdkafka has'
+        modules = ", ".join((*_PASSWORD_MODULES, _TOKEN_MODULE))
+        hint = f"Write '<module> required name=\"value\" …;' with one of {modules}."
+        raise ConnectorError(WRONG_VALUE, message, hint=hint)
+    module, options = login
+    if module != _TOKEN_MODULE:
+        return {"sasl.username": options["username"], "sasl.password": options["password"]}
+    scope = {"sasl.oauthbearer.scope": options["scope"]} if "scope" in options else {}
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": options["clientId"],
+        "sasl.oauthbearer.client.secret": options["clientSecret"],
+        **scope,
+    }

@@ -1,0 +1,454 @@
+"""Topics of Kafka as a stream of ranges of offsets: the driver plans what a micro-batch reads, and tasks fetch it.
+
+Spark writes the position of each micro-batch into its checkpoint before the micro-batch reads, so one that is repeated
+reads the same messages.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from sqlstream.connectors.kafka_offsets import (
+    Bound,
+    Lost,
+    OffsetRange,
+    Offsets,
+    Partition,
+    Position,
+    TopicSettings,
+    after_losses,
+    lost,
+    ranges,
+    shared_out,
+)
+from sqlstream.errors import ConnectorError, repeating
+from sqlstream.spark.internals import make_active
+from sqlstream.types import from_arrow
+from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.kafka_fetch import (
+    DDL,
+    RANGES,
+    RANGES_DDL,
+    UNREACHABLE,
+    FetchedMessages,
+    RowsOfTopics,
+    TopicRecords,
+    consumer_of,
+    losing,
+    wrong_properties,
+)
+from sqlstream.udfs.spark.batches import rows_of
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+_Answer = TypeVar("_Answer")
+
+NO_OFFSETS = repeating("SS593")
+_SECONDS = 30
+_SETTINGS = "secret"
+"""The option of the data source with all settings, whose name Spark knows to hide."""
+
+
+def messages_of(spark: SparkSession, settings: TopicSettings, columns: tuple[str, ...], *, finished: bool) -> DataFrame:
+    """Returns the messages of a table with the given columns (``udfs.kafka_fetch.FIELDS``), as a streaming DataFrame,
+    or, if ``finished``, as a batch DataFrame.
+    """
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
+    return _places(spark, settings, finished).mapInArrow(rows_of(fetched), _ddl(columns))
+
+
+def rows_of_topics(
+    spark: SparkSession, settings: TopicSettings, records: TopicRecords, kept: tuple[str, ...], *, finished: bool
+) -> DataFrame:
+    """Returns the rows of messages, which the tasks that fetch them decode: the columns of ``records``, named
+    ``value0`` and so on but for BAD, and the columns ``kept`` of each row's message.
+    """
+    columns = tuple(name for name in DDL if name in {"value", "topic", "partition", "offset", *kept})
+    names = tuple(f.name if f.name == BAD else f"value{i}" for i, f in enumerate(records.schema))
+    types = (f"{name} {from_arrow(f.type).ddl()}" for name, f in zip(names, records.schema, strict=True))
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
+    work = RowsOfTopics(fetched, records, names, kept)
+    return _places(spark, settings, finished).mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept)))))
+
+
+def _ddl(columns: Iterable[str]) -> str:
+    return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
+
+
+def _places(spark: SparkSession, settings: TopicSettings, finished: bool) -> DataFrame:
+    make_active(spark)
+    spark.dataSource.register(TopicRanges)
+    reader = spark.read if finished else spark.readStream
+    options = {_SETTINGS: settings.to_json(), "tasks": str(spark.conf.get("spark.sql.shuffle.partitions"))}
+    return reader.format(TopicRanges.name()).options(**options).load()
+
+
+# --- what Spark asks ------------------------------------------------------------------------------------------
+
+
+class TopicRanges(DataSource):
+    """A Spark data source of ranges of offsets (``RANGES_DDL``), a few for each task. Options: ``secret``, the settings
+    as JSON, and ``tasks``, how many there are at most.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "sqlstream_topic_ranges"
+
+    def schema(self) -> str:
+        return RANGES_DDL
+
+    def streamReader(self, schema: object) -> RangeStream:  # noqa: N802
+        return RangeStream(TopicSettings.of_json(self.options[_SETTINGS]), int(self.options["tasks"]))
+
+    def reader(self, schema: object) -> WholeTopics:
+        return WholeTopics(TopicSettings.of_json(self.options[_SETTINGS]), int(self.options["tasks"]))
+
+
+class Share(InputPartition):
+    """The ranges that one task reads."""
+
+    def __init__(self, own: tuple[OffsetRange, ...]) -> None:
+        self.own = own
+
+
+def _rows(share: Any) -> Iterator[pa.RecordBatch]:
+    columns = zip(*((r.partition.topic, r.partition.number, r.begin, r.end) for r in share.own), strict=True)
+    arrays = [pa.array(list(values), f.type) for values, f in zip(columns, RANGES, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, schema=RANGES)
+
+
+def _shares(start: Position, end: Position, tasks: int) -> list[InputPartition]:
+    return [Share(own) for own in shared_out(ranges(start, end), tasks)]
+
+
+class WholeTopics(DataSourceReader):
+    """All messages of a bounded table, for a query over finished data."""
+
+    def __init__(self, settings: TopicSettings, tasks: int) -> None:
+        self._settings, self._tasks = settings, tasks
+
+    def partitions(self) -> list[InputPartition]:
+        start = Brokers(self._settings).first_position()
+        assert start.stop is not None, "a table without end is no finished data"
+        end = start.advanced(start.stop, None, {})
+        return _shares(start, end, self._tasks) or [Share(())]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        if partition.own:
+            yield from _rows(partition)
+
+
+class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans what each micro-batch reads: what has come to the partitions since the last one.
+
+    A run that reads only what is there (AvailableNow) ends where the partitions ended when it began. PySpark 4.1 does
+    not say where a micro-batch starts; the reader then goes on from the last one that it has planned.
+    """
+
+    def __init__(self, settings: TopicSettings, tasks: int) -> None:
+        self._settings, self._tasks = settings, tasks
+        self._brokers: Brokers | None = None
+        self._what_is_there = False
+        self._target: Offsets | None = None
+        self._last: Position | None = None
+
+    @property
+    def brokers(self) -> Brokers:
+        if self._brokers is None:
+            self._brokers = Brokers(self._settings)
+        return self._brokers
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._what_is_there = True
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._last = self.brokers.first_position()
+        return self._last.to_json()
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        if start is None:
+            position = self._last or self.brokers.first_position()
+            self._last = self._advanced(position)
+            return self._last.to_json()
+        position = Position.of_json(start)
+        after = self._advanced(position)
+        return start if after is position else after.to_json()
+
+    def _advanced(self, position: Position) -> Position:
+        latest, begun = self.brokers.latest(position)
+        if self._what_is_there:
+            if self._target is None:
+                self._target = latest
+            latest = {p: min(offset, self._target[p]) for p, offset in latest.items() if p in self._target}
+            begun = {p: offset for p, offset in begun.items() if p in self._target}
+        return position.advanced(latest, self._settings.most, begun)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return _shares(Position.of_json(start), Position.of_json(end), self._tasks)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        return _rows(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self.brokers.commit(Position.of_json(end).next)
+
+
+# --- what brokers are asked -----------------------------------------------------------------------------------
+
+
+class Brokers:
+    """Asks the brokers of a table which partitions there are, and which offsets they have."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._listed: tuple[float, list[Partition]] | None = None
+        with self._asking():
+            self._admin = self._client()
+
+    def _client(self) -> AdminClient:
+        from confluent_kafka import KafkaException  # an optional package
+        from confluent_kafka.admin import AdminClient
+
+        consumer_of(self._settings.properties).close()  # which knows properties that the other would ignore
+        kinds = ("isolation.level", "fetch.", "max.partition.fetch", "check.crcs", "session.timeout", "heartbeat.")
+        try:
+            own: dict[str, str | int | float | bool] = {
+                k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)
+            }
+            return AdminClient(own, logger=logging.getLogger("sqlstream.kafka"))
+        except KafkaException as error:
+            raise wrong_properties(error) from None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turns errors of the client into ConnectorError SS590."""
+        from confluent_kafka import KafkaException  # an optional package
+
+        try:
+            yield
+        except KafkaException as error:
+            servers = self._settings.properties.get("bootstrap.servers", "")
+            reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
+            hint = "Look whether they run there, and at the options properties.… of the table."
+            raise ConnectorError(
+                UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason}', hint=hint
+            ) from None
+
+    def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What is answered once leaders and coordinators are elected. ConnectorError SS590 where they are not."""
+        from confluent_kafka import KafkaError, KafkaException  # an optional package
+
+        passing = (
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+            KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
+        )  # fmt: skip
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in passing or time.monotonic() > deadline:
+                    with self._asking():
+                        raise
+            time.sleep(0.1)
+
+    def first_position(self) -> Position:
+        """Where a job without checkpoint begins, and where a bounded table ends."""
+        found = self._partitions()
+        begin = self._at(self._settings.start, found, _earliest)
+        if self._settings.stop is None:
+            return Position(begin)
+        return Position(begin, self._at(self._settings.stop, found, _latest))
+
+    def latest(self, position: Position) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Returns where partitions end, and where those begin that ``position`` lacks or that have lost messages.
+
+        ConnectorError SS592 where messages are gone, unless the table goes on behind them.
+        """
+        known, earliest, latest = self._bounds(position)
+        new = [p for p in known if p not in position.next]
+        there = [p for p in known if p in position.next]
+        at = {p: position.next[p] for p in there}
+        losses = lost(at, {p: earliest[p] for p in there}, {p: latest[p] for p in there})
+        losses = [
+            loss
+            for loss in losses
+            if position.stop is None or at[loss.partition] < position.stop.get(loss.partition, 0)
+        ]
+        self._accept(losses)
+        begun = after_losses({p: earliest[p] for p in new}, losses, earliest)
+        gone = [p for p in position.next if p not in known and self._misses(p, position)]
+        if gone and not self._settings.skips_lost:
+            raise losing(f"{gone[0].topic}[{gone[0].number}] does not exist any more")
+        return latest, begun
+
+    def _bounds(self, position: Position) -> tuple[list[Partition], dict[Partition, int], dict[Partition, int]]:
+        """The partitions to read, and where each begins and ends. A list that names what is gone is made again."""
+        while True:
+            known = self._partitions(position.next)
+            known = known if position.stop is None else [p for p in known if p in position.next]
+            again = self._listed is not None and self._listed[0] < time.monotonic() - 1
+            try:
+                return known, self._offsets(known, _earliest()), self._offsets(known, _latest())
+            except ConnectorError:
+                if not again:
+                    raise
+                self._listed = (-math.inf, known)
+
+    def _misses(self, partition: Partition, position: Position) -> bool:
+        return position.stop is None or position.next[partition] < position.stop.get(partition, 0)
+
+    def _accept(self, losses: Iterable[Lost]) -> None:
+        text = "; ".join(map(str, losses))
+        if text and not self._settings.skips_lost:
+            raise losing(text)
+        if text:
+            logging.getLogger("sqlstream.kafka").warning("messages are gone before they were read: %s", text)
+
+    # --- partitions -----------------------------------------------------------------------------------------------
+
+    def _partitions(self, known: Iterable[Partition] = ()) -> list[Partition]:
+        """The partitions of the topics, as they were at most so long ago as ``discovery_ms`` says."""
+        now = time.monotonic()
+        if self._listed is None or now - self._listed[0] > self._settings.discovery_ms / 1000:
+            found = self._list()
+            if set(known) - set(found):  # a list may be incomplete while brokers elect leaders
+                time.sleep(1)
+                found = self._list()
+            self._listed = (now, found)
+        return self._listed[1]
+
+    def _list(self) -> list[Partition]:
+        with self._asking():
+            topics = self._admin.list_topics(timeout=_SECONDS).topics
+        pattern = self._settings.pattern
+        if pattern is not None:
+            names = [name for name in topics if re.fullmatch(pattern, name) and not name.startswith("__")]
+        else:
+            names = list(self._settings.topics)
+            missing = [name for name in names if name not in topics]
+            if missing and self._listed is None:
+                message = f'topic "{missing[0]}" does not exist'
+                hint = "Create it, or correct the option \"topic\"; 'topic-pattern' waits for topics to appear."
+                raise ConnectorError(UNREACHABLE, message, hint=hint)
+        return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
+
+    # --- offsets --------------------------------------------------------------------------------------------------
+
+    def _at(self, bound: Bound, partitions: list[Partition], otherwise: Callable[[], Any]) -> dict[Partition, int]:
+        """The offsets of a bound. ``otherwise``: those of partitions that ``specific-offsets`` do not name."""
+        match bound.mode:
+            case "earliest-offset":
+                return self._offsets(partitions, _earliest())
+            case "latest-offset":
+                return self._offsets(partitions, _latest())
+            case "timestamp":
+                assert bound.millis is not None
+                at_time = self._offsets(partitions, _at_time(bound.millis))
+                behind_all = self._offsets([p for p in partitions if at_time[p] < 0], _latest())
+                return {**at_time, **behind_all}
+            case "specific-offsets":
+                unnamed = self._offsets([p for p in partitions if p.number not in bound.offsets], otherwise())
+                return {**{p: bound.offsets[p.number] for p in partitions if p.number in bound.offsets}, **unnamed}
+            case _:
+                return self._of_group(partitions)
+
+    def _offsets(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition  # an optional package
+
+        asked = {TopicPartition(p.topic, p.number): spec for p in partitions}
+        if not asked:
+            return {}
+        level = self._settings.properties.get("isolation.level", "read_committed")
+        isolation = IsolationLevel.READ_UNCOMMITTED if level == "read_uncommitted" else IsolationLevel.READ_COMMITTED
+
+        def ask() -> dict[Partition, int]:
+            answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)
+            return {Partition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+
+        return self._patiently(ask)
+
+    def _of_group(self, partitions: list[Partition]) -> dict[Partition, int]:
+        from confluent_kafka import (  # an optional package
+            ConsumerGroupTopicPartitions,
+            KafkaException,
+            TopicPartition,
+        )
+
+        group = self._settings.group
+        assert group is not None
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.number) for p in partitions])
+
+        def ask() -> dict[Partition, int]:
+            (answer,) = self._admin.list_consumer_group_offsets([asked], request_timeout=_SECONDS).values()
+            known = answer.result().topic_partitions
+            for error in (t.error for t in known if t.error is not None):
+                raise KafkaException(error)
+            return {Partition(t.topic, t.partition): t.offset for t in known}
+
+        committed = self._patiently(ask)
+        missing = [p for p in partitions if committed.get(p, -1) < 0]
+        if missing and self._settings.reset == "none":
+            message = f'consumer group "{group}" has no offset of {missing[0].topic}[{missing[0].number}]'
+            hint = "Add 'properties.auto.offset.reset' = 'earliest' or 'latest', or choose another startup mode."
+            raise ConnectorError(NO_OFFSETS, message, hint=hint)
+        spec = _earliest() if self._settings.reset == "earliest" else _latest()
+        return {p: committed[p] for p in partitions if p not in missing} | self._offsets(missing, spec)
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition  # an optional package
+
+        if self._settings.group is None or not offsets:
+            return
+        read = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
+        try:
+            answers = self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self._settings.group, read)], request_timeout=_SECONDS
+            )
+            for answer in answers.values():
+                answer.result()
+        except KafkaException as error:
+            log = logging.getLogger("sqlstream.kafka")
+            log.warning('offsets of consumer group "%s" are not committed: %s', self._settings.group, error)
+
+
+# --- which offset of a partition is asked for, as the client spells it --------------------------------------------
+
+
+def _earliest() -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def _latest() -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def _at_time(millis: int) -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.for_timestamp(millis)

@@ -1,0 +1,408 @@
+"""Messages of Kafka, fetched by tasks: a task is given ranges of offsets, and librdkafka brings what is in them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.errors import ConnectorError, repeating
+from sqlstream.formats.decoder import Decoded, Fault
+from sqlstream.udfs.messages import VALUE, MessageRows
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+UNREACHABLE = "SS590"
+LOST = repeating("SS592")
+
+TOPIC, PARTITION, BEGIN, END = "topic", "partition", "begin", "until"
+RANGES_DDL = f"{TOPIC} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT"
+"""The schema of ranges: the messages of a partition from ``begin`` to before ``until``."""
+
+RANGES = pa.schema([(TOPIC, pa.string()), (PARTITION, pa.int32()), (BEGIN, pa.int64()), (END, pa.int64())])
+
+_PATIENCE_SECONDS = 120
+_AT_ONCE = 20_000
+_MOST_AHEAD = 100_000
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+FIELDS: Mapping[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    TOPIC: pa.string(),
+    PARTITION: pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": _HEADERS,
+    "leaderEpoch": pa.int32(),
+}
+"""The columns of messages: those of Spark's connector, and the epoch of the partition's leader."""
+
+DDL = {
+    "key": "BINARY", "value": "BINARY", TOPIC: "STRING", PARTITION: "INT", "offset": "BIGINT",
+    "timestamp": "TIMESTAMP", "timestampType": "INT", "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "leaderEpoch": "INT",
+}  # fmt: skip
+"""Their types in Spark."""
+
+Slot = tuple[str, int]
+"""Topic and partition."""
+
+
+def losing(what: str) -> ConnectorError:
+    """SS592 for messages that are gone before they were read."""
+    hint = "Start in a new directory ('execution.checkpointing.dir'), or let 'on-data-loss' = 'skip' go on behind them."
+    return ConnectorError(LOST, f"messages are gone before they were read: {what}", hint=hint)
+
+
+@dataclass(frozen=True)
+class FetchedMessages:
+    """Fetches the messages of ranges. ``properties``: those of librdkafka. ``columns``: which of FIELDS are given.
+    ``skips_lost``: messages that are gone are left out, with a warning in the log; else they are an error.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    columns: tuple[str, ...]
+    skips_lost: bool = False
+
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The messages of a task's ranges, each partition's in their order.
+
+        ConnectorError SS590 where the brokers do not give them, SS592 where they are gone.
+        """
+        ranges = {(row[TOPIC], row[PARTITION]): (row[BEGIN], row[END]) for batch in places for row in batch.to_pylist()}
+        if not ranges:
+            return
+        reader = _reader_of(self.properties)
+        try:
+            for messages, slots, offsets in reader.read(ranges, self.skips_lost):
+                yield self._batch(messages, slots, offsets)
+        except BaseException:
+            _forget(self.properties)  # it stands anywhere
+            raise
+
+    def _batch(self, messages: Sequence[Message], slots: _Slots, offsets: np.ndarray) -> pa.RecordBatch:
+        columns = {
+            "offset": lambda: pa.array(offsets),
+            PARTITION: lambda: pa.array(slots.numbers, pa.int32()),
+            TOPIC: lambda: slots.topics,
+        }
+        of_messages = _OF_MESSAGES
+        arrays = [columns[name]() if name in columns else of_messages[name](messages) for name in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, [*self.columns])
+
+
+# --- messages as rows -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TopicRecords(MessageRows):
+    """Decodes messages of topics. As in Flink, those without a value are no rows, nor are blank ones if
+    ``skips_blank``; with ``keeps_null`` a message without a value is a row of one NULL.
+    """
+
+    skips_blank: bool = False
+    keeps_null: bool = False
+
+    def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:
+        topic, number, offset = (batch.column(name)[fault.record] for name in (TOPIC, PARTITION, "offset"))
+        return f"{topic}[{number}]@{offset}"
+
+    def _decoded(self, values: pa.Array) -> Decoded:
+        if self.keeps_null and values.null_count:
+            decoded = self.decoder.messages(values.fill_null(b""))
+            if not decoded.rows.num_columns:
+                return decoded
+            given = values.is_valid().take(pa.array(decoded.numbers))
+            (column,) = decoded.rows.columns
+            rows = pa.RecordBatch.from_arrays([pc.if_else(given, column, None)], schema=decoded.rows.schema)
+            return replace(decoded, rows=rows)
+        decoded = self.decoder.messages(values)
+        if not decoded.faults:
+            return decoded
+        left = [f for f in decoded.faults if not self._is_none(values[f.record].as_py())]
+        return replace(decoded, faults=left, origins=decoded.numbers)
+
+    def _is_none(self, value: bytes | None) -> bool:
+        return value is None or (self.skips_blank and not value.strip())
+
+
+@dataclass(frozen=True)
+class RowsOfTopics:
+    """Fetches messages and decodes them, in one task. The rows have the columns of ``records`` by the ``names``, and
+    the columns ``kept`` of their message.
+    """
+
+    fetched: FetchedMessages
+    records: TopicRecords
+    names: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a task's ranges. Raises what fetching and decoding raise."""
+        renamed = [VALUE if name == "value" else name for name in self.fetched.columns]
+        messages = (batch.rename_columns(renamed) for batch in self.fetched.rows(places))
+        for batch in self.records.rows(messages):
+            own = batch.columns[: len(self.names)]
+            kept = (batch.column(len(self.names) + renamed_index) for renamed_index in self._places_of_kept(renamed))
+            yield pa.RecordBatch.from_arrays([*own, *kept], [*self.names, *self.kept])
+
+    def _places_of_kept(self, columns: Sequence[str]) -> list[int]:
+        others = [name for name in columns if name != VALUE]
+        return [others.index(name) for name in self.kept]
+
+
+# --- columns ----------------------------------------------------------------------------------------------------
+
+
+def _each(method: str, kind: pa.DataType) -> Callable[[Sequence[Message]], pa.Array]:
+    def column(messages: Sequence[Message]) -> pa.Array:
+        return pa.array(list(map(_methods()[method], messages)), kind)
+
+    return column
+
+
+def _times(messages: Sequence[Message]) -> np.ndarray:
+    """Type and time of each, in milliseconds since 1970."""
+    return np.array(list(map(_methods()["timestamp"], messages)), np.int64).reshape(-1, 2)
+
+
+def _timestamps(messages: Sequence[Message]) -> pa.Array:
+    times = _times(messages)
+    return pa.array(times[:, 1] * 1000, pa.int64(), mask=times[:, 0] == 0).cast(FIELDS["timestamp"])
+
+
+def _timestamp_types(messages: Sequence[Message]) -> pa.Array:
+    return pa.array((_times(messages)[:, 0] - 1).astype(np.int32))  # as Spark: -1, where there is no time
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
+    of_each = map(_methods()["headers"], messages)
+    return pa.array([h and [{"key": k, "value": v} for k, v in h] for h in of_each], _HEADERS)
+
+
+_OF_MESSAGES: Mapping[str, Callable[[Sequence[Message]], pa.Array]] = {
+    "key": _each("key", FIELDS["key"]),
+    "value": _each("value", FIELDS["value"]),
+    "timestamp": _timestamps,
+    "timestampType": _timestamp_types,
+    "headers": _headers,
+    "leaderEpoch": _each("leader_epoch", FIELDS["leaderEpoch"]),
+}
+
+
+def _methods() -> Mapping[str, Callable[[Message], Any]]:
+    """The methods of messages, which C calls for each without a frame of Python."""
+    from confluent_kafka import Message  # an optional package
+
+    return vars(Message)
+
+
+# --- consumers, which live as long as their process ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The partition of each of some messages: ``index`` points into ``known``."""
+
+    known: Sequence[Slot]
+    index: np.ndarray
+
+    @property
+    def numbers(self) -> np.ndarray:
+        numbers: np.ndarray = np.array([number for _, number in self.known], np.int32)[self.index]
+        return numbers
+
+    @property
+    def topics(self) -> pa.Array:
+        return pa.array([topic for topic, _ in self.known], pa.string()).take(pa.array(self.index))
+
+
+_readers: dict[tuple[tuple[str, str], ...], _Reader] = {}
+
+
+def _reader_of(properties: Mapping[str, str]) -> _Reader:
+    key = tuple(sorted(properties.items()))
+    if key not in _readers:
+        _readers[key] = _Reader(consumer_of(properties))
+    return _readers[key]
+
+
+def _forget(properties: Mapping[str, str]) -> None:
+    reader = _readers.pop(tuple(sorted(properties.items())), None)
+    if reader is not None:
+        reader.consumer.close()
+
+
+def consumer_of(properties: Mapping[str, str]) -> Consumer:
+    """A consumer that is given its partitions and commits nothing. ConnectorError SS590 for wrong properties."""
+    from confluent_kafka import Consumer, KafkaException  # an optional package
+
+    own = {"group.id": "sqlstream", "enable.auto.commit": False, "enable.auto.offset.store": False,
+           "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
+    try:
+        return Consumer({**properties, **own}, logger=logging.getLogger("sqlstream.kafka"))
+    except KafkaException as error:
+        raise wrong_properties(error) from None
+
+
+def wrong_properties(error: Exception) -> ConnectorError:
+    """SS590 for properties that librdkafka refuses."""
+    reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
+    hint = "librdkafka's names are in its CONFIGURATION.md; 'kafka.client' = 'spark' takes those of Java."
+    return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason}", hint=hint)
+
+
+class _Reader:
+    """A consumer and the partitions that it has been given. It goes on where a micro-batch goes on from the last one,
+    so that what librdkafka has fetched ahead is not fetched again.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._known: list[Slot] = []
+        self._slot_of: dict[Slot, int] = {}
+        self._next = np.zeros(0, np.int64)  # the offsets that follow what was given
+        self._reached = self._next  # before these offsets nothing more will come
+        self._ahead: list[Message] = []
+
+    def read(
+        self, ranges: Mapping[Slot, tuple[int, int]], skips_lost: bool
+    ) -> Iterator[tuple[list[Message], _Slots, np.ndarray]]:
+        """The messages of the ranges, some at a time, with their partitions and offsets."""
+        self._go_to(ranges)
+        ends = np.array([ranges.get(slot, (0, -1))[1] for slot in self._known], np.int64)
+        wanted, heard = ends >= 0, time.monotonic()
+        come, self._ahead = self._ahead, []
+        while True:
+            if come:
+                heard = time.monotonic()
+                given = self._sorted(come, ends, skips_lost)
+                if given[0]:
+                    yield given
+                    heard = time.monotonic()
+            missing = wanted & (self._reached < ends)
+            if not missing.any():
+                break
+            if time.monotonic() - heard > _PATIENCE_SECONDS:
+                raise self._silence(missing, ends)
+            come = self.consumer.consume(1, 1.0)
+            come += self.consumer.consume(_AT_ONCE, 0) if come else []
+        self._next = np.where(wanted, ends, self._next)
+
+    def _go_to(self, ranges: Mapping[Slot, tuple[int, int]]) -> None:
+        goes_on = len(self._ahead) < _MOST_AHEAD and all(
+            slot in self._slot_of and self._next[self._slot_of[slot]] == begin for slot, (begin, _) in ranges.items()
+        )
+        if goes_on:
+            return
+        from confluent_kafka import TopicPartition  # an optional package
+
+        self._known = list(ranges)
+        self._slot_of = {slot: index for index, slot in enumerate(self._known)}
+        self._next = np.array([begin for begin, _ in ranges.values()], np.int64)
+        self._reached, self._ahead = self._next.copy(), []
+        self.consumer.assign([TopicPartition(topic, n, begin) for (topic, n), (begin, _) in ranges.items()])
+
+    def _sorted(
+        self, come: list[Message], ends: np.ndarray, skips_lost: bool
+    ) -> tuple[list[Message], _Slots, np.ndarray]:
+        """Those of the messages that come before ``ends``; the others are kept for later micro-batches."""
+        methods = _methods()
+        errors = list(map(methods["error"], come))
+        if any(errors):
+            for message, error in zip(come, errors, strict=True):
+                if error is not None:
+                    self._heed(message, ends, skips_lost)
+            come = [message for message, error in zip(come, errors, strict=True) if error is None]
+        count = len(come)
+        offsets = np.fromiter(map(methods["offset"], come), np.int64, count)
+        if len(self._known) == 1:
+            index = np.zeros(count, np.int64)
+        else:
+            slots = zip(map(methods["topic"], come), map(methods["partition"], come), strict=True)
+            index = np.fromiter(map(self._slot_of.__getitem__, slots), np.int64, count)
+        np.maximum.at(self._reached, index, offsets + 1)
+        early = offsets < ends[index]
+        if not early.all():
+            every = np.empty(count, object)
+            every[:] = come
+            self._ahead += every[~early].tolist()
+            come, index, offsets = every[early].tolist(), index[early], offsets[early]
+        return come, _Slots(self._known, index), offsets
+
+    def _heed(self, message: Message, ends: np.ndarray, skips_lost: bool) -> None:
+        """What librdkafka says between messages: the end of a partition, or what is wrong."""
+        from confluent_kafka import KafkaError  # an optional package
+
+        gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
+        error = message.error()
+        slot = (message.topic() or "", message.partition() or 0)
+        assert error is not None
+        index = self._slot_of.get(slot)
+        if error.code() == KafkaError._PARTITION_EOF:
+            if index is None:
+                return
+            self._reached[index] = max(self._reached[index], message.offset())
+            if self._reached[index] < ends[index]:  # of before, or messages are gone
+                self._require_there(slot, int(ends[index]), skips_lost)
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) and index is not None:
+            self._go_behind_loss(slot, int(ends[index]), skips_lost)
+        elif error.code() in gone:
+            if not skips_lost:
+                raise losing(f"{slot[0]}[{slot[1]}] does not exist any more")
+            if index is not None:
+                self._reached[index] = max(self._reached[index], ends[index])
+        elif error.fatal() or not error.retriable():
+            raise ConnectorError(UNREACHABLE, f"Kafka gives no messages of {slot[0]}[{slot[1]}]: {error.str()}")
+
+    def _require_there(self, slot: Slot, end: int, skips_lost: bool) -> None:
+        _, high = self._bounds(slot)
+        if high < end:
+            self._lose(f"{slot[0]}[{slot[1]}] ends at offset {high} now, not at {end}", skips_lost)
+            self._reached[self._slot_of[slot]] = end
+
+    def _go_behind_loss(self, slot: Slot, end: int, skips_lost: bool) -> None:
+        from confluent_kafka import TopicPartition  # an optional package
+
+        index = self._slot_of[slot]
+        low, high = self._bounds(slot)
+        at = int(self._reached[index])
+        begin = low if low > at else end
+        what = f"begins at offset {low}" if low > at else f"ends at offset {high}"
+        self._lose(f"{slot[0]}[{slot[1]}] {what} now, and was read up to {at}", skips_lost)
+        self._reached[index] = min(begin, end) if end >= 0 else begin
+        self.consumer.incremental_unassign([TopicPartition(*slot)])
+        self.consumer.incremental_assign([TopicPartition(*slot, begin)])
+
+    def _lose(self, what: str, skips_lost: bool) -> None:
+        if not skips_lost:
+            raise losing(what)
+        logging.getLogger("sqlstream.kafka").warning("messages are gone before they were read: %s", what)
+
+    def _bounds(self, slot: Slot) -> tuple[int, int]:
+        from confluent_kafka import KafkaException, TopicPartition  # an optional package
+
+        try:
+            low, high = self.consumer.get_watermark_offsets(TopicPartition(*slot), timeout=_PATIENCE_SECONDS)
+        except KafkaException as error:
+            raise ConnectorError(UNREACHABLE, f"Kafka does not say what {slot[0]}[{slot[1]}] holds: {error}") from None
+        return low, high
+
+    def _silence(self, missing: np.ndarray, ends: np.ndarray) -> ConnectorError:
+        index = int(np.flatnonzero(missing)[0])
+        (topic, number), reached = self._known[index], self._reached[index]
+        message = (
+            f"Kafka gave nothing of {topic}[{number}] at offset {reached} of {ends[index]} for {_PATIENCE_SECONDS} s"
+        )
+        return ConnectorError(
+            UNREACHABLE, message, hint="Look whether its brokers run, and the partition has a leader."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lark import Token, v_args
@@ -119,7 +120,7 @@ class StatementBuilder(PlanBuilder):
         flags = bool(exists), bool(temporary), bool(replace)
         return n.CreateFunction(
             name,
-            text_of(target),
+            _target(target, language),
             spelled,
             *flags,
             jars=jars or (),
@@ -133,8 +134,9 @@ class StatementBuilder(PlanBuilder):
         system = temporary == _SYSTEM
         spelled = text_of(language).upper() if language else "PYTHON"
         return n.AlterFunction(
-            name, text_of(target), spelled, bool(exists), bool(temporary), system, jars or (), span=span_of_meta(meta)
-        )
+            name, _target(target, language), spelled, bool(exists), bool(temporary), system, jars or (),
+            span=span_of_meta(meta),
+        )  # fmt: skip
 
     def create_sql_function(self, meta: Meta, *parts: Any) -> n.CreateFunction:
         return _function(meta, "SQL", *parts)
@@ -329,6 +331,19 @@ class StatementBuilder(PlanBuilder):
 
 
 _SYSTEM = "SYSTEM"
+_DOTTED = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)\.([^\W\d]\w*)")
+
+
+def _target(target: Token, language: Token | None) -> str:
+    """``package.module:name``. An explicit LANGUAGE PYTHON allows Flink's ``package.module.name``, too.
+
+    Without a LANGUAGE, Flink reads such a path as a class of Java, and the catalog refuses it.
+    """
+    text = text_of(target)
+    if language is None or text_of(language).upper() != "PYTHON":
+        return text
+    dotted = _DOTTED.fullmatch(text)
+    return f"{dotted[1]}:{dotted[2]}" if dotted else text
 
 
 def _function(

@@ -19,7 +19,7 @@ def _number(path: Path) -> tuple[bool, int]:
 
 QUERIES = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*[0-9].sql"), key=_number)}
 
-FUNCTIONS = "CREATE TEMPORARY FUNCTION count_char AS 'examples.nexmark.functions:count_char' LANGUAGE PYTHON;\n"
+FUNCTIONS = "CREATE TEMPORARY FUNCTION count_char AS 'examples.nexmark.functions.count_char' LANGUAGE PYTHON;\n"
 """Of q14."""
 
 _TABLES = (_FOLDER / "tables.sql").read_text()

@@ -97,6 +97,26 @@ def test_a_function_gets_another_implementation_where_there_is_one(session: Sess
         session.sql("ALTER TEMPORARY SYSTEM FUNCTION here AS 'altered:two'; DROP TEMPORARY SYSTEM FUNCTION here")
 
 
+def targets(session: Session) -> list[tuple[Any, Any]]:
+    return [(row[0], row[-1]) for row in rows(session, "SHOW USER FUNCTIONS")]
+
+
+def test_paths_may_be_dotted_as_in_flink_where_the_language_is_said(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "dotted_names").mkdir()
+    code = "def one() -> int:\n    return 1\n\ndef two() -> int:\n    return 2\n"
+    (tmp_path / "dotted_names" / "numbers_of.py").write_text(code)
+    with importable(tmp_path):
+        session.sql("CREATE FUNCTION dotted AS 'dotted_names.numbers_of.one' LANGUAGE PYTHON")
+        assert ("dotted", "dotted_names.numbers_of:one") in targets(session)
+        session.sql("ALTER FUNCTION dotted AS 'dotted_names.numbers_of.two' LANGUAGE python")
+        assert ("dotted", "dotted_names.numbers_of:two") in targets(session)
+        for statement in ("CREATE OR REPLACE FUNCTION", "ALTER FUNCTION"):
+            with pytest.raises(SqlStreamError, match=r'SS352: "dotted_names\.numbers_of\.one" names a class of Java'):
+                session.sql(f"{statement} dotted AS 'dotted_names.numbers_of.one'")
+        with pytest.raises(SqlStreamError, match="SS55"):
+            session.sql("CREATE FUNCTION missing AS 'dotted_names.numbers_of.three' LANGUAGE PYTHON")
+
+
 def test_they_are_replaced_and_dropped(session: Session) -> None:
     session.sql("CREATE FUNCTION IF NOT EXISTS inc(n INT) RETURNS INT RETURN n")
     assert ("inc", "sql", "user", "n INT, by INT", "BIGINT", "n + by") in rows(session, "SHOW USER FUNCTIONS")

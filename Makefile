@@ -24,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -138,6 +138,9 @@ bench-views: java $(READY) ## how fresh a materialized view is, and what ten kil
 
 nexmark: java $(READY) ## the queries of Nexmark over files, each result checked: BENCH="--events 200000 --query q3 q5"
 	@$(BIN)/python -m examples.nexmark $(BENCH)
+
+nexmark-flink: java $(READY) ## the same queries on Flink and on sqlstream in turns: BENCH="--events 1000000 --rocksdb"
+	@$(BIN)/python -m examples.nexmark.flink $(BENCH)
 
 check-psql: java $(READY) ## psql reads a materialized view while its job is killed with -9 ten times: whole epochs only
 	@$(BIN)/python -m examples.views.bench --only kills --through psql

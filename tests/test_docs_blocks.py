@@ -83,6 +83,7 @@ NOT_RUN = {
     ("docs/clusters.md", "import sqlstream"): "an object store",
     ("docs/connectors.md", "sqlstream.connect"): "a jar of Kafka, which Spark downloads",
     ("examples/nexmark/README.md", "make nexmark"): "a benchmark; tests/examples/test_nexmark.py has its parts",
+    ("examples/nexmark/README.md", "make nexmark-flink"): "fetches Flink; tests/examples/test_nexmark.py has its parts",
     ("examples/nexmark/README.md", "python -m examples.nexmark.files"): "as tests/examples/test_nexmark.py, larger",
     ("docs/dbapi.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/from_flink.md", "sqlstream check"): "a script of its reader; tests/sqlstream/statements has its warnings",

@@ -6,24 +6,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 
 import sqlstream
+from examples.nexmark.expected import MATCHING, compared_text, differing, in_duckdb
 from examples.nexmark.queries import FUNCTIONS, QUERIES, tables
 from examples.throughput.measure import MOST_BATCHES, Batches, Watch
 from sqlstream.jobs import Job
-
-CHECKED = {
-    "q9": "SELECT id, price, bidTime FROM ({query}) AS t",
-    "q18": "SELECT auction, bidder, dateTime FROM ({query}) AS t",
-    "q19": "SELECT auction, price, rank_number FROM ({query}) AS t",
-    "q12": "SELECT bidder, SUM(bid_count) AS n FROM ({query}) AS t GROUP BY bidder",
-}
-"""What is compared where rows are equal in all that the query orders by, or depend on the clock (q12)."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +38,9 @@ class Measured:
     """Seconds from the statement to the end of the first micro-batch with rows."""
     processors: Processors
     rows: int
-    """Of the final result over the finished data."""
+    """That the final result should have."""
     difference: str
-    """Empty where the final result is that over the finished data."""
+    """Empty where the final result is the expected one."""
 
 
 def measured(query: str, folder: Path, file_format: str) -> Measured:
@@ -64,7 +57,7 @@ def measured(query: str, folder: Path, file_format: str) -> Measured:
             job.wait()
         seconds, used, batches = time.time() - start, processors(), watch.batches()
         first = watch.first_result(start)
-        return Measured(batches, seconds, first, used, *checked(session, query))
+        return Measured(batches, seconds, first, used, *checked(session, query, folder, file_format))
 
 
 def definitions(folder: Path, file_format: str) -> list[str]:
@@ -76,25 +69,21 @@ def definitions(folder: Path, file_format: str) -> list[str]:
     return [text for text in f"{tables(options, lookup)}{FUNCTIONS}".split(";\n") if text.strip()]
 
 
-def checked(session: sqlstream.Session, query: str) -> tuple[int, str]:
-    """Rows over the finished data, where Spark SQL computes them, and how those of the stream differ; both run once
-    more."""
-    text = CHECKED.get(query, "{query}").format(query=QUERIES[query])
+def checked(session: sqlstream.Session, query: str, folder: Path, file_format: str) -> tuple[int, str]:
+    """The number of rows expected, and how those of the stream, which runs once more, differ from them."""
+    text = compared_text(query)
     session.sql("SET 'execution.runtime-mode' = 'streaming'")
-    actual = _rows(session, text)
-    session.sql("SET 'execution.runtime-mode' = 'batch'")
-    expected = _rows(session, text)
-    missing, surplus = expected - actual, actual - expected
-    if not missing and not surplus:
-        return expected.total(), ""
-    example = next(iter(missing or surplus))
-    text = f"{missing.total():,} rows missing, {surplus.total():,} too many, such as {example!r}"
-    return expected.total(), text
+    actual = _table(session, text)
+    if query in MATCHING:
+        session.sql("SET 'execution.runtime-mode' = 'batch'")
+        expected = _table(session, text)
+    else:
+        expected = in_duckdb(text, folder, file_format)
+    return len(expected), differing(expected, actual)
 
 
-def _rows(session: sqlstream.Session, text: str) -> Counter[tuple[object, ...]]:
-    table = session.sql(text).table().to_arrow()  # type: ignore[union-attr]
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+def _table(session: sqlstream.Session, text: str) -> pa.Table:
+    return session.sql(text).table().to_arrow()  # type: ignore[union-attr]
 
 
 def processors() -> Processors:

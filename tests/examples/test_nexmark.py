@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.nexmark import files
+from examples.nexmark import files, flink
 from examples.nexmark.__main__ import cells, error_in, is_right, measured_of
 from examples.nexmark.functions import count_char
 from examples.nexmark.generator import (
@@ -198,7 +198,7 @@ def _measured(difference=""):
 
 def test_a_right_query_is_a_line_of_figures():
     assert cells("q3", _measured()) == [
-        "q3", "30", "500", "100", "300", "2.5", "8.0", "3.0", "1.0", "900", "1.0", "right: 7 rows",
+        "q3", "30", "500", "100", "300", "2.5", "8.0", "3.0", "1.0", "900", "1.0", "right: 7 rows (DuckDB)",
     ]  # fmt: skip
     assert is_right(_measured())
 
@@ -224,3 +224,29 @@ def test_figures_pass_between_processes():
 def test_definitions_over_files_are_definitions(tmp_path):
     planner = Planner().with_ddl(";".join(definitions(tmp_path, "csv")))
     assert planner.plan(QUERIES["q13"])
+
+
+def test_flink_is_given_the_same_texts(tmp_path):
+    text = flink.script("q5", tmp_path, "json")
+    assert text.endswith(QUERIES["q5"])
+    assert f"'path' = 'file://{tmp_path}/bid', 'format' = 'json'" in text
+
+
+def test_figures_of_flink_are_read():
+    assert flink.parsed(0, 'noise\n{"seconds": 2.5, "processor": 4.0, "peak_mb": 600}\n', "") == _flink()
+    stderr = 'Exception in thread "main" a\n\tat b\nCaused by: c\n\tat d\n'
+    assert flink.parsed(1, "", stderr) == "Caused by: c"
+    assert flink.parsed(1, "", "") == "it ended without a word"
+
+
+def test_both_are_a_line_with_their_ratio():
+    assert flink.cells("q3", _measured(), _flink()) == ["q3", "2.5", "4.0", "600", "5.0", "9.0", "900", "0.50", ""]
+    assert flink.cells("q3", "SS401: no", _flink()) == ["q3", "2.5", "4.0", "600", "–", "–", "–", "–", "SS401: no"]
+    assert flink.cells("q3", _measured("1 rows missing"), "refused") == [
+        "q3", "–", "–", "–", "5.0", "9.0", "900", "–", "refused; wrong: 1 rows missing",
+    ]  # fmt: skip
+    assert flink.geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+
+
+def _flink():
+    return flink.OnFlink(2.5, 4.0, 600)

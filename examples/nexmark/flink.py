@@ -1,0 +1,174 @@
+"""The queries of Nexmark on Flink and on sqlstream in turns, over the same files: ``make nexmark-flink``, or
+``python -m examples.nexmark.flink [--events 5000000] [--format parquet] [--query q5]… [--rocksdb]``.
+
+Flink runs in one JVM with parallelism 2, state on the heap or, with ``--rocksdb``, in RocksDB with a checkpoint each
+ten seconds, into ``blackhole``. Its jars come from PyPI's ``apache-flink-libraries`` and Maven Central the first time
+(``--home``, 350 MB); Hadoop's classes, which its Parquet needs, are PySpark's. The seconds of both are those of the
+statement without the start of the process: planning, compiling and starting the job count. ``ratio`` is Flink's
+seconds by ours. It needs a JDK, for ``javac``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from rich.console import Console
+from rich.table import Table
+
+from examples.nexmark import files
+from examples.nexmark.__main__ import is_right, measured
+from examples.nexmark.generator import Generator
+from examples.nexmark.queries import QUERIES, tables
+from examples.nexmark.run import Measured
+
+VERSION = "2.3.0"
+REFUSED = {
+    "q6": "Flink refuses OVER above changes",
+    "q13": "files are no lookup source in Flink",
+}
+_MAVEN = "https://repo.maven.apache.org/maven2/org/apache/flink"
+_OPENED = ("java.util", "java.lang", "java.net", "java.nio", "java.time", "sun.nio.ch")
+_MAIN = Path(__file__).with_name("NexmarkOnFlink.java")
+_SECONDS = 900
+_ROCKSDB = {
+    "state.backend.type": "rocksdb",
+    "execution.checkpointing.incremental": "true",
+    "execution.checkpointing.interval": "10 s",
+}
+
+
+@dataclass(frozen=True)
+class OnFlink:
+    seconds: float
+    processor: float
+    """Of the JVM, with its start."""
+    peak_mb: int
+
+
+def installed(home: Path) -> str:
+    """The class path, after fetching what is missing."""
+    lib, jars, classes = home / "pyflink" / "lib", home / "jars", home / "classes"
+    if not lib.exists():
+        # Its wheel is jars only: no Python of Flink's own, and none of its dependencies, is needed for SQL.
+        package = f"apache-flink-libraries=={VERSION}"
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(home), package]
+        subprocess.run(pip, check=True)
+    jars.mkdir(parents=True, exist_ok=True)
+    jar = jars / f"flink-sql-parquet-{VERSION}.jar"
+    if not jar.exists():
+        partial = jar.with_suffix(".partial")
+        urllib.request.urlretrieve(f"{_MAVEN}/flink-sql-parquet/{VERSION}/{jar.name}", partial)
+        partial.rename(jar)
+    hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
+    path = os.pathsep.join([str(classes), f"{lib}/*", f"{jars}/*", *map(str, hadoop)])
+    subprocess.run(["javac", "-proc:none", "-cp", path, "-d", str(classes), str(_MAIN)], check=True)
+    return path
+
+
+def script(query: str, folder: Path, file_format: str) -> str:
+    options = f"'connector' = 'filesystem', 'path' = '{folder.as_uri()}/{{table}}', 'format' = '{file_format}'"
+    side = f"'connector' = 'filesystem', 'path' = '{folder.as_uri()}/side_input', 'format' = 'csv'"
+    return f"{tables(options, side)}CREATE TABLE nowhere WITH ('connector' = 'blackhole') AS {QUERIES[query]}"
+
+
+def on_flink(query: str, folder: Path, file_format: str, class_path: str, rocksdb: bool) -> OnFlink | str:
+    """The figures, or the error."""
+    settings = {"parallelism.default": "2", **(_ROCKSDB if rocksdb else {})}
+    with tempfile.TemporaryDirectory(prefix="nexmark-on-flink-") as made:
+        if rocksdb:
+            settings["execution.checkpointing.dir"] = Path(made, "checkpoints").as_uri()
+        text = Path(made) / "script.sql"
+        text.write_text(script(query, folder, file_format))
+        command = [
+            "java", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED), "-cp", class_path,
+            "NexmarkOnFlink", str(text), *(f"{key}={value}" for key, value in settings.items()),
+        ]  # fmt: skip
+        print(f"{query} on Flink …", file=sys.stderr, flush=True)
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=made)
+        except subprocess.TimeoutExpired:
+            return f"not done in {_SECONDS} s"
+    return parsed(ran.returncode, ran.stdout, ran.stderr)
+
+
+def parsed(code: int, stdout: str, stderr: str) -> OnFlink | str:
+    if code == 0:
+        return OnFlink(**json.loads(stdout.splitlines()[-1]))
+    causes = [line for line in stderr.splitlines() if line.startswith(("Caused by:", "Exception in thread"))]
+    return (causes or stderr.splitlines() or ["it ended without a word"])[-1]
+
+
+def ratio(ours: Measured | str, theirs: OnFlink | str) -> float | None:
+    """How many times as fast as Flink we are."""
+    if isinstance(ours, str) or isinstance(theirs, str):
+        return None
+    return theirs.seconds / ours.seconds
+
+
+def cells(query: str, ours: Measured | str, theirs: OnFlink | str) -> list[str]:
+    quotient = ratio(ours, theirs)
+    flink = (
+        ["–", "–", "–"]
+        if isinstance(theirs, str)
+        else [f"{theirs.seconds:.1f}", f"{theirs.processor:.1f}", f"{theirs.peak_mb:,}"]
+    )
+    sqlstream = ["–", "–", "–"]
+    if isinstance(ours, Measured):
+        used = ours.processors
+        sqlstream = [f"{ours.seconds:.1f}", f"{used.java + used.python:.1f}", f"{ours.batches.peak_mb:,}"]
+    notes = [text for text in (ours, theirs) if isinstance(text, str)]
+    if isinstance(ours, Measured) and not is_right(ours):
+        notes.append(f"wrong: {ours.difference}")
+    return [query, *flink, *sqlstream, "–" if quotient is None else f"{quotient:.2f}", "; ".join(notes)]
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="examples.nexmark.flink", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=5_000_000)
+    parser.add_argument("--format", choices=files.FORMATS, default="parquet")
+    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch of ours")
+    parser.add_argument("--query", nargs="+", choices=QUERIES, default=[*QUERIES], metavar="q5")
+    parser.add_argument("--rocksdb", action="store_true", help="Flink's state in RocksDB, a checkpoint each 10 s")
+    parser.add_argument("--home", type=Path, default=Path(".flink"), help="where Flink is installed (default: .flink)")
+    chosen = parser.parse_args()
+    class_path = installed(chosen.home.resolve())
+    table = Table(
+        "query", "Flink, s", "processor", "peak, MB", "sqlstream, s", "processor", "peak, MB", "ratio", "notes",
+        title=f"{chosen.events:,} events, {chosen.format}", title_justify="left",
+    )  # fmt: skip
+    ratios = []
+    with tempfile.TemporaryDirectory(prefix="sqlstream-nexmark-") as made:
+        folder = Path(made) / "events"
+        count = files.files_for(chosen.events, chosen.rows_per_trigger)
+        files.write(folder, chosen.events, count, chosen.format, Generator())
+        for query in chosen.query:
+            ours = measured(query, folder, chosen.format)
+            theirs = REFUSED.get(query) or on_flink(query, folder, chosen.format, class_path, chosen.rocksdb)
+            table.add_row(*cells(query, ours, theirs))
+            quotient = ratio(ours, theirs)
+            ratios += [] if quotient is None else [quotient]
+    console = Console(width=180)
+    console.print(table)
+    if ratios:
+        console.print(f"geometric mean of {len(ratios)} queries: {geometric_mean(ratios):.2f} times as fast as Flink")
+    console.print(f"{os.cpu_count()} cores; load after: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -367,6 +367,12 @@ class Node:
         """
         return self
 
+    def as_top_n(self, conditions: Conditions, push: PushFilters) -> Node | None:
+        """For a join of windows with their own maximum or minimum: a Top-N that computes the windows once and gives the
+        rows of the join that meet all ``conditions``; ``push`` filters a node by conditions. None for other nodes.
+        """
+        return None
+
     def with_windows_fused(self) -> Node:
         """For an aggregate over a window table function: one node that also assigns the windows. Other nodes are
         unchanged.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -34,8 +35,8 @@ from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet,
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import EngineSettings
 from sqlstream.planner.properties import changelog_text
-from sqlstream.planner.rules import optimize, stages
-from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, UPSERT_MATERIALIZE, Settings
+from sqlstream.planner.rules import Stage, optimize, stages
+from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, REUSE, UPSERT_MATERIALIZE, Settings
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
@@ -164,12 +165,18 @@ def _checks(table: Table, comparison: Comparison) -> bool:
 
 RULES = stages(_checks)
 """The rules of the planner, with what connectors do themselves."""
+_RULES_WITHOUT_REUSE = stages(_checks, reuse=False)
+
+
+def rules_of(settings: Settings) -> tuple[Stage, ...]:
+    """The ``RULES`` that the settings allow."""
+    return RULES if settings[REUSE] else _RULES_WITHOUT_REUSE
 
 
 @on_deep_stack
 def plan_of(statement: Planned, workspace: Workspace) -> Root:
     """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement."""
-    plan = optimize(bound_plan(statement, workspace), RULES)
+    plan = optimize(bound_plan(statement, workspace), rules_of(workspace.settings))
     assert isinstance(plan, Root)
     return plan
 
@@ -251,6 +258,30 @@ def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
     settings = workspace.settings.copy()
     settings.set(UPSERT_MATERIALIZE, "none")
     return plan_of(statement, replace(workspace, settings=settings))
+
+
+@dataclass(frozen=True)
+class FormerPlan:
+    """A plan of the same statement under other settings, which a checkpoint may be of. ``make`` returns it.
+    ``loses_rows``: it does not keep rows that collide on a PRIMARY KEY.
+    """
+
+    make: Callable[[], Root]
+    loses_rows: bool = False
+
+
+def former_plans(statement: Planned, plan: Root, workspace: Workspace) -> tuple[FormerPlan, ...]:
+    """The plans, beside ``plan``, with which a job of the statement may have begun: it keeps that of its checkpoint
+    whether equal parts are computed once now or not, and what was the default of ``upsert-materialize`` then.
+    """
+    settings = workspace.settings.copy()
+    settings.set(REUSE, "false" if settings[REUSE] else "true")
+    other = replace(workspace, settings=settings)
+    reusing = (FormerPlan(partial(plan_of, statement, other)),)
+    if UPSERT_MATERIALIZE in workspace.settings.given or not keeps_rows_left(plan):
+        return reusing
+    by_default = (FormerPlan(partial(plan_without_rows_left, statement, w), True) for w in (workspace, other))
+    return (*reusing, *by_default)
 
 
 def keeps_rows_left(plan: Root) -> bool:

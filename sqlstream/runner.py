@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sqlstream import jobs
@@ -10,7 +10,7 @@ from sqlstream.folders import Folders
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.plans import Root
+from sqlstream.plans import FormerPlan, Root
 from sqlstream.spark.handle import SparkHandle
 from sqlstream.workspace import Workspace
 
@@ -93,14 +93,14 @@ class Runner:
         workspace: Workspace,
         sql: str,
         name: str | None = None,
-        former: Callable[[], Root] | None = None,
+        former: Sequence[FormerPlan] = (),
     ) -> Job:
         """Starts a plan as a job and returns the job. The rows of a query are read by ``Job.results``; other plans
         write into tables.
 
         ``sql``: the statement, for the job's record. ``name``: the job's name, under which it finds its checkpoint
-        again. ``former``: returns the plan of the same statement with the defaults of earlier builds, to continue
-        their checkpoints.
+        again. ``former``: other plans of the same statement, to continue the checkpoints of jobs that began with
+        them.
         """
         job = self._session_jobs.start(plan, workspace, sql, name, former)
         self.jobs = [other for other in self.jobs if other.name != job.name or isinstance(plan, Output)] + [job]

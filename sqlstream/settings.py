@@ -41,6 +41,7 @@ STATIC_SETTING = "SS523"
 
 
 COLUMN_EXPANSION = "table.column-expansion-strategy"
+REUSE = "table.optimizer.reuse-sub-plan-enabled"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 PARTIAL_INSERT = "sqlstream.partial-insert"
 RESULT_MODE = "sql-client.execution.result-mode"
@@ -360,6 +361,13 @@ OPTIONS = (
         "IGNORE: it is written as it is. TRIM_PAD: it is cut, and filled up for CHAR and BINARY. ERROR: the job fails "
         "at one that is longer.",
         "IGNORE",
+    ),
+    Option(
+        REUSE,
+        BOOLEAN,
+        "A join of windows with their own maximum or minimum computes these windows once: it becomes a Top-N (see "
+        "EXPLAIN TRACE). A job keeps that of its checkpoint.",
+        "true",
     ),
     Option(
         "table.plan.force-recompile",

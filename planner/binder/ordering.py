@@ -23,13 +23,13 @@ from sqlstream.planner.node import Node, Unary, bottom_up, cached_per_node
 from sqlstream.planner.nodes import Filter, Project
 from sqlstream.planner.operators.deduplicate import Deduplicate
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, UpdatingOver
+from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, UpdatingOver, closing_of
 from sqlstream.planner.operators.temporal_sort import TemporalSort
 from sqlstream.planner.operators.top_n import INT, ROW_NUMBER, TopN, number_between
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.properties import WindowInfo
-from sqlstream.planner.windows import AlignedWindow, Hop, Session, Tumble
+from sqlstream.planner.windows import AlignedWindow, Session
 
 # --- ORDER BY, LIMIT and OFFSET -------------------------------------------------------------------------------
 
@@ -430,11 +430,7 @@ def window_closing(node: Node, keys: tuple[str, ...]) -> Closing | None:
         return None
     if not isinstance(info.window, AlignedWindow | Session) or not all(map(_closes_once, node.walk())):
         return None
-    size_ms = info.window.size_ms if isinstance(info.window, Tumble | Hop) else None
-    for field, after_ms in ((info.time, 0), (info.end, -1), (info.start, None if size_ms is None else size_ms - 1)):
-        if field is not None and field in keys and after_ms is not None:
-            return Closing(field, after_ms)
-    return None
+    return closing_of(info, keys)
 
 
 def _closes_once(node: Node) -> bool:

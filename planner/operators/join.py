@@ -14,6 +14,7 @@ from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, trac
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
+from sqlstream.planner.operators.window_extremes import JoinedWindows
 from sqlstream.planner.properties import (
     ArrivalOrder,
     FieldsRead,
@@ -375,6 +376,12 @@ class WindowJoin(Join):
     is_batch_invariant = True
 
     awaited_domains = frozenset({TimeDomain.EVENT})
+
+    def as_top_n(self, conditions: Conditions, push: PushFilters) -> Node | None:
+        if self.kind is not JoinKind.INNER:
+            return None
+        equal = tuple((e.left, e.right, e.null_safe) for e in self.equal)
+        return JoinedWindows((self.left, self.right), equal, self.schema).as_top_n(conditions, push)
 
     @property
     @cached_per_node

@@ -3,7 +3,7 @@ order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
+from sqlstream.planner.windows import Hop, Tumble
 from sqlstream.udfs.over.frames import Frame
 
 NUMBERS = frozenset({"row_number", "rank", "dense_rank"})
@@ -61,6 +62,17 @@ class Closing:
 
     field: str
     after_ms: int
+
+
+def closing_of(info: WindowInfo, keys: Iterable[str]) -> Closing | None:
+    """When the window of a row closes, by one of the fields ``keys``: the window's time, end or start. None if no key
+    is such a field, or if it is the start of a window without a fixed size.
+    """
+    size_ms = info.window.size_ms if isinstance(info.window, Tumble | Hop) else None
+    for field, after_ms in ((info.time, 0), (info.end, -1), (info.start, None if size_ms is None else size_ms - 1)):
+        if field is not None and field in keys and after_ms is not None:
+            return Closing(field, after_ms)
+    return None
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.planner.catalog import TimeDomain
+from sqlstream.planner.expressions import conjuncts
 from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
-from sqlstream.planner.nodes import AssignTime, Project
+from sqlstream.planner.nodes import AssignTime, Filter, Project
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rules.push_filters import accepts_nothing, merge_projects, push_filters, push_lookup_filters
+from sqlstream.planner.rules.push_filters import (
+    accepts_nothing,
+    filtered,
+    merge_projects,
+    push_filters,
+    push_lookup_filters,
+)
 
 # --- rules ----------------------------------------------------------------------------------------------------
 
@@ -82,6 +89,16 @@ def _without_update_before(node: Node, above: bool) -> Node:
     )
 
 
+def window_join_to_top_n(plan: Node) -> Node:
+    """Replace joins of windows with the maximum or minimum of the same windows by a Top-N over these windows."""
+
+    def rule(node: Node) -> Node:
+        join, conditions = (node.input, conjuncts(node.condition)) if isinstance(node, Filter) else (node, [])
+        return join.as_top_n(conditions, filtered) or node
+
+    return bottom_up(plan, rule)
+
+
 def fuse_windows_into_aggregate(plan: Node) -> Node:
     """Merge an aggregate and the window table function below it into one node."""
     return bottom_up(plan, lambda node: node.with_windows_fused())
@@ -121,10 +138,13 @@ class _PushLookupFilters:
 
 
 # Operators whose results nobody reads need no watermark, and a watermark that nobody needs stops no filter, so these go
-# first. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
+# first. Joins of windows with themselves are found while both sides have all columns, and their aggregates are not yet
+# fused. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
 # whose columns then need not be read. Projections are merged last, when it is known which of them remain.
-def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
-    """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves."""
+def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True) -> tuple[Stage, ...]:
+    """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: equal
+    parts of a plan are computed once where a rule can do so.
+    """
     return (
         Stage("fold_constants", fold_constants),
         Stage("remove_unread_operators", remove_unread_operators),
@@ -133,6 +153,7 @@ def stages(accepts: Accepts = accepts_nothing) -> tuple[Stage, ...]:
         Stage("push_filters", push_filters),
         Stage("merge_projects", merge_projects),
         Stage("push_lookup_filters", _PushLookupFilters(accepts)),
+        *([Stage("window_join_to_top_n", window_join_to_top_n)] if reuse else []),
         Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
         Stage("forget_distinct_rows_of_closed_windows", forget_distinct_rows_of_closed_windows),
         Stage("prune_columns", prune_columns),

@@ -23,7 +23,7 @@ from sqlstream.planner.explain import PLANNER_STAGES, explain, to_json
 from sqlstream.planner.explain.html import html_page
 from sqlstream.planner.physical import explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of
+from sqlstream.plans import Root, bound_plan, engine_settings_of, rules_of
 from sqlstream.statements.registry import define, is_definition
 from sqlstream.vocabulary import SessionVocabulary
 from sqlstream.workspace import Workspace
@@ -152,22 +152,23 @@ class Planner:
         ``stage``: logical, optimized, trace, changelog_mode, advice or physical. ``format``: text, json or mermaid, as
         far as the stage supports it.
         """
-        bound = self._bound(text)
+        bound, settings = self._bound(text), self._workspace.settings
+        rules = rules_of(settings)
         if stage.upper() == "PHYSICAL":
-            return explain_physical(physical_plan(optimize(bound, RULES), engine_settings_of(self._workspace.settings)))
+            return explain_physical(physical_plan(optimize(bound, rules), engine_settings_of(settings)))
         if stage.upper() not in PLANNER_STAGES:
             raise ValueError(f"no stage {stage!r}; stages are {', '.join(s.lower() for s in PLANNER_STAGES)}, physical")
-        return explain(without_secrets(bound), format.upper(), stage.upper(), RULES)
+        return explain(without_secrets(bound), format.upper(), stage.upper(), rules)
 
     def plan_json(self, text: str) -> dict[str, Any]:
         """Returns the optimized plan as JSON, which ``sqlstream.planner.from_json`` reads and ``plan_schema``
         describes.
         """
-        return to_json(without_secrets(optimize(self._bound(text), RULES)))
+        return to_json(without_secrets(optimize(self._bound(text), rules_of(self._workspace.settings))))
 
     def html(self, text: str) -> str:
         """Returns a self-contained HTML page that shows the plan with schemas, lineage and state."""
-        plan = without_secrets(optimize(self._bound(text), RULES))
+        plan = without_secrets(optimize(self._bound(text), rules_of(self._workspace.settings)))
         assert isinstance(plan, Root)
         return html_page(plan, text)
 

@@ -50,12 +50,12 @@ from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import (
-    RULES,
     Root,
     bound_plan,
     emit_settings,
     looked_up_tables,
     read_columns,
+    rules_of,
     scanned_tables,
     side_tables,
 )
@@ -279,7 +279,7 @@ def _planned(
 ) -> StatementAnalysis:
     try:
         bound = bound_plan(statement, workspace)
-        plan = optimize(bound, RULES)
+        plan = optimize(bound, rules_of(workspace.settings))
     except SqlStreamError:
         if isinstance(statement, nodes.StatementSet) or not only_as_batch(statement, workspace):
             raise
@@ -314,7 +314,7 @@ def _batch(
     with suppress(SqlStreamError):
         unordered = replace(statement, query=without_order(statement.query))
         bound = bind_statement(unordered, workspace.catalog, emit_settings(workspace.settings))
-        plan = optimize(bound, RULES)
+        plan = optimize(bound, rules_of(workspace.settings))
         assert isinstance(plan, Root) and isinstance(bound, Root)
         columns, tables = _columns(plan, bound), tuple(_tables(plan, statement, workspace))
     return replace(

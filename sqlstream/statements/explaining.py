@@ -26,7 +26,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, explain_physical, physical_plan
 from sqlstream.planner.rules import optimize
-from sqlstream.plans import RULES, Root, bound_plan, engine_settings_of, missing_sources, require_sources
+from sqlstream.plans import Root, bound_plan, engine_settings_of, missing_sources, require_sources, rules_of
 from sqlstream.results import Rows
 from sqlstream.runner import Runner
 from sqlstream.statements.definitions import CreateFunction, CreateTable, CreateView
@@ -100,7 +100,7 @@ def explained(
         return explained_batch(batch, statement, workspace, batches)
     plan = explained_plan(statement, workspace)
     if statement.stage in PLANNER_STAGES:
-        text = explain(without_secrets(plan), statement.format, statement.stage, RULES)
+        text = explain(without_secrets(plan), statement.format, statement.stage, rules_of(workspace.settings))
         says_why = says_way and statement.stage == "OPTIMIZED" and statement.format == "TEXT"
         inner = _chosen(statement)
         if not says_why or inner is None:
@@ -141,7 +141,7 @@ def _section(stage: str, statement: nodes.Explain, workspace: Workspace, runner:
 
 def _explained_below(plan: Root, statement: nodes.Explain, workspace: Workspace, runner: Runner) -> str:
     """The stages below the planner."""
-    optimized = optimize(plan, RULES)
+    optimized = optimize(plan, rules_of(workspace.settings))
     if statement.stage == "PHYSICAL":
         return explain_physical(physical_plan(optimized, _engine_settings(optimized, workspace, runner)))
     require_sources(optimized)
@@ -183,7 +183,7 @@ def plan_page(statement: nodes.Query | nodes.Insert | nodes.StatementSet, worksp
     if not isinstance(statement, nodes.StatementSet) and isinstance(chosen(statement, workspace), Batch):
         message = "a batch has no plan of operators that a page could show"
         raise UnsupportedError(NO_PLAN_OF_BATCH, message, statement.span, hint="EXPLAIN PHYSICAL shows Spark's plan.")
-    plan = without_secrets(optimize(bound_plan(statement, workspace), RULES))
+    plan = without_secrets(optimize(bound_plan(statement, workspace), rules_of(workspace.settings)))
     assert isinstance(plan, Root)
     return html_page(plan, to_sql(statement))
 

@@ -16,7 +16,7 @@ from sqlstream.grammar import nodes
 from sqlstream.planner.catalog import APPEND_ONLY, Table
 from sqlstream.planner.intervals import NotAnInterval, fold
 from sqlstream.planner.nodes import Insert, Output
-from sqlstream.plans import looked_up_tables, plan_of, scanned_tables
+from sqlstream.plans import FormerPlan, former_plans, looked_up_tables, plan_of, scanned_tables
 from sqlstream.results import Rows, key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
 from sqlstream.statements.definitions import bare
@@ -146,6 +146,12 @@ def altered(view: MaterializedView, statement: nodes.AlterMaterializedView) -> n
         view.statement, name=statement.name, query=statement.query, columns=names, primary_key=(), replace=True,
         span=statement.span,
     )  # fmt: skip
+
+
+def former_plans_of(view: MaterializedView, plan: Insert, workspace: Workspace) -> tuple[FormerPlan, ...]:
+    """The plans, beside ``plan``, with which the view's job may have begun; ``workspace`` as for ``insert_of``."""
+    insert, inside = statement_of(view, workspace)
+    return former_plans(insert, plan, inside)
 
 
 def insert_of(view: MaterializedView, workspace: Workspace) -> tuple[Insert, Workspace]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,14 +19,13 @@ from sqlstream.planner.catalog import APPEND_ONLY, Column, Table
 from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import (
     Root,
-    keeps_rows_left,
+    former_plans,
     looked_up_tables,
-    plan_without_rows_left,
     scanned_tables,
     side_tables,
 )
 from sqlstream.results import Rows, columns_of, key_of
-from sqlstream.settings import UPSERT_MATERIALIZE, Settings
+from sqlstream.settings import Settings
 from sqlstream.statements.statement import OK, Execution, StatementType
 from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
@@ -125,8 +123,7 @@ def start_insert(statement: Write, execution: Execution) -> Job:
     else:
         assert not isinstance(plan, Output)
         _truncate(replaced, execution)
-        by_default = UPSERT_MATERIALIZE not in workspace.settings.given and keeps_rows_left(plan)
-        former = partial(plan_without_rows_left, statement, workspace) if by_default else None
+        former = former_plans(statement, plan, workspace)
         job = execution.runner.start(plan, workspace, to_sql(statement), former=former)
     if workspace.settings["table.dml-sync"] and not execution.as_table:
         job.wait()

@@ -24,6 +24,7 @@ from sqlstream.statements.materialized_views import (
     MaterializedView,
     altered,
     declared_materialized,
+    former_plans_of,
     insert_of,
     materialized_named,
 )
@@ -223,8 +224,9 @@ class Views:
 
     def _start(self, view: MaterializedView, workspace: Workspace) -> Job:
         plan, inside = insert_of(view, workspace)
+        former = former_plans_of(view, plan, workspace)
         inside.settings.set("execution.checkpointing.dir", checkpoints_of_views(workspace.settings))
-        job = self._runner.start(plan, inside, to_sql(view.statement), name=view.name)
+        job = self._runner.start(plan, inside, to_sql(view.statement), view.name, former)
         if workspace.settings["table.dml-sync"]:
             job.wait()
         return job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,7 +44,15 @@ from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.rules.push_filters import comparisons
-from sqlstream.plans import COLLIDING, Root, engine_settings_of, require_sources, scanned_tables, side_tables
+from sqlstream.plans import (
+    COLLIDING,
+    FormerPlan,
+    Root,
+    engine_settings_of,
+    require_sources,
+    scanned_tables,
+    side_tables,
+)
 from sqlstream.results import columns_of
 from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
@@ -167,21 +175,18 @@ class SessionJobs:
         workspace: Workspace,
         sql: str,
         name: str | None = None,
-        former: Callable[[], Root] | None = None,
+        former: Sequence[FormerPlan] = (),
     ) -> Job:
         """Starts the plan as a job. An Insert or StatementSet writes into its tables; the rows of a query are read by
         ``Job.results``.
 
         ``sql``: the statement, for the job's record. ``name``: the job's name, under which it finds its checkpoint
-        again. ``former``: returns the plan of the same statement with the defaults of earlier builds, to continue their
-        checkpoints.
+        again. ``former``: other plans of the same statement, to continue the checkpoints of jobs that began with them.
         """
         with hiding(secrets_of_plan(plan) + workspace.settings.secrets), ONE_AT_A_TIME:
             return self._start(plan, workspace, sql, name, former)
 
-    def _start(
-        self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Callable[[], Root] | None
-    ) -> Job:
+    def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Sequence[FormerPlan]) -> Job:
         require_sources(plan)
         settings = workspace.settings
         spark = self.spark.get(settings)
@@ -192,7 +197,7 @@ class SessionJobs:
             checkpoint = self.folders.checkpoint(settings, name)
             claimed = claim(checkpoint, spark)
         try:
-            plan = plan if former is None else self._as_stored(plan, former, checkpoint, workspace)
+            plan = self._as_stored(plan, former, checkpoint, workspace) if former else plan
             job = self._start_at(checkpoint, claimed, plan, workspace, sql, name)
         except BaseException:
             claimed.release()
@@ -236,18 +241,23 @@ class SessionJobs:
         require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
         return environment
 
-    def _as_stored(self, plan: Root, former: Callable[[], Root], checkpoint: str, workspace: Workspace) -> Root:
-        """The plan, or the former one where the checkpoint, or the savepoint to begin with, is that of it alone."""
+    def _as_stored(self, plan: Root, former: Sequence[FormerPlan], checkpoint: str, workspace: Workspace) -> Root:
+        """The plan, or the first of the ``former`` ones that the checkpoint, or the savepoint to begin with, is of,
+        where it is not of the plan."""
         settings = workspace.settings
         spark = self.spark.get(settings)
         declared = declared_states(SessionSources(self._environment(spark, settings), workspace.catalog))
         for path in (checkpoint, settings["execution.state-recovery.path"]):
             of_plan = None if path is None else is_of_plan(path, plan, spark, declared)
-            if of_plan is False and is_of_plan(path, before := former(), spark, declared):
-                warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
-                return before
-            if of_plan is not None:
-                return plan
+            if of_plan is None:
+                continue
+            for other in () if of_plan else former:
+                before = other.make()
+                if before != plan and is_of_plan(path, before, spark, declared):
+                    if other.loses_rows:
+                        warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
+                    return before
+            return plan
         return plan
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.aggregates import ORDERED_TYPES
 from sqlstream.functions.builtin import Arrival
 from sqlstream.functions.catalogue import aggregate_of, kind_of
+from sqlstream.grammar.spans import span_of
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item, Schema
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
-from sqlstream.planner.type_inference import call_arguments
+from sqlstream.planner.type_inference import Types, call_arguments
 
 NOT_EXECUTED = "SS395"
 
@@ -158,6 +160,36 @@ def _hashed(value: exp.Expression) -> exp.Expression:
     """The hash that Spark's HyperLogLog++ takes; NULL for NULL."""
     hashed = exp.Anonymous(this="xxhash64", expressions=[value.copy()])
     return exp.Case(ifs=[exp.If(this=value.copy().is_(exp.null()).not_(), true=hashed)])
+
+
+_IN_SPARK = "Over finished data Spark may compute it: SET 'execution.runtime-mode' = 'batch'."
+
+
+def not_executed(item: Item, types: Types) -> UnsupportedError | None:
+    """The error SS395 where no kernel computes an aggregate call, or not for a type of its arguments; None where one
+    does, and for types that only Spark knows. ``types``: of the expressions over the rows that are aggregated.
+    """
+    parts = call_parts(item.expression)
+    called = spark_name(parts.call)
+    if called is None or kind_of(called) is None or types.function(called) is not None:  # a function of the user's
+        return None
+    aggregate = aggregate_of(called)
+    if aggregate is None or aggregate.kernel is None:
+        hint = f"A Python class can be an aggregate function: CREATE FUNCTION. {_IN_SPARK}"
+        return _not_executed(called, "is not executed on streams", parts.call, hint)
+    columns, _ = values_and_constants(called, parts)
+    columns = kernel_arguments(called, columns, binary=item.type.name == "BINARY")
+    ordered = [(as_expression(one.this), ORDERED_TYPES) for one in parts.order] if aggregate.orderable else []
+    for value, taken in (*zip(columns, aggregate.kernel, strict=False), *ordered):
+        kind = types.of(value)
+        if taken is not None and not kind.is_unknown and kind.name not in {*taken, "VOID"}:
+            hint = f"Convert the argument, as in CAST(x AS DOUBLE). {_IN_SPARK}"
+            return _not_executed(called, f"is not executed on streams for the type {kind}", parts.call, hint)
+    return None
+
+
+def _not_executed(called: str, reason: str, at: exp.Expression, hint: str) -> UnsupportedError:
+    return UnsupportedError(NOT_EXECUTED, f'aggregate function "{called}" {reason}', span_of(at), hint=hint)
 
 
 # --- what calls see of the order of rows ----------------------------------------------------------------------

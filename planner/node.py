@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Table, TimeDomain
-from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, fields_fact
+from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, fields_fact
 from sqlstream.planner.properties import (
     Accepts,
     ArrivalOrder,
@@ -366,6 +366,11 @@ class Node:
         Other nodes are unchanged.
         """
         return self
+
+    @property
+    def aggregate_items(self) -> tuple[Item, ...]:
+        """The aggregate calls that the kernel of the node computes over rows of its input."""
+        return ()
 
     def as_top_n(self, conditions: Conditions, push: PushFilters) -> Node | None:
         """For a join of windows with their own maximum or minimum: a Top-N that computes the windows once and gives the

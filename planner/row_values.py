@@ -110,6 +110,8 @@ _MEETING: dict[str, tuple[slice, ...]] = {
 _OF_RESULTS = frozenset({"greatest", "if", "ifnull", "least", "nvl", "nvl2"})
 """Those of them whose result is one of these arguments."""
 _COMPARING = frozenset({"equal_null", "greatest", "least", "nullif"})
+_AS_THEY_ARE = frozenset({"greatest", "least"})
+"""Those for which Spark converts no text to the type of the other values."""
 
 MEETING = (exp.Case, exp.If, exp.Coalesce, exp.Array, exp.Anonymous, exp.In, exp.Between, *COMPARED)
 """The kinds of expressions with values that must have one type."""
@@ -118,12 +120,13 @@ MEETING = (exp.Case, exp.If, exp.Coalesce, exp.Array, exp.Anonymous, exp.In, exp
 @dataclass(frozen=True)
 class Meeting:
     """Values that get one type in an expression. ``compared``: they are compared, all with each other, or (unless
-    ``each_other``) the first one with the others.
+    ``each_other``) the first one with the others. ``texts``: a text is converted to the type of the others.
     """
 
     values: tuple[exp.Expr, ...]
     compared: bool = False
     each_other: bool = True
+    texts: bool = True
 
 
 def meetings(node: exp.Expr, types: Types) -> Iterator[Meeting]:
@@ -140,7 +143,8 @@ def meetings(node: exp.Expr, types: Types) -> Iterator[Meeting]:
         case exp.If() | exp.Coalesce() | exp.Array():
             yield Meeting(tuple(_results(node)))
         case exp.Anonymous() if (name := node.name.lower()) in _MEETING and types.function(name) is None:
-            yield from (Meeting(tuple(node.expressions[s]), name in _COMPARING) for s in _MEETING[name])
+            texts = name not in _AS_THEY_ARE
+            yield from (Meeting(tuple(node.expressions[s]), name in _COMPARING, texts=texts) for s in _MEETING[name])
         case exp.In(expressions=[_, *_] as listed) if not isinstance(node.parent, exp.Pivot):
             yield Meeting((node.this, *listed), compared=True)
         case exp.Between():
@@ -209,16 +213,17 @@ def of_one_type(values: Sequence[exp.Expr], types: Types, *, compared: bool = Fa
     converts rows of the same names, but those that are ``compared`` only where no field loses digits.
     """
     shaped_values = _of_one_shape(values, types)
-    kinds = [types.of(value) for value in shaped_values]
+    kinds = [known_kind(value, types) for value in shaped_values]
     if not any(kind.name in NESTED_TYPES for kind in kinds) or len(set(kinds)) == 1:
         return shaped_values
     common = reduce(partial(wider, texts=True), kinds)
-    if common.is_unknown:
+    if any(part.is_unknown or part.name == "VOID" for part in common.parts()):
         return shaped_values
     names = _names(common)
     converted: list[exp.Expr] = []
     for written, value, kind in zip(values, shaped_values, kinds, strict=True):
-        fits = kind == common or kind.name == "VOID" or not (compared or _names(kind) != names)
+        is_sure = not types.of(value).is_unknown  # of the names that Spark gives its fields
+        fits = kind.name == "VOID" or (is_sure and (kind == common or not (compared or _names(kind) != names)))
         source = written if isinstance(value, exp.Cast) else value  # one CAST is enough
         converted.append(value if fits else cast(as_expression(source.copy()), common))
     return converted

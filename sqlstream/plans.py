@@ -25,6 +25,7 @@ from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
+from sqlstream.planner.aggregate_calls import not_executed
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.binder.no_rows import lacks_result
@@ -33,9 +34,10 @@ from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, wi
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
-from sqlstream.planner.physical import EngineSettings
+from sqlstream.planner.physical import Engine, EngineSettings, engine_of
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import Stage, optimize, stages
+from sqlstream.planner.type_inference import Types
 from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, REUSE, UPSERT_MATERIALIZE, Settings
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
@@ -179,6 +181,16 @@ def plan_of(statement: Planned, workspace: Workspace) -> Root:
     plan = optimize(bound_plan(statement, workspace), rules_of(workspace.settings))
     assert isinstance(plan, Root)
     return plan
+
+
+def calls_not_executed(plan: Root, workspace: Workspace) -> tuple[Diagnostic, ...]:
+    """SS395 for each aggregate call that no kernel computes, where kernels run the plan as a stream."""
+    if engine_of(plan, engine_settings_of(workspace.settings).engine) is not Engine.COLUMNAR:
+        return ()
+    function = workspace.catalog.function
+    calls = [(item, node) for node in plan.walk() for item in node.aggregate_items]
+    errors = [not_executed(item, Types(node.inputs[0].schema, function)) for item, node in calls]
+    return tuple(dict.fromkeys(error.diagnostic for error in errors if error is not None))
 
 
 @on_deep_stack

@@ -40,7 +40,7 @@ from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, 
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.spelling import filled
-from sqlstream.planner.row_values import of_one_type
+from sqlstream.planner.row_values import of_one_type, row_values
 from sqlstream.planner.type_inference import Types
 from sqlstream.types import UNKNOWN, DataType
 
@@ -383,6 +383,10 @@ class _Respelling:
         if isinstance(query, exp.Values):
             # Spark takes VALUES after IN for a function, and so FROM ( … ) without a name after it.
             rows = exp.select("*").from_(exp.alias_(rows, "listed", table=True))
+        if row_values(node.this) is not None and _has_one_column(query):
+            message = "Spark SQL compares the fields of a row with as many columns of a subquery"
+            hint = "Select the fields as columns, as in (a, b) IN (SELECT t.r.a, t.r.b FROM t)."
+            self._context.wrong("SS206", message, node, hint)
         membership = exp.In(this=self.of(node.this), query=_in_parentheses(rows))
         return with_unknown(membership, cases) if cases else membership
 
@@ -580,6 +584,11 @@ def _is_of_all_rows(call: exp.Expr) -> bool:
     if isinstance(around, exp.Window) and around.this is not call:
         around = around.find_ancestor(exp.Select)
     return isinstance(around, exp.Select) and not around.args.get("group")
+
+
+def _has_one_column(query: exp.Expr) -> bool:
+    select = query.this if isinstance(query, exp.Subquery) else query
+    return isinstance(select, exp.Select) and len(select.selects) == 1 and not select.is_star
 
 
 def _in_parentheses(query: exp.Expr) -> exp.Expr:

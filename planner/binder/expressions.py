@@ -26,7 +26,7 @@ from sqlstream.planner.binder.scope import Scope
 from sqlstream.planner.expressions import as_expression, with_children_changed
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.patterns import misused_escape
-from sqlstream.planner.row_values import MEETING, differ_in_width, known_kind, meetings
+from sqlstream.planner.row_values import MEETING, Meeting, differ_in_width, known_kind, meetings
 from sqlstream.planner.type_inference import Types, call_arguments, member_type
 from sqlstream.types import BOOLEAN, DataType, from_sqlglot
 
@@ -361,22 +361,22 @@ def _check_one_type(node: exp.Expr, types: Types, context: Context) -> None:
             message = f"values of type {unordered} cannot be compared"
             context.wrong("SS206", message, node, "Compare parts of them, as in m['k'] = 1.")
             return
-        pair = _unlike(kinds, meeting.each_other)
+        pair = _unlike(kinds, meeting)
         if pair is not None:
             at = node if meeting.compared else meeting.values[pair[1]]
             _report_unlike(kinds[pair[0]], kinds[pair[1]], meeting.compared, at, context)
             return
 
 
-def _unlike(kinds: Sequence[DataType], each_other: bool) -> tuple[int, int] | None:
-    """The positions of the first two values without a common type. Unless ``each_other``, one of them is the first."""
+def _unlike(kinds: Sequence[DataType], meeting: Meeting) -> tuple[int, int] | None:
+    """The positions of the first two values of a meeting, which have these types, without a common type."""
     first: dict[DataType, int] = {}
     for i, kind in enumerate(kinds):
         first.setdefault(kind, i)
     positions = [*first.values()]  # a list of IN may have thousands of values
     for number, j in enumerate(positions):
-        for i in positions[:number] if each_other else positions[: min(number, 1)]:
-            if incompatible(kinds[i], kinds[j], texts=True):
+        for i in positions[:number] if meeting.each_other else positions[: min(number, 1)]:
+            if incompatible(kinds[i], kinds[j], texts=meeting.texts):
                 return i, j
     return None
 

@@ -20,7 +20,7 @@ from sqlstream.grammar.spans import mark_as, span_of
 from sqlstream.planner import unsupported
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
-from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
+from sqlstream.planner.binder.expressions import ClauseContext, bind_condition, check_operands, types_of
 from sqlstream.planner.binder.hints import ttl_ms_of
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain
@@ -86,7 +86,10 @@ def written_conditions(
     column of USING is shown once.
     """
     if join.args.get("using"):
-        return joined_using(join.args["using"], left.columns, right.columns)
+        conditions, columns = joined_using(join.args["using"], left.columns, right.columns)
+        for condition in conditions:
+            check_operands(condition, types_of(pairs, context), context)
+        return conditions, columns
     if join.args.get("on") is not None:
         condition = bind_condition(join.args["on"], pairs, context, ClauseContext("ON"))
         return conjuncts(condition), pairs.columns
@@ -135,7 +138,10 @@ def _natural(join: exp.Join, left: Scope, right: Scope) -> exp.Join:
     theirs = {column.name.casefold() for column in right.stars(None)}
     names = [column.name for column in left.stars(None) if column.name.casefold() in theirs]
     rewritten = join.copy()
-    rewritten.set("using", [exp.to_identifier(name, quoted=True) for name in names])
+    using = [exp.to_identifier(name, quoted=True) for name in names]
+    for name in using:
+        mark_as(name, join)
+    rewritten.set("using", using)
     if not names:
         rewritten.set("on", exp.true())
     return rewritten

@@ -30,7 +30,7 @@ from sqlstream.planner.expressions import (
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.functions.spelling import called, filled, nests, path_of, text
 from sqlstream.planner.row_values import COMPARED, MEETING, field_by_field, row_values, with_equal_rows
-from sqlstream.planner.type_inference import Types
+from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import DataType
 
 # --- comparisons with ANY, SOME and ALL, and SINGLE_VALUE -----------------------------------------------------
@@ -74,6 +74,9 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
     if isinstance(node, _OF_ROWS) and (compared := field_by_field(node)) is not None:
         mark_as(compared, node)
         return compared
+    if isinstance(node, exp.In) and (by_columns := _by_columns(node)) is not None:
+        mark_as(by_columns, node)
+        return by_columns
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return with_order_behind(node)
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
@@ -92,9 +95,28 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
 def _is_spelled_out(node: exp.Expr) -> bool:
     if isinstance(node, _OF_ROWS) and row_values(node.this) is not None:
         return True
+    if isinstance(node, exp.In) and _by_columns(node) is not None:
+        return True
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return True
     return (isinstance(node, _COMPARISONS) and _quantifier(node) is not None) or _is_single_value(node)
+
+
+def _by_columns(node: exp.In) -> exp.Expr | None:
+    """``(a, b) IN (SELECT ROW(x, y) …)`` with a subquery of columns; None for any other IN."""
+    row, query = row_values(node.this), node.args.get("query")
+    select = query.this if isinstance(query, exp.Subquery) else query
+    if row is None or not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("order"):
+        return None
+    fields = row_values(select.expressions[0].unalias(), len(row))
+    if fields is None:
+        return None
+    columns = [exp.alias_(field.copy(), f"col{i}") for i, field in enumerate(fields, 1)]
+
+    rows = query.copy()
+    plain = rows.this if isinstance(rows, exp.Subquery) else rows
+    plain.set("expressions", columns)
+    return exp.In(this=exp.Tuple(expressions=[value.copy() for value in row]), query=rows)
 
 
 def _is_single_value(node: exp.Expr) -> bool:
@@ -278,8 +300,12 @@ def _fields_of(row: exp.Expr, types: Types) -> list[exp.Expr] | None:
     written = row_values(row)
     if written is not None or (kind := types.of(row)).name != "STRUCT":
         return written
-    names = (exp.to_identifier(str(member[0]), quoted=True) for member in kind.args if isinstance(member, tuple))
-    return [exp.Dot(this=row.copy(), expression=name) for name in names]
+    names = [name for name, _ in kind.fields()]
+    if len({name.casefold() for name in names}) < len(names):  # then no field of the row can be read by its name
+        names = [f"col{i}" for i in range(1, len(names) + 1)]
+        fields = tuple((name, field) for name, (_, field) in zip(names, kind.fields(), strict=True))
+        row = cast(as_expression(row.copy()), DataType("STRUCT", fields))
+    return [exp.Dot(this=row.copy(), expression=exp.to_identifier(name, quoted=True)) for name in names]
 
 
 # --- types with a length --------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class GroupAggregate(Unary):
         grouping = (Field(self.grouping_id, DataType("BIGINT"), False),) if self.grouping_id else ()
         return (*keys, *grouping, *(replace(a.field, time=None) for a in self.aggregates))
 
+    @property
+    def aggregate_items(self) -> tuple[Item, ...]:
+        return self.aggregates
+
     # --- properties -------------------------------------------------------------------------------------------
 
     keeps_state = True

@@ -118,6 +118,10 @@ class Over(Unary):
         return tuple(call.item.field for call in self.calls)
 
     @property
+    def aggregate_items(self) -> tuple[Item, ...]:
+        return tuple(call.item for call in self.calls if call.positional is None)
+
+    @property
     def read(self) -> frozenset[str]:
         """The input fields that order, keys and functions read."""
         read = frozenset().union(*(columns_of(call.item.expression) for call in self.calls))
@@ -325,6 +329,10 @@ class OverAllRows(Unary):
     def results(self) -> tuple[Field, ...]:
         """The fields that hold the results of the calls."""
         return tuple(call.item.field for call in self.calls)
+
+    @property
+    def aggregate_items(self) -> tuple[Item, ...]:
+        return tuple(call.item for call in self.calls if call.positional is None)
 
     @property
     def in_time(self) -> bool:

@@ -138,6 +138,10 @@ class WindowAggregate(Windowed):
         return (*kind, *index)
 
     @property
+    def aggregate_items(self) -> tuple[Item, ...]:
+        return self.aggregates
+
+    @property
     def shows_rows_to_classes(self) -> bool:
         """True if users' Python classes (triggers and the like) get whole rows, so that any column may be read."""
         eviction = self.firing.eviction

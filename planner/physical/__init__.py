@@ -7,6 +7,6 @@ checkpoints, clocks and test harnesses read them; none of these decides anything
 from __future__ import annotations
 
 from sqlstream.planner.physical.planning import physical_plan
-from sqlstream.planner.physical.steps import Engine, EngineSettings, PhysicalPlan, explain_physical
+from sqlstream.planner.physical.steps import Engine, EngineSettings, PhysicalPlan, engine_of, explain_physical
 
-__all__ = ["Engine", "EngineSettings", "PhysicalPlan", "explain_physical", "physical_plan"]
+__all__ = ["Engine", "EngineSettings", "PhysicalPlan", "engine_of", "explain_physical", "physical_plan"]

@@ -52,6 +52,7 @@ from sqlstream.planner.rules import optimize
 from sqlstream.plans import (
     Root,
     bound_plan,
+    calls_not_executed,
     emit_settings,
     looked_up_tables,
     read_columns,
@@ -286,6 +287,9 @@ def _planned(
         return _batch(statement, workspace, plain, names)
     assert isinstance(plan, Root)
     streams = isinstance(statement, nodes.StatementSet) or batch_instead(plan, statement, workspace) is None
+    wrong = calls_not_executed(plan, workspace) if streams else ()
+    if wrong:
+        raise SqlStreamError.of(wrong)
     ends = plan.bounded
     state = tuple(_state(plan))
     return replace(

@@ -43,7 +43,7 @@ from sqlstream.planner.changes import rejected_kinds
 from sqlstream.planner.nodes import Insert, Output, Scan
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.over import Over
-from sqlstream.plans import Root, ends, is_read, is_source, not_read, plan_of, unchecked_plan
+from sqlstream.plans import Root, calls_not_executed, ends, is_read, is_source, not_read, plan_of, unchecked_plan
 from sqlstream.settings import COLUMN_EXPANSION
 from sqlstream.types import UNKNOWN, DataType
 from sqlstream.workspace import Workspace
@@ -100,18 +100,31 @@ def chosen(statement: Chosen, workspace: Workspace, *, finished: bool = False) -
         statement = without_partition(statement, workspace.catalog)
     match workspace.settings["execution.runtime-mode"]:
         case "streaming":
-            return plan_of(statement, workspace)
+            return _stream(statement, workspace)
         case "batch":
             return _as_batch(statement, workspace)
     examined = _finished(statement, workspace)
     if examined is None:
-        return plan_of(statement, workspace)
+        return _stream(statement, workspace)
     if _lacks_stream(statement, examined, workspace):
         _require_no_mistake(statement, workspace)
         return _batch(statement, examined, workspace)
     plan = plan_of(statement, workspace)
-    is_better = finished or _is_better_finished(plan)
-    return _batch_or(plan, statement, examined, workspace) if is_better else plan
+    wrong = calls_not_executed(plan, workspace)
+    is_better = finished or bool(wrong) or _is_better_finished(plan)
+    way = _batch_or(plan, statement, examined, workspace) if is_better else plan
+    if way is plan and wrong:
+        raise SqlStreamError.of(wrong)
+    return way
+
+
+def _stream(statement: Chosen | nodes.StatementSet, workspace: Workspace) -> Root:
+    """The plan of a stream. SqlStreamError with all errors, also where kernels lack an aggregate that it calls."""
+    plan = plan_of(statement, workspace)
+    wrong = calls_not_executed(plan, workspace)
+    if wrong:
+        raise SqlStreamError.of(wrong)
+    return plan
 
 
 def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
@@ -131,7 +144,9 @@ def only_as_batch(statement: Chosen, workspace: Workspace) -> bool:
 def batch_instead(plan: Root, statement: Chosen, workspace: Workspace) -> Batch | None:
     """Returns the batch that replaces a plan which could also run as a stream; None where the stream runs."""
     mode = workspace.settings["execution.runtime-mode"]
-    if mode == "streaming" or (mode == "auto" and not _is_better_finished(plan)):
+    if mode == "streaming":
+        return None
+    if mode == "auto" and not _is_better_finished(plan) and not calls_not_executed(plan, workspace):
         return None
     examined = _finished(statement, workspace)
     if examined is None:
@@ -192,7 +207,7 @@ def _as_batch(statement: Chosen, workspace: Workspace) -> Root | Batch:
     if examined.way.unbounded is not None:
         raise SqlStreamError.of([_without_end(examined.way.unbounded)])
     if not examined.may_be_batch:
-        return plan_of(statement, workspace)
+        return _stream(statement, workspace)
     _require_no_mistake(statement, workspace)
     return _batch(statement, examined, workspace)
 
@@ -206,7 +221,7 @@ def set_of_streams(statement: nodes.StatementSet, workspace: Workspace) -> Root:
         wrong = [_without_end(way.unbounded) for way in ways if way.unbounded is not None]
         if wrong:
             raise SqlStreamError.of(wrong)
-    return plan_of(statement, workspace)
+    return _stream(statement, workspace)
 
 
 def _without_end(unbounded: Input) -> Diagnostic:

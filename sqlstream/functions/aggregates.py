@@ -28,14 +28,33 @@ from sqlstream.functions.result_types import (
 )
 from sqlstream.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING
 
+_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
+_REALS = _INTEGERS | {"FLOAT", "DOUBLE", "DECIMAL"}
+_AMOUNTS = _REALS | {"INTERVAL"}
+_POINTS = _AMOUNTS | {"BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ"}
+ORDERED_TYPES = _POINTS | {"STRING", "BINARY"}
+"""The types whose values kernels sort."""
+
+_ANY = (None,)
+_TRUTHS = (frozenset({"BOOLEAN"}),)
+_PAIR = (_REALS, _REALS)
+
 AGGREGATES: tuple[Builtin, ...] = (
-    aggregate("approx_count_distinct", "1 2", BIGINT, flink=True, idempotent=True, more_are_constants=True),
-    aggregate("avg", "1", average, aliases="mean", flink=True, node="Avg"),
-    aggregate("bit_and", "1", same_as_first, idempotent=True),
-    aggregate("bit_or", "1", same_as_first, idempotent=True),
-    aggregate("bit_xor", "1", same_as_first),
-    aggregate("bool_and", "1", BOOLEAN, aliases="every", idempotent=True),
-    aggregate("bool_or", "1", BOOLEAN, aliases="any some", idempotent=True),
+    aggregate(
+        "approx_count_distinct",
+        "1 2",
+        BIGINT,
+        flink=True,
+        idempotent=True,
+        more_are_constants=True,
+        kernel=(frozenset({"BIGINT"}),),
+    ),
+    aggregate("avg", "1", average, aliases="mean", flink=True, node="Avg", kernel=(_AMOUNTS,)),
+    aggregate("bit_and", "1", same_as_first, idempotent=True, kernel=(_INTEGERS,)),
+    aggregate("bit_or", "1", same_as_first, idempotent=True, kernel=(_INTEGERS,)),
+    aggregate("bit_xor", "1", same_as_first, kernel=(_INTEGERS,)),
+    aggregate("bool_and", "1", BOOLEAN, aliases="every", idempotent=True, kernel=_TRUTHS),
+    aggregate("bool_or", "1", BOOLEAN, aliases="any some", idempotent=True, kernel=_TRUTHS),
     aggregate("collect", "1", multiset, origin=FLINK, flink=True),
     aggregate(
         "collect_list",
@@ -46,16 +65,24 @@ AGGREGATES: tuple[Builtin, ...] = (
         arrival=Arrival.LISTED,
         nulls=RESPECT,
         orderable=True,
+        kernel=_ANY,
     ),
     aggregate(
-        "collect_set", "1", array_of_first, node="ArrayUniqueAgg", idempotent=True, arrival=Arrival.TIES, nulls=IGNORE
+        "collect_set",
+        "1",
+        array_of_first,
+        node="ArrayUniqueAgg",
+        idempotent=True,
+        arrival=Arrival.TIES,
+        nulls=IGNORE,
+        kernel=_ANY,
     ),
     aggregate("collect_union", "1"),
-    aggregate("corr", "2", DOUBLE, columns=2),
-    aggregate("count", "1+", BIGINT, flink=True, columns=None),
-    aggregate("count_if", "1", BIGINT),
-    aggregate("covar_pop", "2", DOUBLE, columns=2),
-    aggregate("covar_samp", "2", DOUBLE, columns=2),
+    aggregate("corr", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("count", "1+", BIGINT, flink=True, columns=None, kernel=_ANY),
+    aggregate("count_if", "1", BIGINT, kernel=_TRUTHS),
+    aggregate("covar_pop", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("covar_samp", "2", DOUBLE, columns=2, kernel=_PAIR),
     aggregate(
         "first",
         "1 2",
@@ -67,13 +94,14 @@ AGGREGATES: tuple[Builtin, ...] = (
         arrival=Arrival.PICKED,
         nulls=IGNORE,
         orderable=True,
+        kernel=_ANY,
     ),
     scalar("grouping", None, TINYINT, flink=True),
     scalar("grouping_id", None, BIGINT, flink=True),
     aggregate("histogram_numeric", "2"),
     aggregate("json_arrayagg", "1", STRING, origin=FLINK, flink=True, orderable=True),
     aggregate("json_objectagg", "2", STRING, origin=FLINK, flink=True),
-    aggregate("kurtosis", "1", DOUBLE),
+    aggregate("kurtosis", "1", DOUBLE, kernel=(_REALS,)),
     aggregate(
         "last",
         "1 2",
@@ -85,6 +113,7 @@ AGGREGATES: tuple[Builtin, ...] = (
         arrival=Arrival.PICKED,
         nulls=IGNORE,
         orderable=True,
+        kernel=_ANY,
     ),
     aggregate(
         "listagg",
@@ -95,37 +124,49 @@ AGGREGATES: tuple[Builtin, ...] = (
         more_are_constants=True,
         arrival=Arrival.LISTED,
         orderable=True,
+        kernel=(frozenset({"STRING", "BINARY"}),),
     ),
-    aggregate("max", "1", same_as_first, flink=True, node="Max", idempotent=True),
-    aggregate("max_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
-    aggregate("measure", "1"),
-    aggregate("median", "1"),
-    aggregate("min", "1", same_as_first, flink=True, node="Min", idempotent=True),
-    aggregate("min_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES),
-    aggregate("mode", "0 1 2", same_as_first, more_are_constants=True, arrival=Arrival.PICKED, orderable=True),
-    aggregate("percentile", "2 3", columns=None),
+    aggregate("max", "1", same_as_first, flink=True, node="Max", idempotent=True, kernel=(ORDERED_TYPES,)),
     aggregate(
-        "percentile_approx", "2 3", aliases="approx_percentile", more_are_constants=True, arrival=Arrival.SKETCHES
+        "max_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES, kernel=(None, ORDERED_TYPES)
     ),
-    aggregate("percentile_cont", "1", orderable=True),
-    aggregate("percentile_disc", "1", same_as_first, orderable=True),
-    aggregate("regr_avgx", "2", DOUBLE, columns=2),
-    aggregate("regr_avgy", "2", DOUBLE, columns=2),
-    aggregate("regr_count", "2", BIGINT, columns=2),
-    aggregate("regr_intercept", "2", DOUBLE, columns=2),
-    aggregate("regr_r2", "2", DOUBLE, columns=2),
-    aggregate("regr_slope", "2", DOUBLE, columns=2),
-    aggregate("regr_sxx", "2", DOUBLE, columns=2),
-    aggregate("regr_sxy", "2", DOUBLE, columns=2),
-    aggregate("regr_syy", "2", DOUBLE, columns=2),
-    aggregate("skewness", "1", DOUBLE),
-    aggregate("stddev_pop", "1", DOUBLE, flink=True),
-    aggregate("stddev_samp", "1", DOUBLE, aliases="std stddev", flink=True),
-    aggregate("sum", "1", total, flink=True, node="Sum"),
+    aggregate("measure", "1"),
+    aggregate("median", "1", kernel=(_REALS,)),
+    aggregate("min", "1", same_as_first, flink=True, node="Min", idempotent=True, kernel=(ORDERED_TYPES,)),
+    aggregate(
+        "min_by", "2 3", value_by_order, columns=2, idempotent=True, arrival=Arrival.TIES, kernel=(None, ORDERED_TYPES)
+    ),
+    aggregate(
+        "mode", "0 1 2", same_as_first, more_are_constants=True, arrival=Arrival.PICKED, orderable=True, kernel=_ANY
+    ),
+    aggregate("percentile", "2 3", columns=None, kernel=(_REALS, _INTEGERS)),
+    aggregate(
+        "percentile_approx",
+        "2 3",
+        aliases="approx_percentile",
+        more_are_constants=True,
+        arrival=Arrival.SKETCHES,
+        kernel=(_POINTS,),
+    ),
+    aggregate("percentile_cont", "1", orderable=True, kernel=(_REALS,)),
+    aggregate("percentile_disc", "1", same_as_first, orderable=True, kernel=(_POINTS,)),
+    aggregate("regr_avgx", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_avgy", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_count", "2", BIGINT, columns=2, kernel=_ANY),
+    aggregate("regr_intercept", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_r2", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_slope", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_sxx", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_sxy", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("regr_syy", "2", DOUBLE, columns=2, kernel=_PAIR),
+    aggregate("skewness", "1", DOUBLE, kernel=(_REALS,)),
+    aggregate("stddev_pop", "1", DOUBLE, flink=True, kernel=(_REALS,)),
+    aggregate("stddev_samp", "1", DOUBLE, aliases="std stddev", flink=True, kernel=(_REALS,)),
+    aggregate("sum", "1", total, flink=True, node="Sum", kernel=(_AMOUNTS,)),
     aggregate("try_avg", "1", average),
     aggregate("try_sum", "1", total),
-    aggregate("var_pop", "1", DOUBLE, flink=True),
-    aggregate("var_samp", "1", DOUBLE, aliases="variance", flink="var_samp variance"),
+    aggregate("var_pop", "1", DOUBLE, flink=True, kernel=(_REALS,)),
+    aggregate("var_samp", "1", DOUBLE, aliases="variance", flink="var_samp variance", kernel=(_REALS,)),
 )
 
 

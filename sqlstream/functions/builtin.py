@@ -153,7 +153,9 @@ class Aggregate(Builtin):
     arguments after these columns are constants. ``idempotent``: repeated values do not change the result, so DISTINCT
     has no effect. ``arrival``: how its result depends on the order in which rows arrived. ``nulls``: what Flink's
     function of this name does with NULLs unless IGNORE NULLS or RESPECT NULLS says it; None if it does not accept
-    these. ``orderable``: it accepts ORDER BY among its arguments, or in WITHIN GROUP.
+    these. ``orderable``: it accepts ORDER BY among its arguments, or in WITHIN GROUP. ``kernel``: the names of the
+    types that its kernel takes, for each column that it reads, None for all types; None if no kernel computes the
+    function, which streams then do not execute.
     """
 
     columns: int | None = 1
@@ -162,6 +164,7 @@ class Aggregate(Builtin):
     arrival: Arrival = Arrival.NOWHERE
     nulls: NullTreatment | None = None
     orderable: bool = False
+    kernel: tuple[frozenset[str] | None, ...] | None = None
 
     @property
     def shows_arrival(self) -> bool:

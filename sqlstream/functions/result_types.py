@@ -146,6 +146,13 @@ def same_as_first(types: Sequence[DataType]) -> DataType:
     return types[0] if types and types[0].name != "VOID" else UNKNOWN
 
 
+def padded(types: Sequence[DataType]) -> DataType:
+    """The result type of LPAD and RPAD: BINARY for bytes, STRING for texts; UNKNOWN where only Spark knows."""
+    if types and not any(kind.is_unknown or kind.name == "BINARY" for kind in types[::2]):
+        return STRING
+    return BINARY if types and all(kind.name == "BINARY" for kind in types[::2]) else UNKNOWN
+
+
 def number(types: Sequence[DataType]) -> DataType:
     """The result type of functions that keep a numeric type, such as ABS: that of the first argument, DOUBLE for
     strings and NULL.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlstream.functions.builtin import FLINK, Builtin, scalar
-from sqlstream.functions.result_types import BINARY, STRING_ARRAY
+from sqlstream.functions.result_types import BINARY, STRING_ARRAY, padded
 from sqlstream.types import BIGINT, BOOLEAN, INT, STRING
 
 STRINGS: tuple[Builtin, ...] = (
@@ -50,7 +50,7 @@ STRINGS: tuple[Builtin, ...] = (
     scalar("levenshtein", "2 3", INT),
     scalar("locate", "2 3", INT, flink=True),
     scalar("lower", "1", STRING, aliases="lcase", flink=True),
-    scalar("lpad", "2 3", STRING, flink=True),
+    scalar("lpad", "2 3", padded, flink=True),
     scalar("ltrim", "1 2", STRING),
     scalar("luhn_check", "1"),
     scalar("make_valid_utf8", "1"),
@@ -71,7 +71,7 @@ STRINGS: tuple[Builtin, ...] = (
     scalar("repeat", "2", STRING, flink=True),
     scalar("replace", "2 3", STRING, flink=True),
     scalar("right", "2", STRING, flink=True),
-    scalar("rpad", "2 3", STRING, flink=True),
+    scalar("rpad", "2 3", padded, flink=True),
     scalar("rtrim", "1 2", STRING),
     scalar("sentences", "1 2 3"),
     scalar("sha1", "1", STRING, aliases="sha", flink=True),

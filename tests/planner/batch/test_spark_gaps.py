@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sqlstream
+from sqlstream.analysis import Planner
 from sqlstream.batch import Batch, chosen
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script
@@ -52,6 +53,9 @@ SPELLED = {
     "SELECT d AS c, SUM(c) AS d, d + 1 AS e FROM r GROUP BY ALL": (
         "WITH q AS (SELECT a AS c, b AS d FROM u AS u), r AS (SELECT * FROM q) "
         "SELECT d AS c, SUM(c) AS d, d + 1 AS e FROM r GROUP BY ALL"
+    ),
+    "SELECT a FROM u WHERE ROW(a, b) IN (SELECT ROW(a, b) FROM t)": (
+        "SELECT a FROM u AS u WHERE (a, b) IN (SELECT a AS col1, b AS col2 FROM t AS t)"
     ),
     "SELECT COUNT(*) AS n FROM t GROUP BY ()": "SELECT COUNT(*) AS n FROM t AS t HAVING TRUE",
     "SELECT 1 AS one FROM t GROUP BY ()": "SELECT 1 AS one FROM t AS t HAVING TRUE",
@@ -139,7 +143,37 @@ def test_a_stream_executes_what_spark_does_not(session: Session, text: str) -> N
     assert text_for_spark(session, text, "batch") is None
 
 
+NO_KERNEL = {
+    "SELECT a, MAX(arr) FROM t GROUP BY a": ("max", "MAX(arr)"),
+    "SELECT MAX((a, b)) FROM t GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)": ("max", "MAX((a, b))"),
+    "SELECT a, BIT_AND(a + 0.5) FROM t GROUP BY a": ("bit_and", "BIT_AND(a + 0.5)"),
+    "SELECT a, HISTOGRAM_NUMERIC(b, 5) FILTER (WHERE b > 1) FROM u GROUP BY a": (
+        "histogram_numeric",
+        "HISTOGRAM_NUMERIC(b, 5)",
+    ),
+    "SELECT MIN(arr) OVER (PARTITION BY a ORDER BY at) FROM t": ("min", "MIN(arr)"),
+}
+
+
+@pytest.mark.parametrize("text", NO_KERNEL)
+def test_aggregates_that_no_kernel_computes_run_over_finished_data_alone(session: Session, text: str) -> None:
+    name, place = NO_KERNEL[text]
+    if "TUMBLE" not in text:  # which streams alone execute
+        assert text_for_spark(session, text) is not None
+        assert text_for_spark(session, text, "batch") is not None
+    with pytest.raises(SqlStreamError, match=f'SS395: aggregate function "{name}" is not executed on streams') as error:
+        text_for_spark(session, text, "streaming")
+    span = error.value.diagnostic.span
+    assert span is not None and text[span.start : span.end] == place
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    (problem,) = Planner().with_session(session).check(text)
+    assert problem.code == "SS395"
+
+
 REFUSED = {
+    "SELECT u.a FROM t NATURAL JOIN t AS u": ("SS206", "NATURAL JOIN t AS u"),
+    "SELECT u.a FROM t JOIN t AS u USING (mp)": ("SS206", "mp"),
+    "SELECT GREATEST('x', a) FROM t": ("SS206", "GREATEST('x', a)"),
     "SELECT SUM(a) OVER (ORDER BY b GROUPS 2 PRECEDING) FROM t": ("SS304", "2"),
     "SELECT NTILE(4) OVER (ORDER BY b ROWS 2 PRECEDING) FROM t": ("SS239", "NTILE(4)"),
     "SELECT a > ALL (arr) FROM t ORDER BY 1": ("SS355", "ALL (arr)"),

@@ -1,12 +1,15 @@
 """Counts, sums, extremes and averages; what holds for all aggregates."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
-from sqlstream.functions.builtin import BuiltinKind
+from sqlstream.functions.builtin import Aggregate, BuiltinKind
 from sqlstream.functions.catalogue import FUNCTIONS
+from sqlstream.types import DataType
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates, supports
 from sqlstream.udfs.columnar import FunctionError
 
@@ -87,6 +90,33 @@ def test_all_that_is_supported_is_an_aggregate_of_spark():
     assert supports("first_value") and supports("mean") and not supports("kll_sketch_agg_bigint")
     aggregates = {name for name, function in FUNCTIONS.items() if function.kind is BuiltinKind.AGGREGATE}
     assert {name for name in aggregates if supports(name)} >= {"any", "approx_percentile", "regr_r2", "mode"}
+
+
+TYPES = (
+    *map(DataType, ("BOOLEAN", "TINYINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIME")),
+    *map(DataType, ("TIMESTAMP", "TIMESTAMP_NTZ", "INTERVAL", "VARIANT")),
+    DataType("DECIMAL", (10, 2)),
+    DataType("ARRAY", (DataType("INT"),)),
+    DataType("MAP", (DataType("STRING"), DataType("INT"))),
+    DataType("STRUCT", (("x", DataType("INT")),)),
+)
+CONSTANTS = dict.fromkeys(("percentile", "percentile_approx", "percentile_cont", "percentile_disc"), (0.5,))
+
+
+def test_the_catalogue_says_what_kernels_take():
+    aggregates = [f for f in FUNCTIONS.values() if isinstance(f, Aggregate) and f.alias_of is None]
+    assert {f.name for f in aggregates if f.kernel is not None} == {f.name for f in aggregates if supports(f.name)}
+    for function in aggregates:
+        for place, taken in enumerate(function.kernel or ()):
+            for kind in TYPES:
+                count = max(function.columns or 1, place + 1)
+                given = ["BIGINT"] * count if function.kernel != (frozenset({"BOOLEAN"}),) else ["BOOLEAN"]
+                kinds = [kind if i == place else DataType(name) for i, name in enumerate(given)]
+                schema = pa.schema([(f"c{i}", one.to_arrow()) for i, one in enumerate(kinds)])
+                tried = call(function.name, *schema.names, constants=CONSTANTS.get(function.name, ()))
+                takes = taken is None or kind.name in taken
+                with nullcontext() if takes else pytest.raises(UnsupportedError, match="is not executed for the type"):
+                    Aggregates((tried,), schema)
 
 
 def test_a_failing_aggregate_of_a_user_is_named():

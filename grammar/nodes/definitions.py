@@ -403,10 +403,12 @@ class CreateFunction(Node):
 
 def module_text(target: str, language: str, jars: tuple[str, ...]) -> str:
     """The text ``AS 'module:name' LANGUAGE language [USING JAR 'path', …]`` of CREATE and ALTER FUNCTION. ``target`` is
-    ``module:name``; ``jars`` are the paths.
+    ``module:name``; ``jars`` are the paths. A path without a colon was written without LANGUAGE, where it is a class of
+    Java.
     """
     using = f"USING {', '.join(f'JAR {quote_string(jar)}' for jar in jars)}" if jars else None
-    return joined(string_clause("AS", target), "LANGUAGE", quote_name(language), using)
+    said = None if language == "PYTHON" and ":" not in target else f"LANGUAGE {quote_name(language)}"
+    return joined(string_clause("AS", target), said, using)
 
 
 @dataclass(frozen=True)

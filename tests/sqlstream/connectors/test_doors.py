@@ -47,7 +47,7 @@ def test_records_are_the_same_in_spark(make_table: Any, environment: Environment
         folder.mkdir()
         (folder / "a.json").write_bytes(b"\n".join(lines))
         os.utime(folder / "a.json", (1, 1))
-        return {"path": folder, "format": name, "on_error": "skip"}
+        return {"path": folder, "format": name, "on_error": "dead-letter:dead"}
 
     def of_stream(table: Any) -> pa.Table:
         batches: list[pa.Table] = []

@@ -49,7 +49,7 @@ def table_of(make_table, folder: Path, records: list[bytes], **options: object):
 def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
     make_table, read_all, environment, tmp_path
 ) -> None:
-    table = table_of(make_table, tmp_path / "in", [*GOOD, *BAD_ONES], on_error="skip")
+    table = table_of(make_table, tmp_path / "in", [*GOOD, *BAD_ONES], on_error="dead-letter:dead")
     rows = source_connector("filesystem").read(environment, table, ("a",))
     collected: list[tuple[Any, ...]] = []
     query = (

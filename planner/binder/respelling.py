@@ -106,7 +106,13 @@ def _by_columns(node: exp.In) -> exp.Expr | None:
     """``(a, b) IN (SELECT ROW(x, y) …)`` with a subquery of columns; None for any other IN."""
     row, query = row_values(node.this), node.args.get("query")
     select = query.this if isinstance(query, exp.Subquery) else query
-    if row is None or not isinstance(select, exp.Select) or len(select.expressions) != 1 or select.args.get("order"):
+    if (
+        row is None
+        or query is None
+        or not isinstance(select, exp.Select)
+        or len(select.expressions) != 1
+        or select.args.get("order")
+    ):
         return None
     fields = row_values(select.expressions[0].unalias(), len(row))
     if fields is None:

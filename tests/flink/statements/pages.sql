@@ -99,12 +99,10 @@ WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:
 CREATE TABLE KafkaPrefix (`k_version` INT, `k_user_id` BIGINT, `version` INT, `behavior` STRING)
 WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'key.format' = 'json', 'key.fields-prefix' = 'k_', 'key.fields' = 'k_version;k_user_id', 'value.format' = 'json', 'value.fields-include' = 'EXCEPT_KEY');
 
--- refused SS350: Spark begins at an offset only where all partitions have one
 CREATE TABLE KafkaOffsets (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'scan.startup.mode' = 'specific-offsets', 'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300', 'format' = 'json');
 
 CREATE TABLE KafkaTimes (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '1700000000000', 'format' = 'json');
 
--- refused SS350: offsets are those of the checkpoint
 CREATE TABLE KafkaGroup (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'properties.group.id' = 'g', 'scan.startup.mode' = 'group-offsets', 'format' = 'json');
 
 CREATE TABLE KafkaBounded (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'scan.bounded.mode' = 'latest-offset', 'format' = 'json');
@@ -115,7 +113,7 @@ CREATE TABLE KafkaPattern (a INT) WITH ('connector' = 'kafka', 'topic-pattern' =
 
 CREATE TABLE KafkaExactly (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'sink.delivery-guarantee' = 'at-least-once', 'format' = 'json');
 
-CREATE TABLE KafkaSecure (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'properties.security.protocol' = 'SASL_SSL', 'properties.sasl.mechanism' = 'PLAIN', 'properties.sasl.jaas.config' = 'x', 'format' = 'json');
+CREATE TABLE KafkaSecure (a INT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'properties.security.protocol' = 'SASL_SSL', 'properties.sasl.mechanism' = 'PLAIN', 'properties.sasl.jaas.config' = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";', 'format' = 'json');
 
 CREATE TABLE pageviews_per_region (user_region STRING, pv BIGINT, uv BIGINT, PRIMARY KEY (user_region) NOT ENFORCED)
 WITH ('connector' = 'upsert-kafka', 'topic' = 'pageviews_per_region', 'properties.bootstrap.servers' = '...', 'key.format' = 'json', 'value.format' = 'json');

@@ -244,9 +244,6 @@ class SessionJobs:
     def _as_stored(self, plan: Root, former: Sequence[FormerPlan], checkpoint: str, workspace: Workspace) -> Root:
         """The plan, or the first of the ``former`` ones that the checkpoint, or the savepoint to begin with, is of,
         where it is not of the plan."""
-        others = [(other, before) for other in former if (before := other.make()) != plan]
-        if not others:
-            return plan
         settings = workspace.settings
         spark = self.spark.get(settings)
         declared = declared_states(SessionSources(self._environment(spark, settings), workspace.catalog))
@@ -256,8 +253,9 @@ class SessionJobs:
             of_plan = is_of_plan(path, plan, spark, declared)
             if of_plan is None:
                 continue
-            for other, before in () if of_plan else others:
-                if is_of_plan(path, before, spark, declared):
+            for other in () if of_plan else former:
+                before = other.make()
+                if before != plan and is_of_plan(path, before, spark, declared):
                     if other.loses_rows:
                         warnings.warn(_kept_default(path).render(), SqlStreamWarning, stacklevel=2)
                     return before

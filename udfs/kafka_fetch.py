@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +65,13 @@ def losing(what: str) -> ConnectorError:
     return ConnectorError(LOST, f"messages are gone before they were read: {what}", hint=hint)
 
 
+def lose(what: str, *, skips_lost: bool) -> None:
+    """Tells the log of messages that are gone; ConnectorError SS592 unless the table ``skips_lost`` ones."""
+    if not skips_lost:
+        raise losing(what)
+    logging.getLogger("sqlstream.kafka").warning("messages are gone before they were read: %s", what)
+
+
 @dataclass(frozen=True)
 class FetchedMessages:
     """Fetches the messages of ranges. ``properties``: those of librdkafka. ``columns``: which of FIELDS are given.
@@ -95,8 +104,7 @@ class FetchedMessages:
             PARTITION: lambda: pa.array(slots.numbers, pa.int32()),
             TOPIC: lambda: slots.topics,
         }
-        of_messages = _OF_MESSAGES
-        arrays = [columns[name]() if name in columns else of_messages[name](messages) for name in self.columns]
+        arrays = [columns[name]() if name in columns else _OF_MESSAGES[name](messages) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, [*self.columns])
 
 
@@ -152,7 +160,7 @@ class RowsOfTopics:
         messages = (batch.rename_columns(renamed) for batch in self.fetched.rows(places))
         for batch in self.records.rows(messages):
             own = batch.columns[: len(self.names)]
-            kept = (batch.column(len(self.names) + renamed_index) for renamed_index in self._places_of_kept(renamed))
+            kept = (batch.column(len(self.names) + place) for place in self._places_of_kept(renamed))
             yield pa.RecordBatch.from_arrays([*own, *kept], [*self.names, *self.kept])
 
     def _places_of_kept(self, columns: Sequence[str]) -> list[int]:
@@ -256,9 +264,13 @@ def consumer_of(properties: Mapping[str, str]) -> Consumer:
 
 def wrong_properties(error: Exception) -> ConnectorError:
     """SS590 for properties that librdkafka refuses."""
-    reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
     hint = "librdkafka's names are in its CONFIGURATION.md; 'kafka.client' = 'spark' takes those of Java."
-    return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason}", hint=hint)
+    return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason_of(error)}", hint=hint)
+
+
+def reason_of(error: Exception) -> str:
+    """What librdkafka says in a KafkaException."""
+    return str(error.args[0].str() if error.args and hasattr(error.args[0], "str") else error)
 
 
 class _Reader:
@@ -319,10 +331,9 @@ class _Reader:
         methods = _methods()
         errors = list(map(methods["error"], come))
         if any(errors):
-            for message, error in zip(come, errors, strict=True):
-                if error is not None:
-                    self._heed(message, ends, skips_lost)
-            come = [message for message, error in zip(come, errors, strict=True) if error is None]
+            for message in compress(come, errors):
+                self._heed(message, ends, skips_lost)
+            come = list(compress(come, map(not_, errors)))
         count = len(come)
         offsets = np.fromiter(map(methods["offset"], come), np.int64, count)
         if len(self._known) == 1:
@@ -367,7 +378,7 @@ class _Reader:
     def _require_there(self, slot: Slot, end: int, skips_lost: bool) -> None:
         _, high = self._bounds(slot)
         if high < end:
-            self._lose(f"{slot[0]}[{slot[1]}] ends at offset {high} now, not at {end}", skips_lost)
+            lose(f"{slot[0]}[{slot[1]}] ends at offset {high} now, not at {end}", skips_lost=skips_lost)
             self._reached[self._slot_of[slot]] = end
 
     def _go_behind_loss(self, slot: Slot, end: int, skips_lost: bool) -> None:
@@ -378,15 +389,10 @@ class _Reader:
         at = int(self._reached[index])
         begin = low if low > at else end
         what = f"begins at offset {low}" if low > at else f"ends at offset {high}"
-        self._lose(f"{slot[0]}[{slot[1]}] {what} now, and was read up to {at}", skips_lost)
+        lose(f"{slot[0]}[{slot[1]}] {what} now, and was read up to {at}", skips_lost=skips_lost)
         self._reached[index] = min(begin, end) if end >= 0 else begin
         self.consumer.incremental_unassign([TopicPartition(*slot)])
         self.consumer.incremental_assign([TopicPartition(*slot, begin)])
-
-    def _lose(self, what: str, skips_lost: bool) -> None:
-        if not skips_lost:
-            raise losing(what)
-        logging.getLogger("sqlstream.kafka").warning("messages are gone before they were read: %s", what)
 
     def _bounds(self, slot: Slot) -> tuple[int, int]:
         from confluent_kafka import KafkaException, TopicPartition  # an optional package

@@ -44,7 +44,9 @@ from sqlstream.udfs.kafka_fetch import (
     RowsOfTopics,
     TopicRecords,
     consumer_of,
+    lose,
     losing,
+    reason_of,
     wrong_properties,
 )
 from sqlstream.udfs.spark.batches import rows_of
@@ -248,10 +250,9 @@ class Brokers:
             yield
         except KafkaException as error:
             servers = self._settings.properties.get("bootstrap.servers", "")
-            reason = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
             hint = "Look whether they run there, and at the options properties.… of the table."
             raise ConnectorError(
-                UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason}', hint=hint
+                UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason_of(error)}', hint=hint
             ) from None
 
     def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
@@ -320,10 +321,8 @@ class Brokers:
 
     def _accept(self, losses: Iterable[Lost]) -> None:
         text = "; ".join(map(str, losses))
-        if text and not self._settings.skips_lost:
-            raise losing(text)
         if text:
-            logging.getLogger("sqlstream.kafka").warning("messages are gone before they were read: %s", text)
+            lose(text, skips_lost=self._settings.skips_lost)
 
     # --- partitions -----------------------------------------------------------------------------------------------
 

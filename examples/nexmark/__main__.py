@@ -1,5 +1,5 @@
 """The queries of Nexmark over files, one after the other, as a table: ``make nexmark``, or ``python -m examples.nexmark
-[--events 5000000] [--format parquet] [--rows-per-trigger 500000] [--query q5]…``.
+[--events 5000000] [--format parquet] [--rows-per-trigger 500000] [--query q3 q5]``.
 
 Rows are those that the query reads. *Steady* is the second half of the micro-batches; each reads one file of each
 table. The final result of each query is compared with what DuckDB computes from the same files, that of the pattern
@@ -84,14 +84,20 @@ def is_right(result: Measured | str) -> bool:
     return isinstance(result, Measured) and not result.difference
 
 
-def main() -> None:
+def parser_of(program: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser of the options that say what is measured over which files."""
     parser = argparse.ArgumentParser(
-        prog="examples.nexmark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--format", choices=files.FORMATS, default="parquet")
-    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch")
+    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch of ours")
     parser.add_argument("--query", nargs="+", choices=QUERIES, default=[*QUERIES], metavar="q5")
+    return parser
+
+
+def main() -> None:
+    parser = parser_of("examples.nexmark", __doc__)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--rate", type=int, default=10_000, help="events per second of event time")
     chosen = parser.parse_args()

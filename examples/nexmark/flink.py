@@ -1,5 +1,5 @@
 """The queries of Nexmark on Flink and on sqlstream in turns, over the same files: ``make nexmark-flink``, or
-``python -m examples.nexmark.flink [--events 5000000] [--format parquet] [--query q5]… [--rocksdb]``.
+``python -m examples.nexmark.flink [--events 5000000] [--format parquet] [--query q3 q5] [--rocksdb]``.
 
 Flink runs in one JVM with parallelism 2, state on the heap or, with ``--rocksdb``, in RocksDB with a checkpoint each
 ten seconds, into ``blackhole``. Its jars come from PyPI's ``apache-flink-libraries`` and Maven Central the first time
@@ -10,7 +10,6 @@ seconds by ours. It needs a JDK, for ``javac``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -26,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.nexmark import files
-from examples.nexmark.__main__ import is_right, measured
+from examples.nexmark.__main__ import is_right, measured, parser_of
 from examples.nexmark.generator import Generator
 from examples.nexmark.queries import QUERIES, tables
 from examples.nexmark.run import Measured
@@ -137,13 +136,7 @@ def geometric_mean(ratios: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="examples.nexmark.flink", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--events", type=int, default=5_000_000)
-    parser.add_argument("--format", choices=files.FORMATS, default="parquet")
-    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch of ours")
-    parser.add_argument("--query", nargs="+", choices=QUERIES, default=[*QUERIES], metavar="q5")
+    parser = parser_of("examples.nexmark.flink", __doc__)
     parser.add_argument("--rocksdb", action="store_true", help="Flink's state in RocksDB, a checkpoint each 10 s")
     parser.add_argument("--home", type=Path, default=Path(".flink"), help="where Flink is installed (default: .flink)")
     chosen = parser.parse_args()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -92,12 +93,13 @@ def processors() -> Processors:
     for process in (this, *this.children(recursive=True)):
         try:
             times, is_java = process.cpu_times(), "java" in process.name()
+            of_compilers = _of_compilers(process) if is_java else 0.0
         except psutil.Error:
             continue
         seconds = times.user + times.system
         if is_java:
             java += seconds
-            compilers += _of_compilers(process)
+            compilers += of_compilers
         else:
             python += seconds
     return Processors(java, compilers, python)
@@ -106,7 +108,8 @@ def processors() -> Processors:
 def _of_compilers(process: psutil.Process) -> float:
     names = {}
     for task in Path(f"/proc/{process.pid}/task").glob("*/comm"):
-        names[int(task.parent.name)] = task.read_text()
+        with suppress(OSError):  # the thread has ended since its name was listed
+            names[int(task.parent.name)] = task.read_text()
     ours = [thread for thread in process.threads() if "CompilerThre" in names.get(thread.id, "")]
     return sum(float(thread.user_time) + float(thread.system_time) for thread in ours)
 

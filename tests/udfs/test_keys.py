@@ -82,3 +82,13 @@ def test_several_columns_are_numbered_by_first_appearance(rows):
     assert ids.ids.tolist() == [numbers.setdefault(row, len(numbers)) for row in rows]
     assert ids.first.tolist() == [rows.index(row) for row in numbers]
     assert ids.ids.dtype == ids.first.dtype == np.int64
+
+
+@pytest.mark.parametrize("distinct", (7, 50_000, 10**12, 2**62))
+@pytest.mark.parametrize("low", (0, -(2**61), 5))
+def test_many_integers_are_numbered_by_first_appearance_however_many_differ(distinct, low):
+    values = np.random.default_rng(distinct).integers(low, low + distinct, 40_000)
+    expected = pa.array(values).dictionary_encode().indices.to_numpy()
+    ids = dense_ids(pa.table({"a": values}), ["a"])
+    assert (ids.ids == expected).all()
+    assert (values[ids.first] == pa.array(values).unique().to_numpy()).all()

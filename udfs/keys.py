@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import ROW_KIND
 
-
 _LEAST_SORTED = 1 << 15
 """Hash tables of fewer values fit into the processor's cache."""
 

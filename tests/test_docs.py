@@ -142,6 +142,7 @@ def _take(steps: list[tuple[str, str]], folder: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_first_minute_of_the_readme_counts_every_row(tmp_path):
     (command,) = (block for block in _blocks("README.md", "sh") if "sqlstream run" in block)
     assert "'600'" in command  # a minute of ten rows a second, of which six seconds show as much

@@ -50,7 +50,10 @@ def write(folder: Path, number: int) -> None:
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-@pytest.mark.parametrize(("first", "then"), [("auto", "auto"), ("spark", "auto"), ("auto", "spark")])
+_OTHERS = [pytest.param(*pair, marks=pytest.mark.long) for pair in (("spark", "auto"), ("auto", "spark"))]
+
+
+@pytest.mark.parametrize(("first", "then"), [("auto", "auto"), *_OTHERS])
 def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spark: Any, tmp_path: Path) -> None:
     """Stopped before the late row arrives, and gone on from, by another reader too."""
     counts: list[tuple[int, int]] = []

@@ -174,6 +174,7 @@ print(json.dumps([wrong.code, wrong.message, wrong.detail, wrong.span is not Non
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_script_of_the_page_writes_and_reads_signed_lines(installed: Path, tmp_path: Path) -> None:
     (text,) = re.findall(r"^cat > levels\.sql <<'SQL'\n(.*?)^SQL$", _block("sh"), re.DOTALL | re.MULTILINE)
     (tmp_path / "levels.sql").write_text(text)

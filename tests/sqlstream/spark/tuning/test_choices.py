@@ -172,6 +172,7 @@ def mounts_are_allowed(folder: Path) -> bool:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_spark_runs_where_no_program_in_the_folder_for_temporary_files_may(tmp_path):
     if not mounts_are_allowed(tmp_path):
         pytest.skip("this user may not mount a folder without programs")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
+from sqlstream.connectors.schema_formats import check_schemas
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
@@ -241,18 +242,19 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
             for c in table.physical_columns
             if any(nested.name in _NOT_IN_ORC for nested in c.type.parts())
         )
-    if chosen == "avro":
+    if chosen in ("avro", "avro-confluent"):
         from sqlstream.formats.avro_schema import unwritable  # Arrow, which other tables do not need
 
         columns = ((c, unwritable(DataType("STRUCT", ((c.name, c.type),)))) for c in table.physical_columns)
-        yield from (_not_held(table, c, "avro", f"{why}; use another format.") for c, why in columns if why)
+        yield from (_not_held(table, c, chosen, f"{why}; use another format.") for c, why in columns if why)
+    yield from check_schemas(table, spans)
     if chosen in ("text", "raw"):
         yield from _check_text(table, chosen)
 
 
 _OF_FORMATS = (
-    "arrow.", "avro.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.", "ogg-json.", "orc.",
-    "parquet.",
+    "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.",
+    "ogg-json.", "orc.", "parquet.",
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})

@@ -19,7 +19,7 @@ from sqlstream.connectors.change_formats import (
     takes_changes,
 )
 from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink, UpsertSink
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, wrong_keys_of_json
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format, wrong_keys_of_json
 from sqlstream.connectors.kafka_client import check_properties, client_properties
 from sqlstream.connectors.kafka_messages import (
     FORMATS_OF_KEYS,
@@ -35,6 +35,12 @@ from sqlstream.connectors.kafka_messages import (
     target_options,
 )
 from sqlstream.connectors.kafka_offsets import Bound, TopicSettings, specific_offsets
+from sqlstream.connectors.schema_formats import (
+    PLANNED_SCHEMAS,
+    SCHEMA_FORMATS,
+    SCHEMA_OPTIONS,
+    SCHEMA_VARIABLES,
+)
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import UPSERT, RowKind, Table
@@ -225,8 +231,9 @@ class Kafka(Source, StreamSink):
         *READING_OPTIONS,
         Option(
             "format",
-            one_of("csv", "json", "raw", *CHANGE_FORMATS, planned=PLANNED_FORMATS),
-            "How the value of a message is written: csv, json or raw (one STRING); changes of a table by the others.",
+            one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS, planned=PLANNED_SCHEMAS),
+            "How the value of a message is written: csv, json, raw (one STRING) or by a schema; changes of a table by "
+            "the others.",
             required=True,
             sink=True,
         ),
@@ -249,9 +256,13 @@ class Kafka(Source, StreamSink):
         *KEY_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *SCHEMA_OPTIONS,
         *CHANGE_OPTIONS,
     )
-    variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern")
+    variables = (
+        "properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern",
+        *SCHEMA_VARIABLES,
+    )  # fmt: skip
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.resolved_values(table)

@@ -24,11 +24,13 @@ class AvroDecoder(Decoder):
 
     ``writer``: its JSON text. ``reader``: the text of the schema to read by, whose aliases name fields of the writer,
     and whose defaults are the values of fields that it lacks; None: these are NULL. Fields are found by name.
+    ``references``: the texts of schemas whose types the writer's names.
     """
 
     fields: tuple[Field, ...]
     writer: str
     reader: str | None = None
+    references: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -36,7 +38,7 @@ class AvroDecoder(Decoder):
 
     @cached_property
     def _written(self) -> Schema:
-        return self.record_schema(parse_schema(self.writer))
+        return self.record_schema(parse_schema(self.writer, self.references))
 
     @staticmethod
     def record_schema(schema: Schema) -> Schema:
@@ -54,10 +56,10 @@ class AvroDecoder(Decoder):
         return record_of(self._written, [*columns], "", Skippers(), like)
 
     def __getstate__(self) -> tuple[object, ...]:
-        return self.fields, self.writer, self.reader
+        return self.fields, self.writer, self.reader, self.references
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
-        for name, value in zip(("fields", "writer", "reader"), state, strict=True):
+        for name, value in zip(("fields", "writer", "reader", "references"), state, strict=True):
             object.__setattr__(self, name, value)
 
     def messages(self, values: pa.BinaryArray) -> Decoded:

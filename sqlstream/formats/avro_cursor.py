@@ -150,11 +150,16 @@ class Cursor:
 
     def number(self, path: str) -> np.ndarray:
         """Reads a number of variable length: ``int``, ``long``, a length or the branch of a union."""
+        bits = self.bits(path)
+        numbers: np.ndarray = ((bits >> _ONE) ^ (~(bits & _ONE) + _ONE)).view(np.int64)
+        return numbers
+
+    def bits(self, path: str) -> np.ndarray:
+        """Reads the 64 bits that are written in seven of each byte, the lowest first."""
         first = self.data.bytes.take(self.at, mode="clip")
         if not len(first) or first.max() < 0x80:
             self.move(self.at + 1, path)
-            small = first.astype(np.int64)
-            return (small >> 1) ^ -(small & 1)
+            return first.astype(np.uint64)
         words = self.data.words[np.minimum(self.at, self.data.last)]
         stops = ~words & _STOPS
         low = stops & (~stops + _ONE)
@@ -165,8 +170,7 @@ class Cursor:
         if not stops.all():
             bits, lengths = self._long(stops == 0, bits, lengths, path)
         self.move(self.at + lengths, path)
-        numbers: np.ndarray = ((bits >> _ONE) ^ (~(bits & _ONE) + _ONE)).view(np.int64)
-        return numbers
+        return bits
 
     def _long(
         self, is_long: np.ndarray, bits: np.ndarray, lengths: np.ndarray, path: str

@@ -1,13 +1,15 @@
 """Arrow columns as records of Avro, many in each step, and files of them.
 
 The parts of a record (branches of unions, lengths, bytes) are made for all rows at once, each as an array of bytes, and
-Arrow joins them row by row. The schema is that of ``avro_schema.schema_of_columns``: each value is a union with null.
+Arrow joins them row by row, as the schema says.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import BinaryIO
 
 import numpy as np
@@ -17,7 +19,8 @@ import pyarrow.types as kinds
 
 from sqlstream.formats.avro_cursor import slices
 from sqlstream.formats.avro_files import COMPRESS, MAGIC
-from sqlstream.formats.avro_schema import default_bytes, parse_schema, schema_of_columns
+from sqlstream.formats.avro_schema import Schema, default_bytes, parse_schema, schema_of_columns
+from sqlstream.formats.avro_writable import branch_of, logical_type
 from sqlstream.types import DataType
 
 _BLOCK_BYTES = 64_000
@@ -25,12 +28,39 @@ _BLOCK_BYTES = 64_000
 
 _DECIMAL = 16
 _NANOS = 1_000
+_UUID = 16
+_SHOWN = 60
 
 
-def encoded(rows: pa.RecordBatch) -> pa.Array:
-    """Returns the records of rows, as ``pa.binary()``."""
-    parts = [part for column in rows.columns for part in _nullable(column)]
-    return _joined(parts, rows.num_rows)
+class Unwritable(ValueError):
+    """A value that the schema does not have. The message is a whole sentence's end: ``column "a" …``."""
+
+
+@dataclass(frozen=True)
+class AvroEncoder:
+    """Encodes rows as records of a schema. ``text``: its JSON text, a record with a field for each column, by name; a
+    field without a column has its default. ``references``: the texts of the schemas that it names.
+    """
+
+    text: str
+    references: tuple[str, ...] = ()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The parsed schema. Raises SchemaError."""
+        return parse_schema(self.text, self.references)
+
+    def __getstate__(self) -> tuple[object, ...]:
+        return self.text, self.references
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        for name, value in zip(("text", "references"), state, strict=True):
+            object.__setattr__(self, name, value)
+
+    def encoded(self, rows: pa.RecordBatch) -> pa.Array:
+        """Returns the records of rows, as ``pa.binary()``. Raises Unwritable."""
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        return _joined(_fields(self.schema, columns, rows.num_rows, None, ""), rows.num_rows)
 
 
 def _joined(parts: Sequence[pa.Array], count: int) -> pa.Array:
@@ -39,52 +69,139 @@ def _joined(parts: Sequence[pa.Array], count: int) -> pa.Array:
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary())) if len(parts) > 1 else parts[0]
 
 
-def _nullable(values: pa.Array) -> list[pa.Array]:
-    """The parts of a union with null: its branch, then what a value has; nothing for NULL."""
-    if kinds.is_null(values.type):
+def _fields(
+    schema: Schema, columns: Mapping[str, pa.Array], count: int, given: pa.Array | None, path: str
+) -> list[pa.Array]:
+    """The parts of records. ``given``: which of them are no NULL, whose parts are empty; None for all."""
+    by_name = {name.casefold(): values for name, values in columns.items()}
+    parts: list[pa.Array] = []
+    for member in schema.members:
+        values = columns.get(member.name)
+        values = by_name.get(member.name.casefold()) if values is None else values
+        if values is None:
+            default = pa.scalar(default_bytes(member.type, member.default), pa.binary())
+            parts.append(pa.repeat(default, count) if given is None else pc.if_else(given, default, b""))
+        else:
+            parts += _parts(values, member.type, given, f"{path}.{member.name}" if path else member.name)
+    return parts
+
+
+def _parts(values: pa.Array, schema: Schema, given: pa.Array | None, path: str) -> list[pa.Array]:
+    """The parts of values as a type. Values that are not ``given`` are within NULL, and have empty parts."""
+    if schema.kind == "union":
+        return _union(values, schema, given, path)
+    if schema.kind == "null":
+        if values.null_count < len(values):
+            raise Unwritable(f'column "{path}" is not NULL, which is all that its type in the schema has')
         return []
-    branches = np.full(len(values), 2, np.uint8)
     if values.null_count:
-        branches[values.is_null().to_numpy(zero_copy_only=False)] = 0
-    return [_of_size(branches, 1), *_parts(values)]
+        lacking = values.is_null() if given is None else pc.and_(given, values.is_null())
+        if pc.any(lacking).as_py():
+            raise Unwritable(f'column "{path}" is NULL, which its type in the schema does not have')
+    match schema.kind:
+        case "record":
+            members = dict(zip((f.name for f in values.type), values.flatten(), strict=True))
+            return _fields(schema, members, len(values), values.is_valid() if values.null_count else None, path)
+        case "array":
+            return _listed(values, _parts(values.flatten(), schema.inner[0], None, path))
+        case "map":
+            keys, lists = _entries(values)
+            return _listed(lists, [*_texts(keys), *_parts(lists.flatten().field(1), schema.inner[0], None, path)])
+    return _scalars(values, schema, path)
 
 
-def _parts(values: pa.Array) -> list[pa.Array]:
-    """The parts of values. Those of NULLs are empty."""
-    kind = values.type
-    if kinds.is_string(kind) or kinds.is_binary(kind):
-        texts = values.cast(pa.binary())
-        return [_numbers(pc.binary_length(texts)), texts.fill_null(b"")]
-    if kinds.is_struct(kind):
-        inner = [part for member in values.flatten() for part in _nullable(member)]
-        return [pc.if_else(values.is_valid(), part, b"") for part in inner] if values.null_count else inner
-    if kinds.is_list(kind):
-        return _listed(values, _nullable(values.flatten()))
-    if kinds.is_map(kind):
-        entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
-        lists = pa.Array.from_buffers(
-            pa.list_(entries.type), len(values), values.buffers()[:2], values.null_count, values.offset,
-            children=[entries],
-        )  # fmt: skip
-        keys, items = lists.flatten().flatten()
-        return _listed(lists, [*_parts(keys), *_nullable(items)])
-    return [_scalars(values)]
+def _entries(values: pa.MapArray) -> tuple[pa.Array, pa.ListArray]:
+    entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
+    lists = pa.Array.from_buffers(
+        pa.list_(entries.type), len(values), values.buffers()[:2], values.null_count, values.offset, children=[entries]
+    )
+    return lists.flatten().field(0), lists
 
 
-def _scalars(values: pa.Array) -> pa.Array:
-    kind = values.type
-    if kinds.is_floating(kind):
-        valid = values.drop_null().to_numpy()
-        return _of_size(valid.view(np.uint8), valid.itemsize, values)
-    if kinds.is_boolean(kind):
-        return _of_size(values.drop_null().cast(pa.uint8()).to_numpy(), 1, values)
-    if kinds.is_decimal(kind):
-        return _decimals(values)
-    if kinds.is_time(kind):
-        return _numbers(pc.divide(values.cast(pa.time64("ns")).view(pa.int64()), _NANOS))
-    if kinds.is_timestamp(kind):
-        return _numbers(values.cast(pa.timestamp("us", kind.tz)).view(pa.int64()))
-    return _numbers(values.view(pa.int32()) if kinds.is_date(kind) else values)
+def _union(values: pa.Array, schema: Schema, given: pa.Array | None, path: str) -> list[pa.Array]:
+    """The parts of a union: its branch, then what a value has. All values have one branch, NULLs another."""
+    null = next((n for n, branch in enumerate(schema.inner) if branch.kind == "null"), None)
+    number = branch_of(schema, values.type)
+    if number is None:  # a column of NULLs only
+        number, values = null or 0, pa.nulls(len(values), values.type)
+    nulls = values.is_null() if values.null_count else None
+    if nulls is not None and null is None:
+        return [_branch(values, number, given), *_parts(values, schema.inner[number], given, path)]
+    branches = np.full(len(values), 2 * number, np.uint8)
+    if nulls is not None:
+        branches[nulls.to_numpy(zero_copy_only=False)] = 2 * (null or 0)
+    inner = [] if number == null else _parts(values, schema.inner[number], values.is_valid(), path)
+    return [_of_lanes(branches, given), *inner]
+
+
+def _branch(values: pa.Array, number: int, given: pa.Array | None) -> pa.Array:
+    return _of_lanes(np.full(len(values), 2 * number, np.uint8), given)
+
+
+def _of_lanes(data: np.ndarray, given: pa.Array | None) -> pa.Array:
+    """A byte for each value; nothing for those that are not given."""
+    return _of_size(data, 1) if given is None else pc.if_else(given, _of_size(data, 1), b"")
+
+
+def _texts(values: pa.Array) -> list[pa.Array]:
+    texts = values.cast(pa.binary())
+    return [_numbers(pc.binary_length(texts)), texts.fill_null(b"")]
+
+
+def _scalars(values: pa.Array, schema: Schema, path: str) -> list[pa.Array]:
+    logical = logical_type(schema)
+    match schema.kind:
+        case "bytes" | "fixed" if logical == "decimal":
+            return [_decimals(_rescaled(values, schema, path), schema, path)]
+        case "fixed":
+            return [_fixed(values, schema, path, uuid=logical == "uuid")]
+        case "string" | "bytes":
+            return _texts(values)
+        case "enum":
+            return [_symbols(values, schema, path)]
+        case "float" | "double":
+            valid = values.drop_null().cast(pa.float32() if schema.kind == "float" else pa.float64()).to_numpy()
+            return [_of_size(valid.view(np.uint8), valid.itemsize, values)]
+        case "boolean":
+            return [_of_size(values.drop_null().cast(pa.uint8()).to_numpy(), 1, values)]
+    return [_numbers(_counted(values, logical, path))]
+
+
+def _symbols(values: pa.Array, schema: Schema, path: str) -> pa.Array:
+    numbers = pc.index_in(values, pa.array(schema.symbols, pa.string()))
+    if numbers.null_count > values.null_count:
+        other = values.filter(pc.and_(values.is_valid(), numbers.is_null()))[0].as_py()
+        raise Unwritable(f'column "{path}" is "{other[:_SHOWN]}", which is no symbol of its enum')
+    return _numbers(numbers)
+
+
+def _counted(values: pa.Array, logical: str, path: str) -> pa.Array:
+    """Whole numbers, dates and times as numbers of their unit."""
+    if logical.startswith("time-"):
+        return _floored(values.cast(pa.time64("ns")).view(pa.int64()), 10 ** (9 - _DIGITS[logical[5:]]))
+    if "timestamp" in logical:
+        unit = logical.rpartition("-")[2]
+        micros = values.cast(pa.timestamp("us", values.type.tz)).view(pa.int64())
+        return _nanos(micros, path) if unit == "nanos" else _floored(micros, 10 ** (6 - _DIGITS[unit]))
+    return values.view(pa.int32()) if kinds.is_date(values.type) else values
+
+
+_DIGITS = {"millis": 3, "micros": 6}
+
+
+def _floored(numbers: pa.Array, by: int) -> pa.Array:
+    """The quotients, rounded down, also of times before 1970."""
+    if by == 1:
+        return numbers
+    divided = numbers.fill_null(0).to_numpy() // by
+    return pa.array(divided, mask=numbers.is_null().to_numpy(zero_copy_only=False) if numbers.null_count else None)
+
+
+def _nanos(micros: pa.Array, path: str) -> pa.Array:
+    try:
+        return pc.multiply_checked(micros, _NANOS)
+    except pa.ArrowInvalid:
+        raise Unwritable(f'column "{path}" has a time that 64 bits do not have in nanoseconds') from None
 
 
 def _of_size(data: np.ndarray, size: int, values: pa.Array | None = None) -> pa.Array:
@@ -95,6 +212,32 @@ def _of_size(data: np.ndarray, size: int, values: pa.Array | None = None) -> pa.
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         offsets = np.concatenate(([0], np.cumsum(valid * size))).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _fixed(values: pa.Array, schema: Schema, path: str, *, uuid: bool) -> pa.Array:
+    """Values of the size of a ``fixed``: bytes, or UUIDs as texts."""
+    if uuid:
+        valid = pc.utf8_lower(values.drop_null())
+        if not pc.all(pc.match_substring_regex(valid, _UUID_TEXT)).as_py():
+            raise Unwritable(f'column "{path}" has a text that is no UUID')
+        digits = np.frombuffer("".join(valid.to_pylist()).replace("-", "").encode(), np.uint8)
+        halves = np.where(digits > ord("9"), digits - (ord("a") - 10), digits - ord("0"))
+        return _of_size((halves[0::2] << 4 | halves[1::2]).astype(np.uint8), _UUID, values)
+    if not pc.all(pc.equal(pc.binary_length(values.drop_null()), schema.size)).as_py():
+        raise Unwritable(f'column "{path}" has not {schema.size:,} bytes, as its fixed type in the schema')
+    return values.cast(pa.binary()).fill_null(b"")
+
+
+_UUID_TEXT = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+
+
+def _rescaled(values: pa.Array, schema: Schema, path: str) -> pa.Array:
+    kind = pa.decimal128(schema.precision, schema.scale)
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        number = f"DECIMAL({schema.precision}, {schema.scale})"
+        raise Unwritable(f'column "{path}" has a number that is no {number}, its type in the schema') from None
 
 
 def _numbers(values: pa.Array) -> pa.Array:
@@ -125,14 +268,15 @@ def _numbers(values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(bits), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _decimals(values: pa.Array) -> pa.Array:
-    """``bytes`` in two's complement, the highest byte first, without those that only repeat the sign."""
-    kind = values.type
-    whole = values.cast(pa.decimal128(kind.precision, kind.scale)).drop_null()
+def _decimals(values: pa.Array, schema: Schema, path: str) -> pa.Array:
+    """Two's complement, the highest byte first; of ``bytes`` without those that only repeat the sign."""
+    whole = values.drop_null()
     buffer = whole.buffers()[1]
     read = np.frombuffer(buffer or b"", np.uint8)[whole.offset * _DECIMAL : (whole.offset + len(whole)) * _DECIMAL]
     digits = np.ascontiguousarray(read.reshape(-1, _DECIMAL)[:, ::-1])
     signs = np.where(digits[:, :1] > 0x7F, 0xFF, 0)
+    if schema.kind == "fixed":
+        return _of_size(_resized(digits, signs, schema.size, path).reshape(-1), schema.size, values)
     # A byte is left out if all before it are, it is the sign's, and so is the highest bit of the next one.
     repeats = (digits[:, :-1] == signs) & ((digits[:, 1:] > 0x7F) == (signs > 0))
     left_out = np.logical_and.accumulate(repeats, axis=1).sum(axis=1)
@@ -144,6 +288,17 @@ def _decimals(values: pa.Array) -> pa.Array:
     positions = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
     taken = pa.array(positions, mask=values.is_null().to_numpy(zero_copy_only=False))
     return written.take(taken).fill_null(b"")
+
+
+def _resized(digits: np.ndarray, signs: np.ndarray, size: int, path: str) -> np.ndarray:
+    """Numbers of ``_DECIMAL`` bytes as such of ``size`` bytes."""
+    if size >= _DECIMAL:
+        filled = np.repeat(signs, size - _DECIMAL, axis=1)
+        return np.concatenate((filled, digits), axis=1).astype(np.uint8)
+    left, kept = digits[:, : _DECIMAL - size], digits[:, _DECIMAL - size :]
+    if not ((left == signs).all() and ((kept[:, :1] > 0x7F) == (signs > 0)).all()):
+        raise Unwritable(f'column "{path}" has a number of more than {size} bytes, as its fixed type in the schema')
+    return np.ascontiguousarray(kept)
 
 
 def _listed(lists: pa.Array, parts: Sequence[pa.Array]) -> list[pa.Array]:
@@ -175,12 +330,13 @@ class AvroWriter:
     ) -> None:
         self._file, self._compress, self._marker = file, COMPRESS[codec], uuid.uuid4().bytes
         entries = parse_schema('{"type": "map", "values": "bytes"}')
-        header = {"avro.schema": schema_of_columns(columns, legacy=legacy), "avro.codec": codec}
+        schema = schema_of_columns(columns, legacy=legacy)
+        self._encoder, header = AvroEncoder(schema), {"avro.schema": schema, "avro.codec": codec}
         file.write(MAGIC + default_bytes(entries, header) + self._marker)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Adds rows, as blocks of their own."""
-        records = encoded(rows)
+        records = self._encoder.encoded(rows)
         if not len(records):
             return
         offsets = np.frombuffer(records.buffers()[1], np.int32)[records.offset : records.offset + len(records) + 1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,10 +69,15 @@ class Schema:
         return next(exact, None) or next((m for m in self.members if m.name.casefold() == name.casefold()), None)
 
 
-def parse_schema(text: str) -> Schema:
-    """Parses the JSON text of a schema. Raises SchemaError."""
+def parse_schema(text: str, references: Sequence[str] = ()) -> Schema:
+    """Parses the JSON text of a schema. ``references``: the texts of others whose types it names, each after those that
+    it names itself. Raises SchemaError.
+    """
+    named: dict[str, Schema] = {}
     try:
-        return _parsed(json.loads(text), {}, "")
+        for other in references:
+            _parsed(json.loads(other), named, "")
+        return _parsed(json.loads(text), named, "")
     except (json.JSONDecodeError, RecursionError) as error:
         raise SchemaError(f"is no JSON: {error}") from None
     except SchemaError:
@@ -346,13 +351,27 @@ def unwritable(kind: DataType) -> str | None:
     return None
 
 
-def schema_of_columns(columns: Sequence[tuple[str, DataType]], *, legacy: bool = False) -> str:
+def schema_of_columns(
+    columns: Sequence[tuple[str, DataType]],
+    *,
+    legacy: bool = False,
+    required: Collection[str] = (),
+    millis: Collection[str] = (),
+) -> str:
     """Returns the JSON text of the schema with which columns are written: a record whose fields are all unions of
     ``null`` and a type, as Flink's, and have the default NULL.
 
-    ``legacy``: TIMESTAMP_NTZ is an instant, ``timestamp-micros``, as in Flink before 1.19.
+    ``legacy``: TIMESTAMP_NTZ is an instant, ``timestamp-micros``, as in Flink before 1.19. ``required``: columns that
+    are no unions, because they are NOT NULL. ``millis``: timestamps that count milliseconds.
     """
-    return json.dumps(_record("record", columns, legacy), separators=(",", ":"))
+    record = _record("record", columns, legacy)
+    for member in record["fields"]:
+        if member["name"] in millis:
+            member["type"][1]["logicalType"] = member["type"][1]["logicalType"].replace("micros", "millis")
+        if member["name"] in required and isinstance(member["type"], list):
+            member["type"] = member["type"][1]
+            del member["default"]
+    return json.dumps(record, separators=(",", ":"))
 
 
 def _record(name: str, columns: Sequence[tuple[str, DataType]], legacy: bool) -> dict[str, Any]:
@@ -375,4 +394,5 @@ def _written(kind: DataType, name: str, legacy: bool) -> Any:
             return {"type": "map", "values": _nullable(kind.inner[1], name, legacy)}
         case "STRUCT":
             return _record(name, kind.fields(), legacy)
-    return _WRITTEN["TIMESTAMP" if legacy and kind.name == "TIMESTAMP_NTZ" else kind.name]
+    written = _WRITTEN["TIMESTAMP" if legacy and kind.name == "TIMESTAMP_NTZ" else kind.name]
+    return dict(written) if isinstance(written, dict) else written

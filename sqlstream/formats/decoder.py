@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -94,6 +94,33 @@ class Decoder(ABC):
     @abstractmethod
     def messages(self, values: pa.BinaryArray) -> Decoded:
         """Decodes messages, each of which is one record. NULL and empty messages are faults."""
+
+
+@dataclass(frozen=True)
+class OptionalRecords(Decoder):
+    """Decodes messages as ``of`` does, and those that are NULL as rows of NULLs."""
+
+    of: Decoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.of.schema
+
+    def block(self, data: pa.Buffer) -> Decoded:
+        return self.of.block(data)
+
+    def messages(self, values: pa.BinaryArray) -> Decoded:
+        if not values.null_count:
+            return self.of.messages(values)
+        given = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        decoded = self.of.messages(values.take(pa.array(given)))
+        faults = [replace(fault, record=int(given[fault.record])) for fault in decoded.faults]
+        good = np.ones(len(values), bool)
+        good[[fault.record for fault in faults]] = False
+        rows = np.full(len(values), -1)
+        rows[given[decoded.numbers]] = np.arange(decoded.rows.num_rows)
+        chosen = rows[good]
+        return Decoded(decoded.rows.take(pa.array(chosen, mask=chosen < 0)), len(values), faults)
 
 
 _FEW = 64

@@ -33,7 +33,10 @@ _PLAIN = re.compile(
     | partition-by | connect-timeout
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
-    | key\.( format | fields-prefix | ( avro | csv | json ) \. .+ ) | value\.( format | fields-include )
+    | key\.( format | fields-prefix | ( avro | csv | json | protobuf ) \. .+ ) | value\.( format | fields-include )
+    | (key\.|value\.)? ( avro | json | protobuf | debezium-avro )-confluent
+      \.( subject | schema | timeout | ssl\.(keystore|truststore)\.location | properties\.auto\.register\.schemas
+      | timestamp_mapping\.legacy )
     | ( canal | debezium | maxwell | ogg )-json\. .+
     | ( arrow | avro | csv | json | raw | parquet | orc ) \. .+
     | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import records_columns
+from sqlstream.connectors.schema_formats import avro_text, has_schema, registry_of
+from sqlstream.errors import ConnectorError
+from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.formats.lines import LineDecoder
+from sqlstream.formats.registered import RegisteredAvro, avro_decoder
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
@@ -44,6 +49,28 @@ def decoder_of(
         case "csv" if all(f.type.name != "VARIANT" for f in fields):
             read = tuple(f if f.wanted or strict else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)
+    if has_schema(values["format"]):
+        return _by_schema(table, tuple(f for f in fields if f.wanted or strict), values)
+    return None
+
+
+def _by_schema(table: Table, fields: tuple[Field, ...], values: Mapping[str, Any]) -> Decoder | None:
+    """The decoder of messages that are written by a schema; None for files, which have theirs with them.
+
+    ConnectorError SS505 where the schema does not have the columns.
+    """
+    form = values["format"]
+    given = values.get(f"{form}.schema")
+    match form:
+        case "avro" if "avro.schema" in values:
+            try:
+                return avro_decoder(fields, given or avro_text(records_columns(table)), None)
+            except SchemaError as error:
+                hint = "Give columns the types of the schema in the option avro.schema."
+                message = f'the schema of table "{table.name}" {error}'
+                raise ConnectorError(WRONG_COLUMN, message, hint=hint) from None
+        case "avro-confluent":
+            return RegisteredAvro(fields, registry_of(values), given)
     return None
 
 

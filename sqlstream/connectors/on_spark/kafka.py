@@ -29,14 +29,18 @@ from sqlstream.connectors.kafka_messages import (
 from sqlstream.connectors.kafka_offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
-from sqlstream.connectors.on_spark.messages import as_variants
+from sqlstream.connectors.on_spark.encoders import encode_by_schema
+from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
+from sqlstream.connectors.schema_formats import has_schema
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kafka_fetch import FIELDS, TopicRecords
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.messages import MessageRows
 
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
@@ -118,6 +122,9 @@ def rows_of_messages(
     payload = tuple(name for name in columns if name not in keep and name not in in_key)
     if in_key:
         keep = with_key_text(keep, place_of_message())
+    if has_schema(values["format"]):
+        rows = _rows_of_bytes(messages, table_of_values(table), payload, values, keep)
+        return with_keys(rows, table, columns) if in_key else rows.select(*_columns_of(rows, columns))
     texts = messages.withColumn("value", F.col("value").cast("string"))
     if values["format"] == "json":  # as Flink, which takes an empty message for none
         texts = texts.where(F.trim("value") != "")
@@ -125,8 +132,28 @@ def rows_of_messages(
     rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
     if in_key:
         return with_keys(rows, table, columns)
+    return rows.select(*_columns_of(rows, columns))
+
+
+def _rows_of_bytes(
+    messages: DataFrame,
+    table: Table,
+    payload: tuple[str, ...],
+    values: Mapping[str, Any],
+    keep: Mapping[str, SparkColumn],
+) -> DataFrame:
+    """Decodes the values of messages of a format with a schema."""
+    zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
+    decoder = decoder_of(table, payload, values, zone, all_columns=True)
+    assert decoder is not None, "a format with a schema"
+    given = messages.where(F.col("value").isNotNull())
+    reader = MessageRows(decoder, tolerates_bad_rows(table))
+    return decoded(given, F.col("value"), reader, keep, place_of_message())
+
+
+def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+    return [F.col(quoted(name)) for name in (*columns, *extra)]
 
 
 def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
@@ -137,12 +164,20 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     changes = has_kinds(table)
     apart = only_in_keys(table)
     payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-    fields = [(encode_changes if changes else encode)(payload, values).alias("value")]
+    by_schema = has_schema(values["format"])
+    value = (
+        encode_by_schema(payload, table, values, f"{values['topic']}-value")
+        if by_schema
+        else (encode_changes if changes else encode)(payload, values)
+    )
+    fields = [value.alias("value")]
     names = key_fields(table)
     if names:
         if table.option(FORMAT) is not None:
             return with_key(rows, fields[0], table)
         keys = rows.select(*(F.col(quoted(name)) for name in names))
+        if by_schema:
+            return rows.select(*fields, encode_by_schema(keys, table, values, f"{values['topic']}-key").alias("key"))
         fields.append((encode_object if changes else encode)(keys, values).alias("key"))
     return rows.select(*fields)
 
@@ -192,15 +227,19 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
     # Two steps: columns of the key may have the names of others.
     keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
     made = rows.select(value.alias(_VALUE), *keys)
-    key = encode(made.drop(_VALUE), key_values(table))
+    values, names = key_values(table), made.drop(_VALUE)
+    if has_schema(values["format"]):
+        key = encode_by_schema(names, table_of_keys(table), values, f"{table.option('topic')}-key")
+    else:
+        key = encode(names, values)
     return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
-    """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key
-    as text, and ``place``, the position of the message.
+    """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key,
+    and ``place``, the position of the message.
     """
-    return {**keep, _KEY_TEXT: F.col("key").cast("string"), _KEY_PLACE: place}
+    return {**keep, _KEY_TEXT: F.col("key"), _KEY_PLACE: place}
 
 
 def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
@@ -213,10 +252,17 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
     names = tuple(c.name for c in keys.columns)
     # All other columns are in a struct, because a column of the key may have the name of another one.
     rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
-    text = F.col(_KEY_TEXT)
-    texts = rows.select(rest.alias(_REST), F.coalesce(text, F.lit(_no_key(keys, values))).alias(_KEY_TEXT))
-    place = F.col(f"{_REST}.{_KEY_PLACE}")
-    read = decode(texts, _KEY_TEXT, keys, names, values, {_REST: F.col(_REST)}, place)
+    place, kept = F.col(f"{_REST}.{_KEY_PLACE}"), {_REST: F.col(_REST)}
+    if has_schema(values["format"]):
+        decoder = decoder_of(keys, names, values, "UTC", all_columns=True)
+        assert decoder is not None, "a format with a schema"
+        reader = MessageRows(OptionalRecords(decoder), tolerates_bad_rows(keys))
+        read = decoded(rows.select(rest.alias(_REST), F.col(_KEY_TEXT)), F.col(_KEY_TEXT), reader, kept, place)
+    else:
+        text = F.coalesce(F.col(_KEY_TEXT).cast("string"), F.lit(_no_key(keys, values)))
+        read = decode(
+            rows.select(rest.alias(_REST), text.alias(_KEY_TEXT)), _KEY_TEXT, keys, names, values, kept, place
+        )
     has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
     fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
     result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]

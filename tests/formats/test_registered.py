@@ -1,0 +1,205 @@
+"""Messages of a schema registry: several schemas in a batch, read by the table's columns; headers that are wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlstream.errors import ConnectorError
+from sqlstream.formats.decoder import Decoded, Field, OptionalRecords
+from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, header_of
+from sqlstream.formats.schema_registry import JSON, Registry
+from sqlstream.types import parse_type
+from tests.schema_registry import TestRegistry, serving
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TestRegistry]:
+    with serving() as registry:
+        yield registry
+
+
+def fields(columns: str) -> tuple[Field, ...]:
+    return tuple(Field(name, kind) for name, kind in parse_type(f"STRUCT<{columns}>").fields())
+
+
+def avro(server: TestRegistry, columns: str, reader: str | None = None) -> RegisteredAvro:
+    return RegisteredAvro(fields(columns), Registry((server.url,), patience=0.5), reader)
+
+
+def record(*members: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [*members], **more}
+
+
+def member(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def message(number: int, schema: Any, value: Any) -> bytes:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), value)
+    return header_of(number) + file.getvalue()
+
+
+def read(decoder: RegisteredAvro | RegisteredJson, *messages: bytes | None) -> Decoded:
+    return decoder.messages(pa.array(messages, pa.binary()))
+
+
+def reasons(found: Decoded) -> dict[int, str]:
+    return {fault.record: fault.reason for fault in found.faults}
+
+
+ONE = record(member("a", "long"), member("b", "string"))
+OTHER = record(member("b", ["null", "string"]), member("new", "double"), member("a", "int"))
+
+
+def test_versions_of_a_schema_are_read_by_the_columns_names_in_the_order_of_messages(server: TestRegistry):
+    first, second = server.register("order", ONE), server.register("order", OTHER)
+    values = [
+        message(first, ONE, {"a": 1, "b": "x"}), message(second, OTHER, {"a": 2, "b": None, "new": 0.5}),
+        message(first, ONE, {"a": 3, "b": "z"}), message(second, OTHER, {"a": 4, "b": "y", "new": 1.5}),
+    ]  # fmt: skip
+    found = read(avro(server, "b STRING, a BIGINT"), *values)
+    assert [tuple(row.values()) for row in found.rows.to_pylist()] == [("x", 1), (None, 2), ("z", 3), ("y", 4)]
+    assert (found.records, found.numbers.tolist()) == (4, [0, 1, 2, 3])
+    found = read(avro(server, "new DOUBLE, a BIGINT"), *values)
+    assert [tuple(row.values()) for row in found.rows.to_pylist()] == [(None, 1), (0.5, 2), (None, 3), (1.5, 4)]
+    found = RegisteredAvro((Field("a", parse_type("BIGINT"), wanted=False),), Registry((server.url,))).messages(
+        pa.array(values, pa.binary())
+    )
+    assert found.rows.num_rows == 4
+
+
+def test_aliases_and_defaults_are_those_of_the_readers_schema(server: TestRegistry):
+    number = server.register("aliases", ONE)
+    reader = record(
+        member("n", "long", aliases=["a"]), member("price", {"type": "bytes", "logicalType": "decimal", "precision": 5,
+        "scale": 2}, default="\x30\x39"), member("tags", {"type": "array", "items": "string"}, default=["x"]),
+        member("nothing", ["null", "int"], default=None),
+    )  # fmt: skip
+    decoder = avro(server, "n DOUBLE, price DECIMAL(5, 2), tags ARRAY<STRING>, nothing INT", json.dumps(reader))
+    found = read(decoder, message(number, ONE, {"a": 7, "b": ""}))
+    assert found.rows.to_pylist() == [{"n": 7.0, "price": Decimal("123.45"), "tags": ["x"], "nothing": None}]
+
+
+def test_logical_types_and_names_of_types_are_read(server: TestRegistry):
+    color = {"type": "enum", "name": "Color", "namespace": "n", "symbols": ["RED", "BLUE"]}
+    schema = record(
+        member("micros", {"type": "long", "logicalType": "timestamp-micros"}),
+        member("millis", {"type": "long", "logicalType": "timestamp-millis"}),
+        member("clock", {"type": "long", "logicalType": "local-timestamp-millis"}),
+        member("id", {"type": "string", "logicalType": "uuid"}),
+        member("fixed", {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}),
+        member("amount", {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}),
+        member("color", color),
+        member("colors", {"type": "map", "values": "n.Color"}),
+    )
+    plain = json.loads(json.dumps(schema).replace(', "size": 16, "logicalType": "uuid"', ', "size": 16'))
+    number = server.register("logical", schema)
+    time, uuid = datetime(2024, 1, 31, 12, 0, 0, 250_000), UUID(int=2**127 + 5)
+    value = {
+        "micros": time.replace(microsecond=250_001, tzinfo=UTC), "millis": time.replace(tzinfo=UTC), "clock": time,
+        "id": uuid, "fixed": uuid.bytes, "amount": Decimal("-12345678901234567.125"), "color": "BLUE",
+        "colors": {"k": "RED"},
+    }  # fmt: skip
+    columns = (
+        "micros TIMESTAMP, millis TIMESTAMP, clock TIMESTAMP_NTZ, id STRING, fixed STRING, amount DECIMAL(20, 3), "
+        "color STRING, colors MAP<STRING, STRING>"
+    )
+    found = read(avro(server, columns), message(number, plain, value))
+    (row,) = found.rows.to_pylist()
+    assert row == {**value, "id": str(uuid), "fixed": str(uuid), "colors": [("k", "RED")]}
+
+
+def test_headers_that_are_wrong_are_faults_of_their_message(server: TestRegistry):
+    number = server.register("order", ONE)
+    good = message(number, ONE, {"a": 1, "b": "x"})
+    found = read(
+        avro(server, "a BIGINT, b STRING"),
+        good, None, b"", b"\0\0\0", b'{"a": 1}', good[5:], header_of(number) + good, header_of(99_999) + good[5:],
+        good[:-1], good + b"\0", good,
+    )  # fmt: skip
+    assert [row["a"] for row in found.rows.to_pylist()] == [1, 1]
+    no_header = "it does not begin with a byte 0 and the id of a schema, as messages of a schema registry do"
+    assert reasons(found) == {
+        1: "the message is empty", 2: "the message is empty", 3: "it ends within the id of its schema",
+        4: no_header, 5: no_header, 6: "6 bytes follow the record",
+        7: f"schema registry {server.url} knows no schema with the id 99999",
+        8: 'it ends within column "b"', 9: "1 bytes follow the record",
+    }  # fmt: skip
+    assert found.faults[7].text == good[:-1]
+    assert found.numbers.tolist() == [0, 10]
+
+
+def test_a_message_whose_schema_does_not_have_the_columns_is_a_fault(server: TestRegistry):
+    number = server.register("order", ONE)
+    texts, wrong = server.register("json", '{"type": "object"}', JSON), server.register("wrong", "{")
+    good = message(number, ONE, {"a": 1, "b": "x"})
+    found = read(avro(server, "b BIGINT"), good, header_of(texts) + b"{}", header_of(wrong) + b"x")
+    assert reasons(found)[0] == f'schema {number} of the registry has "b" as STRING, which is not read as BIGINT'
+    assert reasons(found)[1] == f"schema {texts} of the registry is of type JSON, not AVRO"
+    assert reasons(found)[2].startswith(f"schema {wrong} of the registry is no JSON")
+
+
+def test_a_registry_that_is_away_fails_the_task(server: TestRegistry):
+    number = server.register("away", record(member("a", "long"), name="Away"))
+    server.away = 1_000
+    with pytest.raises(ConnectorError, match=r"SS598: schema registry .* does not answer: 503"):
+        read(avro(server, "a BIGINT"), header_of(number) + b"\2")
+    server.away = 0
+    assert read(avro(server, "a BIGINT"), header_of(number) + b"\2").rows.to_pylist() == [{"a": 1}]
+
+
+def test_a_schema_may_name_types_of_others(server: TestRegistry):
+    money = record(member("amount", "long"), name="Money", namespace="shop")
+    server.register("money", money)
+    order = record(member("price", "shop.Money"))
+    number = server.register("orders", order, references=[{"name": "shop.Money", "subject": "money", "version": 1}])
+    found = read(avro(server, "price STRUCT<amount: BIGINT>"), header_of(number) + b"\x54")
+    assert found.rows.to_pylist() == [{"price": {"amount": 42}}]
+
+
+def test_json_follows_the_id_of_a_schema(server: TestRegistry):
+    number = server.register("json", '{"type": "object"}', JSON)
+    columns = fields("a INT")
+    decoder = RegisteredJson(columns, Registry((server.url,)), JsonDecoder(columns))
+    found = read(decoder, header_of(number) + b'{"a": 1}', b'{"a": 2}', header_of(number) + b"{", header_of(77) + b"{}")
+    assert found.rows.to_pylist() == [{"a": 1}]
+    assert [*reasons(found)] == [1, 2, 3]
+
+
+def test_a_key_that_is_not_there_is_a_row_of_nulls(server: TestRegistry):
+    number = server.register("order", ONE)
+    good = message(number, ONE, {"a": 1, "b": "x"})
+    decoder = OptionalRecords(avro(server, "a BIGINT"))
+    found = decoder.messages(pa.array([None, good, b"x", None, good], pa.binary()))
+    assert [row["a"] for row in found.rows.to_pylist()] == [None, 1, None, 1]
+    assert (found.numbers.tolist(), [*reasons(found)]) == ([0, 1, 3, 4], [2])
+
+
+@given(st.lists(st.sampled_from(["one", "other", "null", "short", "unknown"]), max_size=30))
+def test_rows_and_faults_are_those_of_messages_read_alone(server: TestRegistry, kinds: list[str]):
+    first, second = server.register("order", ONE), server.register("order", OTHER)
+    made = {
+        "one": lambda n: message(first, ONE, {"a": n, "b": str(n)}),
+        "other": lambda n: message(second, OTHER, {"a": n, "b": None, "new": n / 2}),
+        "null": lambda n: None, "short": lambda n: header_of(first) + b"\2", "unknown": lambda n: header_of(88) + b"\2",
+    }  # fmt: skip
+    values = [made[kind](n) for n, kind in enumerate(kinds)]
+    decoder = avro(server, "a BIGINT, b STRING, new DOUBLE")
+    found, alone = read(decoder, *values), [read(decoder, value) for value in values]
+    assert found.rows.to_pylist() == [row for one in alone for row in one.rows.to_pylist()]
+    assert [f.record for f in found.faults] == [n for n, one in enumerate(alone) if one.faults]
+    assert [f.reason for f in found.faults] == [f.reason for one in alone for f in one.faults]

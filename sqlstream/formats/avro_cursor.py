@@ -164,7 +164,7 @@ class Cursor:
         stops = ~words & _STOPS
         low = stops & (~stops + _ONE)
         lengths = (((low >> np.uint64(7)) * _LENGTHS) >> np.uint64(56)).view(np.int64)
-        bits = words & ((low << _ONE) - _ONE) & ~_STOPS
+        bits: np.ndarray = words & ((low << _ONE) - _ONE) & ~_STOPS
         for even, odd, shift in _GROUPS:
             bits = (bits & even) | ((bits & odd) >> shift)
         if not stops.all():

@@ -162,8 +162,11 @@ CREATE TABLE user_json (user_id BIGINT, item_id BIGINT, ts TIMESTAMP(3)) WITH ('
 CREATE TABLE nginx_log (log STRING) WITH ('connector' = 'kafka', 'topic' = 'nginx_log', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'raw', 'raw.charset' = 'UTF-8');
 SELECT SPLIT_INDEX(log, ' ', 0), REGEXP_EXTRACT(log, '"(.*)"', 1) FROM nginx_log;
 
--- refused SS350: Avro is not there
 CREATE TABLE user_avro (user_id BIGINT) WITH ('connector' = 'kafka', 'topic' = 'b', 'properties.bootstrap.servers' = 'h:9092', 'format' = 'avro');
+
+CREATE TABLE user_created (the_kafka_key STRING, id STRING, name STRING, email STRING) WITH ('connector' = 'kafka', 'topic' = 'user_events_example1', 'properties.bootstrap.servers' = 'localhost:9092', 'key.format' = 'raw', 'key.fields' = 'the_kafka_key', 'value.fields-include' = 'EXCEPT_KEY', 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://localhost:8082');
+
+CREATE TABLE user_created_keys (kafka_key_id STRING, id STRING, name STRING, email STRING) WITH ('connector' = 'kafka', 'topic' = 'user_events_example2', 'properties.bootstrap.servers' = 'localhost:9092', 'key.format' = 'avro-confluent', 'key.avro-confluent.url' = 'http://localhost:8082', 'key.fields' = 'kafka_key_id', 'value.fields-include' = 'EXCEPT_KEY', 'key.fields-prefix' = 'kafka_key_', 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://localhost:8082', 'avro-confluent.subject' = 'user_events_example2-value2', 'key.avro-confluent.subject' = 'user_events_example2-key2');
 
 -- refused SS501: there is no Elasticsearch
 CREATE TABLE es (user_id STRING, PRIMARY KEY (user_id) NOT ENFORCED) WITH ('connector' = 'elasticsearch-7', 'hosts' = 'http://localhost:9200', 'index' = 'users');

@@ -26,6 +26,8 @@ USER, PASSWORD = "postgres", "hunter2"
 class PostgresServer:
     """Listens on a port of 127.0.0.1 and wants a password."""
 
+    wal_level = "logical"
+
     def __init__(self, directory: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pgserver asks for XDG_RUNTIME_DIR when it is imported
@@ -62,21 +64,22 @@ class PostgresServer:
 
     def start(self) -> None:
         settings = f"-h 127.0.0.1 -p {self.port} -k {self._directory} -c fsync=off -c max_connections=40"
+        settings += f" -c wal_level={self.wal_level} -c max_wal_senders=10 -c max_replication_slots=20"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", self._directory / "log", "-o", settings, "start")
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
 
-    def _connected(self) -> psycopg.Connection[tuple[object, ...]]:
+    def connected(self) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(make_conninfo(**self.conninfo), autocommit=True)
 
     def execute(self, *statements: str) -> None:
-        with self._connected() as connection:
+        with self.connected() as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        with self._connected() as connection:
+        with self.connected() as connection:
             return connection.execute(query).fetchall()
 
     def _run(self, program: str, *arguments: str | Path) -> None:

@@ -87,6 +87,7 @@ BUILT_IN = {
     "kafka": "sqlstream.connectors.kafka:Kafka",
     "memory": "sqlstream.connectors.memory:Memory",
     "postgres": "sqlstream.connectors.postgres:Postgres",
+    "postgres-cdc": "sqlstream.connectors.postgres_cdc:PostgresChanges",
     "print": "sqlstream.connectors.trying_out:Print",
     "rate": "sqlstream.connectors.trying_out:Rate",
     "redis": "sqlstream.connectors.redis:Redis",

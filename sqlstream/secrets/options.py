@@ -28,7 +28,9 @@ _NEVER = re.compile(
 _PLAIN = re.compile(
     r"""
     ( connector | format | method | path | topic | topic-pattern | host | hostname | port | database | table-name
-    | username | driver | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
+    | username | driver | database-name | schema-name | ( slot | publication | decoding\.plugin )\.name
+    | heartbeat\.interval | connect\.timeout
+    | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | on-data-loss | kafka\.client
     | partition-by | connect-timeout
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout

@@ -34,6 +34,7 @@ from tests.planner.plans import physical
 BASE: dict[str, dict[str, str]] = {
     "http": {"url": "https://api.test/items/{k}"},
     "postgres": {"url": "postgresql://db.test/shop", "table-name": "items"},
+    "postgres-cdc": {"url": "postgresql://db.test/shop", "table-name": "items", "slot.name": "items"},
     "jdbc": {"url": "jdbc:postgresql://db.test/shop", "table-name": "items"},
     "redis": {"url": "redis://cache.test:6379/0", "key": "item:{k}"},
     "kafka": {"topic": "items", "properties.bootstrap.servers": "broker.test:9092", "format": "json"},
@@ -66,7 +67,8 @@ class Place:
         if "host" in self.options:
             del options["url"]
         listed = ", ".join(f"'{key}' = {literal(value)}" for key, value in options.items())
-        return f"CREATE TABLE t (k STRING, v STRING) WITH ({listed})"
+        key = ", PRIMARY KEY (k) NOT ENFORCED" if self.connector == "postgres-cdc" else ""
+        return f"CREATE TABLE t (k STRING, v STRING{key}) WITH ({listed})"
 
     @property
     def statement(self) -> str:
@@ -134,6 +136,8 @@ PLACES = (
     Place("postgres", {"url": "postgresql://db.test/shop?user=me&password=hunter2"}, ("hunter2",)),
     Place("postgres", {"url": "postgresql://db.test/shop?sslpassword=hunter2"}, ("hunter2",)),
     Place("postgres", {"host": "db.test", "database": "shop", "password": "hunter2"}, ("hunter2",)),
+    Place("postgres-cdc", {"password": "hunter2"}, ("hunter2",)),
+    Place("postgres-cdc", {"url": "postgresql://me:hunter2@db.test/shop"}, ("hunter2",)),
     Place("jdbc", {"url": "jdbc:postgresql://db.test/shop?user=me&password=hunter2"}, ("hunter2",)),
     Place("jdbc", {"password": "it's hunter2"}, ("it's hunter2", "it''s hunter2")),
     Place("redis", {"password": "hunter2"}, ("hunter2",)),
@@ -180,6 +184,7 @@ PLACES = (
     variable("postgres", "url", "${SECRET}", "postgresql://me:hunter2@db.test/shop"),
     variable("postgres", "url", "postgresql://me:${SECRET}@db.test/shop", "p/w@4711"),
     variable("postgres", "username", "${SECRET}", "user-4711"),
+    variable("postgres-cdc", "username", "${SECRET}", "user-4711"),
     variable("redis", "url", "redis://:${SECRET}@cache.test/0", "p@ss/4711"),
     variable("kafka", "properties.bootstrap.servers", "${SECRET}", "broker-4711.test:9092"),
     variable("kafka", "properties.sasl.jaas.config", 'x required password="${SECRET}";', "hunt er2"),

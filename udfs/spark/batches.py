@@ -31,6 +31,7 @@ from sqlstream.udfs.kafka_fetch import FetchedMessages, RowsOfTopics
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.messages import MessageRows
+from sqlstream.udfs.postgres_changes import RowsOfChanges
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from sqlstream.udfs.written_files import WrittenFiles
@@ -78,7 +79,7 @@ def to_blobs(
 
 
 def rows_of(
-    reader: FileRows | MessageRows | ColumnRows | FetchedMessages | RowsOfTopics | WrittenFiles,
+    reader: FileRows | MessageRows | ColumnRows | FetchedMessages | RowsOfChanges | RowsOfTopics | WrittenFiles,
 ) -> Batches:
     """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
     that they hold, ranges of offsets into messages, or rows into the files that they are written to.

@@ -1,0 +1,344 @@
+"""Changes of PostgreSQL's tables as a stream: first what is in the table, then what its log says.
+
+The driver copies the table into files of the checkpoint and receives the log into others, and tasks read these. A
+position is a place of the log (LSN); Spark writes it into its checkpoint before the micro-batch reads. The server is
+told to forget what is before a position when the micro-batch that ends there is complete, no sooner: one that is
+repeated, also after the process was killed, receives the same transactions again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from sqlstream.connectors.postgres_copies import Copier, CopyPlan, remove_files
+from sqlstream.connectors.postgres_log import LogError, LogReceiver, Segment, receiver, replication, system_of
+from sqlstream.connectors.postgres_positions import Position, lsn_text
+from sqlstream.connectors.postgres_publications import (
+    SLOT_LOST,
+    Slot,
+    create_slot,
+    log_end,
+    require_slot,
+    wait_for_running,
+)
+from sqlstream.connectors.postgres_server import CANNOT_CONNECT
+from sqlstream.errors import ConnectorError
+from sqlstream.secrets import Secrets
+from sqlstream.spark.internals import make_active
+from sqlstream.types import from_arrow
+from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.lookup.sources.postgres import PostgresError, one_line, session_settings
+from sqlstream.udfs.postgres_changes import CHANGES, NO_FILE, PLACES, PLACES_DDL, ROWS, RowsOfChanges
+from sqlstream.udfs.spark.batches import rows_of
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.postgres_server import Connection
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+_Answer = TypeVar("_Answer")
+
+_PATIENCE_SECONDS = 60.0
+_IN_USE_SECONDS = 75.0
+"""A server ends connections that are silent after a minute, by default."""
+_REPLAY_SECONDS = 600.0
+_PATIENT_SECONDS, _IMPATIENT_SECONDS = 10.0, 0.1
+"""How long a micro-batch waits for what was committed before it: a server decodes a large transaction for minutes, and
+other sources of the query must not wait for it again and again."""
+_SETTINGS = "secret"
+"""The option of the data source with all settings, whose name Spark knows to hide."""
+
+
+@dataclass(frozen=True)
+class ChangeSettings:
+    """What a stream of changes reads.
+
+    * ``connection``: libpq's parameters; ``secrets``: what messages must not show of them.
+    * ``plan``: how the table is copied. ``with_rows``: whether it is; ``from_slot``: a job without checkpoint begins
+      where the slot is, else where the log ends.
+    * ``most``: about how many changes a micro-batch reads at most. ``heartbeat_ms``: after which time without changes
+      the server may forget its log nevertheless; 0: never.
+    * ``folder``: for files. ``confirms``: the slot is moved on; False where no checkpoint outlives the query.
+    """
+
+    slot: Slot
+    connection: tuple[tuple[str, str], ...] = field(repr=False)
+    secrets: Secrets = field(repr=False)
+    plan: CopyPlan
+    with_rows: bool
+    from_slot: bool
+    most: int
+    heartbeat_ms: int
+    folder: str
+    confirms: bool
+    statement_timeout_ms: int
+
+
+def changes_of_table(spark: SparkSession, settings: ChangeSettings) -> DataFrame:
+    """Returns the rows of a table and its changes as a streaming DataFrame of ``ChangedTable.result``."""
+    import base64
+    import pickle
+
+    make_active(spark)
+    spark.dataSource.register(ChangePlaces)
+    options = {_SETTINGS: base64.b64encode(pickle.dumps(settings)).decode()}
+    places = spark.readStream.format(ChangePlaces.name()).options(**options).load()
+    table = settings.plan.table
+    ddl = ", ".join(f"{f.name} {from_arrow(f.type).ddl()}" for f in table.result)
+    return places.mapInArrow(rows_of(RowsOfChanges(table)), ddl)
+
+
+# --- what Spark asks ------------------------------------------------------------------------------------------
+
+
+class ChangePlaces(DataSource):
+    """A Spark data source of places in files (``PLACES``), which tasks read. Option: ``secret``, the settings."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sqlstream_postgres_changes"
+
+    def schema(self) -> str:
+        return PLACES_DDL
+
+    def streamReader(self, schema: object) -> ChangeStream:  # noqa: N802
+        import base64
+        import pickle
+
+        return ChangeStream(pickle.loads(base64.b64decode(self.options[_SETTINGS])))
+
+
+class Share(InputPartition):
+    """The places that one task reads, in order."""
+
+    def __init__(self, places: list[dict[str, Any]]) -> None:
+        self.places = places
+
+
+class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans what each micro-batch reads: the next part of the table, or the transactions that were received.
+
+    PySpark 4.1 does not say where a micro-batch starts; the reader then goes on from the last one that it has planned.
+    """
+
+    def __init__(self, settings: ChangeSettings) -> None:
+        self._settings = settings
+        self._folder = Path(settings.folder)
+        self._last: Position | None = None
+        self._copier: Copier | None = None
+        self._receiver: LogReceiver | None = None
+        self._given: dict[tuple[int, int], tuple[Segment, ...]] = {}
+        self._beaten = time.monotonic()
+        self._target: int | None = None
+        self._patience = _PATIENT_SECONDS
+        self._server: Connection | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._asking(log_end)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._last = self._asking(self._first)
+        return self._last.to_json()
+
+    def _first(self, server: Connection) -> Position:
+        settings = self._settings
+        lsn = create_slot(server, settings.slot)
+        connection = replication(dict(settings.connection))
+        try:
+            system = system_of(connection)
+        finally:
+            connection.finish()
+        at = lsn if settings.with_rows or settings.from_slot else log_end(server)
+        return Position.at(system, at, with_rows=settings.with_rows)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        if start is not None:
+            position = Position.of_json(start)
+            self._done(position)  # Spark asks when the micro-batch that ends there is complete
+        else:
+            assert self._last is not None, "Spark asks where a source begins first"
+            position = self._last
+        after = self._copied(position) if position.chunk is not None else self._advanced(position)
+        self._last = after
+        return start if start is not None and after is position else after.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        position = Position.of_json(end)
+        if position.files:
+            return [Share([self._file(file.name, file.longest)]) for file in position.files]
+        if position.since == position.lsn:
+            return [Share([])]
+        segments = self._given.get((position.since, position.lsn))
+        if segments is None:
+            segments = self._again(position)
+            self._given[position.since, position.lsn] = segments
+        parts = json.dumps([p.to_json() for p in position.parts]) if position.parts else None
+        return [Share([_of_segment(segment, parts) for segment in segments])]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(partition.places, schema=PLACES)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._done(Position.of_json(end))
+
+    def stop(self) -> None:
+        if self._receiver is not None:
+            self._receiver.stop()
+        if self._copier is not None:
+            self._copier.close()
+        if self._server is not None:
+            self._server.close()
+
+    # --- positions --------------------------------------------------------------------------------------------
+
+    def _done(self, position: Position) -> None:
+        """Forgets what a micro-batch has read that is complete."""
+        remove_files(self._folder, (file.name for file in position.files))
+        for key in [key for key in self._given if key[1] <= position.lsn]:
+            del self._given[key]
+        if self._receiver is None:
+            return
+        if self._settings.confirms and position.chunk is None:
+            self._receiver.confirm(position.lsn)
+        self._receiver.remove(s.path for segments in self._given.values() for s in segments)
+
+    def _copied(self, position: Position) -> Position:
+        if self._copier is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            copier = self._asking(lambda server: self._opened_copier(server, position))
+            self._copier, self._server = copier, None
+        try:
+            return self._copier.next(position)
+        except Exception as error:  # the connection broke: what is left is another snapshot's
+            self._copier = None
+            raise _failed(error, self._settings.plan.table.name) from None
+
+    def _opened_copier(self, server: Connection, position: Position) -> Copier:
+        require_slot(server, self._settings.slot, position.lsn)
+        if position.chunk == 0:
+            wait_for_running(server)
+        return Copier(server, self._settings.plan, self._folder)
+
+    def _advanced(self, position: Position) -> Position:
+        received = self._received(position.lsn, position.system)
+        if self._target is None or position.lsn < self._target:
+            end = self._asking(log_end) if self._target is None else self._target
+            there = received.wait(lambda: received.has_transactions() or received.reached >= end, self._patience)
+            self._patience = _PATIENT_SECONDS if there else _IMPATIENT_SECONDS
+        taken = received.take(self._settings.most)
+        if taken is not None:
+            self._beaten = time.monotonic()
+            self._given[position.lsn, taken.end] = taken.segments
+            return position.read_to(taken.end)
+        heartbeat = self._settings.heartbeat_ms
+        if self._target is None and heartbeat and time.monotonic() - self._beaten > heartbeat / 1000:
+            self._beaten = time.monotonic()
+            if (reached := received.skip()) > position.lsn:
+                return position.read_to(reached)
+        return position
+
+    def _again(self, position: Position) -> tuple[Segment, ...]:
+        """The transactions of a micro-batch that is repeated, received once more."""
+        received = self._received(position.since, position.system)
+        if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
+            message = f"the server does not send its log up to {lsn_text(position.lsn)}, which was read before"
+            raise ConnectorError(SLOT_LOST, message, hint="Look whether it is the server that the job has read before.")
+        taken = received.take(None, position.lsn)
+        return () if taken is None else taken.segments
+
+    def _file(self, name: str, longest: int) -> dict[str, Any]:
+        path = self._folder / name
+        if not path.exists():
+            message = f'file "{path}" with rows of table "{self._settings.plan.table.name}" is gone'
+            raise ConnectorError(NO_FILE, message, hint="Start in a new directory and with a new slot.")
+        return {"content": ROWS, "path": str(path), "begin": longest}
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _received(self, since: int, system: str) -> LogReceiver:
+        """The receiver that gives out transactions from ``since`` on next. A connection that broke is made again."""
+        known = self._receiver
+        if known is not None and known.since == since and (known.error is None or known.has_transactions()):
+            return known
+        if known is not None:
+            known.stop()
+            self._receiver = None
+            self._given.clear()
+        settings = self._settings
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob("log-*"):  # of a process that was killed
+            left.unlink()
+
+        def opened(server: Connection) -> LogReceiver:
+            require_slot(server, settings.slot, since)
+            slot = settings.slot
+            return receiver(
+                dict(settings.connection), slot.name, slot.publication, slot.table, since, self._folder,
+                _IN_USE_SECONDS,
+            )  # fmt: skip
+
+        self._receiver = self._asking(opened)
+        if system not in ("", self._receiver.system):
+            message = f'the server of slot "{settings.slot.name}" is another one than the job has read before'
+            raise ConnectorError(SLOT_LOST, message, hint="Start in a new directory and with a new slot.")
+        return self._receiver
+
+    def _asking(self, ask: Callable[[Connection], _Answer]) -> _Answer:
+        """What is answered on a connection of the driver's own. One that broke, as when a server restarts, is made
+        again for a minute.
+        """
+        import psycopg  # an optional package
+
+        end = time.monotonic() + _PATIENCE_SECONDS
+        with hiding(self._settings.secrets):
+            while True:
+                try:
+                    if self._server is None or self._server.closed:
+                        self._server = psycopg.connect(**dict(self._settings.connection), autocommit=True)  # type: ignore[arg-type]
+                        self._server.execute(session_settings(self._settings.statement_timeout_ms))
+                    return ask(self._server)
+                except (psycopg.OperationalError, LogError) as error:
+                    state = getattr(error, "sqlstate", None) or "08"  # no answer at all
+                    if not state.startswith(("08", "57")) or time.monotonic() > end:
+                        raise _failed(error, self._settings.plan.table.name) from None
+                    with suppress(psycopg.Error):
+                        if self._server is not None:
+                            self._server.close()
+                except psycopg.Error as error:
+                    raise _failed(error, self._settings.plan.table.name) from None
+                time.sleep(0.5)
+
+
+def _failed(error: Exception, name: str) -> Exception:
+    import psycopg  # an optional package
+
+    if isinstance(error, psycopg.Error):
+        text = one_line(error)
+    elif isinstance(error, PostgresError):
+        text = " ".join(str(error).split())
+    else:
+        return error
+    return ConnectorError(CANNOT_CONNECT, f'changes of table "{name}" cannot be read: PostgreSQL says: {text}')
+
+
+def _of_segment(segment: Segment, parts: str | None) -> dict[str, Any]:
+    return {
+        "content": CHANGES, "path": segment.path, "begin": segment.begin, "first": segment.first,
+        "until": segment.until, "relation": segment.relation, "snapshots": parts,
+    }  # fmt: skip

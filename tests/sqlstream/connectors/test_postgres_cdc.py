@@ -1,0 +1,648 @@
+"""Changes of PostgreSQL's tables: what micro-batches read of a real server, without Spark.
+
+``Stream`` does what Spark does with a source: it asks for positions, keeps them as its checkpoint does, and lets tasks
+read what is between two of them. ``merged`` is the table that its rows make.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from sqlstream.connectors import Environment, source_connector, validate
+from sqlstream.connectors.on_spark.postgres_changes import ChangeStream
+from sqlstream.errors import SqlStreamError
+from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
+from sqlstream.types import parse_type
+from sqlstream.udfs.postgres_changes import RowsOfChanges
+from tests.postgres_server import PASSWORD, PostgresServer
+
+_slots = count()
+_SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
+
+Row = tuple[Any, ...]
+
+
+class Stream:
+    """A source of one table. ``offsets``: the positions that are in the checkpoint, the last of which may be of a
+    micro-batch that is not complete.
+    """
+
+    def __init__(self, table: Table, folder: Path, columns: tuple[str, ...] | None = None) -> None:
+        self.table, self.folder = table, folder
+        self.columns = columns or tuple(c.name for c in table.columns)
+        self.offsets: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        environment = Environment(_SPARK, self.folder / "scratch", logs=str(self.folder / "spark" / "sources"))
+        settings = source_connector("postgres-cdc")._settings(environment, self.table, self.columns)  # type: ignore[attr-defined]
+        self.reader = ChangeStream(settings)
+        self._rows = RowsOfChanges(settings.plan.table)
+
+    def stop(self) -> None:
+        self.reader.stop()
+
+    def restart(self) -> None:
+        """As another process does that goes on with the checkpoint."""
+        self.stop()
+        self.start()
+
+    def first(self) -> None:
+        self.offsets.append(json.dumps(self.reader.initialOffset()))
+
+    def plan(self) -> bool:
+        """Writes the position of the next micro-batch down. False if nothing is new."""
+        if not self.offsets:
+            self.first()
+        start = json.loads(self.offsets[-1])
+        end = self.reader.latestOffset(start, None)
+        if end == start:
+            return False
+        self.offsets.append(json.dumps(end))
+        return True
+
+    def read(self) -> list[Row]:
+        """The rows of the last micro-batch that is written down, as its tasks read them."""
+        start, end = (json.loads(offset) for offset in self.offsets[-2:])
+        found = []
+        for share in self.reader.partitions(start, end):
+            for batch in self._rows.rows(self.reader.read(share)):
+                found += [tuple(row.values()) for row in batch.to_pylist()]
+        return found
+
+    def next(self) -> list[Row]:
+        return self.read() if self.plan() else []
+
+    def all(self) -> list[Row]:
+        """The rows of all micro-batches until nothing is new."""
+        found = []
+        while self.plan():
+            found += self.read()
+        return found
+
+    def commit(self) -> None:
+        """What Spark says when the next micro-batch is planned."""
+        self.reader.commit(json.loads(self.offsets[-1]))
+
+
+@pytest.fixture
+def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    yield postgres_server
+    for (name,) in postgres_server.rows("SELECT slot_name FROM pg_replication_slots"):
+        postgres_server.execute(f"SELECT pg_drop_replication_slot('{name}')")
+    for (name,) in postgres_server.rows("SELECT quote_ident(pubname) FROM pg_publication"):
+        postgres_server.execute(f"DROP PUBLICATION {name}")
+    postgres_server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+
+
+Open = Callable[..., Stream]
+
+
+@pytest.fixture
+def opened(server: PostgresServer, tmp_path: Path) -> Iterator[Open]:
+    """Opens a stream of a table: ``opened("id INT; v STRING", key=("id",), scan__startup__mode="never")``."""
+    streams: list[Stream] = []
+
+    def open_stream(columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str) -> Stream:
+        table = declared(server, columns, key, before, **options)
+        assert validate(table, {}) == ()
+        stream = Stream(table, tmp_path / f"job{next(_slots)}")
+        streams.append(stream)
+        return stream
+
+    yield open_stream
+    for stream in streams:
+        stream.stop()
+
+
+def declared(
+    server: PostgresServer, columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str
+) -> Table:
+    split = [text.strip().split(" ", 1) for text in columns.split(";")]
+    usual = {**server.options, "table-name": "t", "slot.name": f"slot{next(_slots)}", "heartbeat.interval": "0 s"}
+    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
+    pairs = tuple({**usual, **given}.items())
+    return Table("t", physical, "postgres-cdc", pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)
+
+
+def merged(rows: list[Row], keys: int = 1, table: dict[Row, Row] | None = None) -> list[Row]:
+    """The rows that changes leave, by the first columns as their key; each must fit what was there."""
+    there = {} if table is None else table
+    for *values, kind in rows:
+        key = tuple(values[:keys])
+        if kind in ("-D", "-U"):
+            assert key in there, f"{kind} of {key}, which is not there"
+            del there[key]
+        else:
+            assert kind == "+U" or key not in there, f"{kind} of {key}, which is there"
+            there[key] = tuple(values)
+    return sorted(there.values(), key=repr)
+
+
+def error_of(action: Callable[[], object]) -> str:
+    with pytest.raises(SqlStreamError) as caught:
+        action()
+    assert PASSWORD not in str(caught.value)
+    return str(caught.value)
+
+
+# --- rows and changes -----------------------------------------------------------------------------------------
+
+
+def test_rows_are_read_first_and_then_their_changes(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 5) i"
+    )
+    stream = opened("id INT; v STRING", scan__incremental__snapshot__chunk__size="2")
+    assert stream.next() == [(1, "v1", "+I"), (2, "v2", "+I")]
+    server.execute(
+        "BEGIN; INSERT INTO t VALUES (6, NULL); UPDATE t SET v = 'new' WHERE id = 1; DELETE FROM t WHERE id = 2; END",
+        "UPDATE t SET id = 7 WHERE id = 4",
+    )
+    assert sorted(stream.next() + stream.next()) == [(3, "v3", "+I"), (4, "v4", "+I"), (5, "v5", "+I")]
+    assert stream.all() == [
+        (6, None, "+I"), (1, "new", "+U"), (2, None, "-D"), (4, None, "-D"), (7, "v4", "+I"),
+    ]  # fmt: skip
+    assert stream.all() == []
+
+
+def test_a_job_goes_on_where_it_was_and_repeats_what_was_not_complete(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT i, i FROM generate_series(1, 4) i"
+    )
+    stream = opened("id INT; v INT", scan__incremental__snapshot__chunk__size="3")
+    rows = stream.next()
+    server.execute("UPDATE t SET v = -v WHERE id IN (1, 4)")
+    stream.restart()
+    assert stream.read() == rows
+    rest = stream.all()
+    assert merged(rows + rest) == [(1, -1), (2, 2), (3, 3), (4, -4)]
+    for _ in range(2):
+        server.execute("UPDATE t SET v = v + 10")
+        assert stream.plan()
+        changed = stream.read()
+        assert len(changed) == 4
+        stream.stop()
+        server.execute("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (1, 0)")
+        stream.start()
+        assert stream.read() == changed
+        rest += changed + stream.all()
+    assert merged(rows + rest) == [(1, 10 - 10), (2, 22), (3, 23), (4, 16)]
+
+
+def test_the_slot_moves_only_when_a_micro_batch_is_complete(server: PostgresServer, opened: Open):
+    def kept() -> int:
+        ((kept,),) = server.rows("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots")
+        assert kept is not None
+        return int(str(kept))
+
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.all() == []
+    begun = kept()
+    server.execute("INSERT INTO t VALUES (1)")
+    assert stream.next() == [(1, "+I")]
+    assert kept() == begun
+    position = json.loads(stream.offsets[-1])
+    assert not stream.plan()
+    stream.stop()
+    high, low = position["lsn"].split("/")
+    assert kept() == (int(high, 16) << 32) + int(low, 16) > begun
+
+
+def test_a_quiet_table_lets_the_server_forget_its_log(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int)")
+    stream = opened("id INT", heartbeat__interval="1 ms")
+    assert stream.all() == []
+    before = json.loads(stream.offsets[-1])["lsn"]
+    server.execute("INSERT INTO other SELECT generate_series(1, 100)")
+    assert stream.plan()
+    assert stream.read() == []
+    assert json.loads(stream.offsets[-1])["lsn"] > before
+    server.execute("INSERT INTO t VALUES (1)")
+    assert stream.all() == [(1, "+I")]
+
+
+def test_a_table_of_no_columns_read_and_one_without_rows_are_read(server: PostgresServer, opened: Open, tmp_path: Path):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    stream = opened("id INT")
+    stream.columns = ()
+    stream.start()
+    assert stream.all() == [("+I",), ("+I",)]
+    server.execute("CREATE TABLE u (id int PRIMARY KEY)")
+    assert opened("id INT", table_name="u").all() == []
+
+
+class Work:
+    """Transactions of two connections that overlap, are rolled back or move rows to other keys. Keys are texts, because
+    only the server knows their order.
+    """
+
+    def __init__(self, server: PostgresServer, random: Random) -> None:
+        self._random = random
+        self._keys = [f"{chr(i)}{i}" for i in range(60, 130) if chr(i) not in "\\'"]
+        self._writers = [server.connected() for _ in range(2)]
+        for writer in self._writers:
+            writer.execute("SET lock_timeout = '20 ms'")
+            writer.autocommit = False
+
+    def step(self) -> None:
+        writer, what = self._random.choice(self._writers), self._random.randrange(9)
+        key, other = (self._random.choice(self._keys) for _ in range(2))
+        try:
+            if what < 3:
+                sql = "INSERT INTO t VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET v = EXCLUDED.v + 1"
+                writer.execute(sql, [key, self._random.randrange(100)])
+            elif what < 5:
+                writer.execute("DELETE FROM t WHERE id = %s", [key])
+            elif what == 5:
+                writer.execute("UPDATE t SET id = %s WHERE id = (SELECT min(id) FROM t WHERE id >= %s)", [other, key])
+            elif what == 6:
+                writer.rollback()
+            else:
+                writer.commit()
+        except psycopg.Error:  # another one has the row, or the key
+            writer.rollback()
+
+    def end(self) -> None:
+        for writer in self._writers:
+            writer.commit()
+            writer.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_work_and_of_failures_gives_the_table(
+    server: PostgresServer, opened: Open, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Also while rows are copied, and while micro-batches are repeated by other processes."""
+    monkeypatch.setattr("sqlstream.udfs.postgres_changes._AT_ONCE", 3)
+    random = Random(seed)
+    before = bool(seed % 2)
+    server.execute(
+        "CREATE TABLE t (id text PRIMARY KEY, v int)",
+        "INSERT INTO t SELECT chr(i) || i, i FROM generate_series(65, 122, 3) i",
+        *(["ALTER TABLE t REPLICA IDENTITY FULL"] if before else []),
+    )
+    stream = opened("id STRING; v INT", before=before, scan__incremental__snapshot__chunk__size="4")
+    table: dict[Row, Row] = {}
+    merged(stream.next(), 1, table)
+    work = Work(server, random)
+    for _ in range(70):
+        what = random.randrange(12)
+        if what < 9:
+            work.step()
+        elif what < 11 and stream.plan():
+            if random.random() < 0.3:
+                stream.restart()
+            merged(stream.read(), 1, table)
+        else:
+            stream.restart()
+    work.end()
+    merged(stream.all(), 1, table)
+    assert sorted(table.values()) == sorted(server.rows("TABLE t"))
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+_TYPES = {
+    "b boolean": ("BOOLEAN", "true", "NULL"),
+    "s smallint": ("SMALLINT", "-32768", "32767"),
+    "i integer": ("INT", "-2147483648", "0"),
+    "l bigint": ("BIGINT", "9223372036854775807", "NULL"),
+    "r real": ("FLOAT", "'NaN'", "0.1"),
+    "d double precision": ("DOUBLE", "'-Infinity'", "1e300"),
+    "n numeric": ("DECIMAL(20, 3)", "12345678901234567.125", "-0.001"),
+    "n2 numeric(6, 2)": ("DECIMAL(10, 2)", "9999.99", "0"),
+    "nt numeric": ("STRING", "'NaN'", "1.10"),
+    "v varchar(9)": ("STRING", "E'a\\nb\"c,\\\\ \\t'", "''"),
+    "c char(5)": ("STRING", "'ab'", "NULL"),
+    "bt boolean": ("STRING", "true", "false"),
+    "u uuid": ("STRING", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "NULL"),
+    "j json": ("STRING", "'{\"a\":  [1]}'", "NULL"),
+    "jb jsonb": ("STRING", "'{\"a\":  [1]}'", "'null'"),
+    "ip inet": ("STRING", "'10.0.0.1'", "'::1'"),
+    "e mood": ("STRING", "'so so'", "'ok'"),
+    "x bytea": ("BINARY", "'\\x00ff10'", "''"),
+    "dt date": ("DATE", "'0001-01-01'", "'9999-12-31'"),
+    "ds date": ("STRING", "'infinity'", "'0044-03-15 BC'"),
+    "t0 timestamp": ("TIMESTAMP", "'2024-02-29 23:59:59.999999'", "'0001-01-01'"),
+    "t1 timestamp": ("TIMESTAMP_NTZ", "'9999-12-31 23:59:59.5'", "'1969-12-31 23:59:59'"),
+    "t2 timestamptz": ("TIMESTAMP", "'2024-03-31 02:30:00+02'", "'1900-01-01 00:00:00+00'"),
+    "t3 timestamptz": ("TIMESTAMP_NTZ", "'2024-03-31 02:30:00.25+02'", "NULL"),
+    "ts timestamptz": ("STRING", "'-infinity'", "'2024-01-01 00:00:00+01'"),
+    "tm time": ("STRING", "'24:00:00'", "'00:00:00.5'"),
+    "iv interval": ("STRING", "'1 mon -2 days 03:00'", "NULL"),
+    "ai integer[]": ("ARRAY<INT>", "'{1,NULL,3}'", "'{}'"),
+    "at text[]": ("ARRAY<STRING>", "ARRAY['a', NULL, 'NULL', '', 'q\"\\,{}', E'\\n']", "NULL"),
+    "ad numeric[]": ("ARRAY<DECIMAL(10, 2)>", "'{1.5,2}'", "'{NULL}'"),
+    "az timestamptz[]": ("ARRAY<TIMESTAMP>", "'{2024-01-01 00:00:00+01}'", "NULL"),
+}  # fmt: skip
+
+
+def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: PostgresServer, opened: Open):
+    """And both are what the connector postgres reads."""
+    server.execute(
+        "DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('ok', 'so so')",
+        f"CREATE TABLE t (id int PRIMARY KEY, {', '.join(_TYPES)})",
+        *(f"INSERT INTO t VALUES ({n}, {', '.join(v[n] for v in _TYPES.values())})" for n in (1, 2)),
+    )
+    stream = opened("; ".join(["id INT", *(f"{name.split()[0]} {kind}" for name, (kind, *_) in _TYPES.items())]))
+    copied = stream.next()
+    server.execute("INSERT INTO t SELECT id + 2, " + ", ".join(n.split()[0] for n in _TYPES) + " FROM t")
+    logged = stream.all()
+    assert [repr(row[1:]) for row in logged] == [repr(row[1:]) for row in copied]
+    first = dict(zip(("id", *(name.split()[0] for name in _TYPES)), copied[0], strict=False))
+    assert (first["c"], first["bt"], first["ip"], first["nt"]) == ("ab", "true", "10.0.0.1/32", "NaN")
+    assert first["at"] == ["a", None, "NULL", "", 'q"\\,{}', "\n"]
+    assert str(first["t2"]) == "2024-03-31 00:30:00+00:00"
+    assert first["x"] == b"\x00\xff\x10"
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared_as", "value"),
+    [
+        ("numeric", "DECIMAL(5, 2)", "'NaN'"),
+        ("timestamptz", "TIMESTAMP", "'infinity'"),
+        ("int[]", "ARRAY<INT>", "'{{1}}'"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(
+    server: PostgresServer, opened: Open, stored: str, declared_as: str, value: str
+):
+    server.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {stored})", f"INSERT INTO t VALUES (1, {value})")
+    stream = opened(f"id INT; v {declared_as}")
+    assert 'SS402: column "v" of table "t" is "' in error_of(stream.next)
+
+
+def test_metadata_columns_say_where_a_row_is_from(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    table = declared(server, "id INT")
+    keys = {"at": "op_ts", "d": "database_name", "s": "schema_name", "n": "table_name"}
+    more = tuple(
+        Column(name, parse_type("TIMESTAMP" if name == "at" else "STRING"), metadata_key=key)
+        for name, key in keys.items()
+    )
+    stream = opened("id INT")
+    stream.table = Table(
+        "t", (*table.columns, *more), "postgres-cdc", table.options, primary_key=("id",), changelog=UPSERT
+    )
+    stream.columns = ("id", *keys)
+    stream.start()
+    ((one, at, *where, kind),) = stream.next()
+    assert (one, at.timestamp(), where, kind) == (1, 0, ["postgres", "public", "t"], "+I")
+    server.execute("INSERT INTO t VALUES (2)")
+    ((now,),) = server.rows("SELECT now()")
+    ((_, at, *_),) = stream.all()
+    assert abs((now - at).total_seconds()) < 10
+
+
+# --- what the log has of rows ---------------------------------------------------------------------------------
+
+
+def test_large_values_that_did_not_change_are_those_of_the_old_row(server: PostgresServer, opened: Open):
+    big = "repeat('x', 5000) || (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 500) i)"
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, n int)", "ALTER TABLE t REPLICA IDENTITY FULL",
+        f"INSERT INTO t VALUES (1, {big}, 0)",
+    )  # fmt: skip
+    stream = opened("id INT; v STRING; n INT", before=True)
+    ((_, text, _, _),) = stream.next()
+    server.execute("UPDATE t SET n = 1", "UPDATE t SET n = 2", "UPDATE t SET id = 2, v = 'small'", "DELETE FROM t")
+    assert stream.all() == [
+        (1, text, 0, "-U"), (1, text, 1, "+U"), (1, text, 1, "-U"), (1, text, 2, "+U"),
+        (1, text, 2, "-D"), (2, "small", 2, "+I"), (2, "small", 2, "-D"),
+    ]  # fmt: skip
+
+
+def test_a_large_value_that_the_log_lacks_is_an_error_where_it_is_read(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, n int)",
+        "INSERT INTO t SELECT 1, string_agg(md5(i::text), ''), 0 FROM generate_series(1, 500) i",
+    )
+    stream, other = opened("id INT; v STRING; n INT"), opened("id INT; n INT")
+    assert len(stream.next()) == len(other.next()) == 1
+    server.execute("UPDATE t SET n = 1")
+    assert other.all() == [(1, 1, "+U")]
+    assert error_of(stream.next) == (
+        'SS623: column "v" of table "public.t" has a large value that an update left as it was, and the log does not '
+        'repeat it\nHINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; and start in a new directory and with a new '
+        "slot, or leave the column out."
+    )
+
+
+def test_a_table_without_a_key_needs_whole_old_rows(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (v text)", "INSERT INTO t VALUES ('a'), ('a'), (NULL)")
+    refused = declared(server, "v STRING", key=(), before=True)
+    with pytest.raises(SqlStreamError, match=r'SS623: the log has no old rows of table "public.t"'):
+        Stream(refused, Path())
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    stream = opened("v STRING", key=(), before=True)
+    assert sorted(stream.next(), key=repr) == [("a", "+I"), ("a", "+I"), (None, "+I")]
+    server.execute("UPDATE t SET v = 'b' WHERE ctid = '(0,1)'", "DELETE FROM t WHERE v IS NULL")
+    assert stream.all() == [("a", "-U"), ("b", "+U"), (None, "-D")]
+
+
+def test_a_key_that_the_log_does_not_have_is_refused(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int UNIQUE NOT NULL)", "CREATE TABLE u (id int)")
+    assert error_of(lambda: opened("id INT; v INT", key=("v",))).startswith(
+        'SS626: PRIMARY KEY (v) of table "t" is not the key by which the log identifies rows (id)'
+    )
+    assert 'SS626: table "public.u" has no key' in error_of(lambda: opened("id INT", table_name="u"))
+    assert server.rows("SELECT count(*) FROM pg_publication") == [(0,)], "writers of the table would fail"
+    server.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_v_key", "INSERT INTO t VALUES (1, 2)")
+    stream = opened("id INT; v INT", key=("v",))
+    assert stream.next() == [(1, 2, "+I")]
+    server.execute("UPDATE t SET id = 5", "DELETE FROM t")
+    assert stream.all() == [(5, 2, "+U"), (None, 2, "-D")]
+
+
+def test_truncate_is_an_error_or_skipped(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    stream, other = opened("id INT"), opened("id INT", scan__truncate="skip")
+    assert stream.next() == other.next()
+    server.execute("TRUNCATE t", "INSERT INTO t VALUES (2)")
+    assert error_of(stream.next).startswith('SS624: table "public.t" was emptied by TRUNCATE')
+    assert other.all() == [(2, "+I")]
+
+
+def test_columns_may_be_added_and_other_changes_of_the_table_are_told(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int)", "INSERT INTO t VALUES (1, 1, 1)")
+    stream, other = opened("id INT; v INT"), opened("id INT; v INT", scan__schema_change="follow")
+    assert stream.next() == other.next()
+    server.execute(
+        "ALTER TABLE t DROP w", "ALTER TABLE t ADD x text", "INSERT INTO t VALUES (2, 2, 'x')",
+    )  # fmt: skip
+    assert stream.all() == other.all() == [(2, 2, "+I")]
+    server.execute("BEGIN; INSERT INTO t VALUES (3, 3, 'x'); ALTER TABLE t ALTER v TYPE bigint; UPDATE t SET v = 4 "
+                   "WHERE id = 2; COMMIT", "ALTER TABLE t RENAME v TO y", "INSERT INTO t VALUES (5, 5)")  # fmt: skip
+    assert error_of(stream.all).startswith(
+        'SS622: table "public.t" has a column "v" in the log whose type was not integer: it was changed\nHINT: Declare'
+    )
+    assert [row for row in other.all() if row[0] != 1] == [(3, 3, "+I"), (2, 4, "+U"), (5, None, "+I")]
+
+
+def test_names_are_taken_as_they_are(server: PostgresServer, opened: Open):
+    server.execute(
+        'CREATE SCHEMA "My ""Schema"', 'CREATE TABLE "My ""Schema"."T.a" ("Id" int PRIMARY KEY, "Drop %s" text)',
+        'INSERT INTO "My ""Schema"."T.a" VALUES (1, $$a$$)',
+    )  # fmt: skip
+    try:
+        table = declared(server, "id INT")
+        columns = (Column("id", parse_type("INT"), nullable=False), Column("drop %s", parse_type("STRING")))
+        options = {**dict(table.options), "schema-name": 'My "Schema', "table-name": "T.a", "publication.name": "P \"'"}
+        named = Table("t", columns, "postgres-cdc", tuple(options.items()), primary_key=("id",), changelog=UPSERT)
+        server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        stream = opened("id INT")
+        stream.table, stream.columns = named, ("id", "drop %s")
+        stream.start()
+        assert stream.next() == [(1, "a", "+I")]
+        server.execute('UPDATE "My ""Schema"."T.a" SET "Drop %s" = $$b$$')
+        assert stream.all() == [(1, "b", "+U")]
+        stream.stop()
+    finally:
+        server.execute('DROP SCHEMA "My ""Schema" CASCADE')
+
+
+def test_a_partitioned_table_is_one_table(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int, day int, PRIMARY KEY (id, day)) PARTITION BY LIST (day)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)", "CREATE TABLE t2 PARTITION OF t FOR VALUES IN (2)",
+        "INSERT INTO t VALUES (1, 1), (2, 2)",
+    )  # fmt: skip
+    stream = opened("id INT; day INT", key=("id", "day"), scan__incremental__snapshot__chunk__size="1")
+    rows = stream.next() + stream.next() + stream.all()
+    server.execute("UPDATE t SET day = 2 WHERE id = 1", "INSERT INTO t1 VALUES (3, 1)")
+    assert merged(rows + stream.all(), 2) == [(1, 2), (2, 2), (3, 1)]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------------------
+
+
+def test_a_slot_that_is_gone_or_has_moved_is_told(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT", slot__name="mine")
+    stream.all()
+    server.execute("INSERT INTO t VALUES (1)")
+    stream.next()
+    stream.stop()
+    server.execute("INSERT INTO t VALUES (2)")
+    server.execute("SELECT pg_replication_slot_advance('mine', pg_current_wal_lsn())")
+    stream.start()
+    assert 'SS621: slot "mine" has moved to ' in error_of(stream.next)
+    server.execute("SELECT pg_drop_replication_slot('mine')")
+    text = error_of(stream.next)
+    assert 'SS621: slot "mine" is gone, and with it the changes behind ' in text
+    assert (
+        "HINT: SELECT pg_drop_replication_slot('mine'); where it is still there, and start in a new directory" in text
+    )
+    server.execute("SELECT pg_create_physical_replication_slot('mine')")
+    assert 'SS621: slot "mine" is of the plugin "None"' in error_of(stream.next)
+
+
+def test_a_slot_that_another_job_has_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sqlstream.connectors.on_spark.postgres_changes._IN_USE_SECONDS", 0.1)
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream, other = opened("id INT", slot__name="one"), opened("id INT", slot__name="one")
+    assert stream.all() == []
+    assert 'SS627: slot "one" is in use: ' in error_of(other.all)
+
+
+def test_a_publication_that_lacks_something_is_told(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE PUBLICATION a", "CREATE PUBLICATION b FOR TABLE t (id)",
+        "CREATE PUBLICATION c FOR TABLE t WITH (publish = 'insert')", "CREATE PUBLICATION d FOR TABLE t WHERE (id > 1)",
+        "INSERT INTO t VALUES (1, 1), (2, 2)",
+    )  # fmt: skip
+
+    def using(name: str) -> Stream:
+        return opened("id INT; v INT", publication__name=name)
+
+    assert 'SS628: publication "a" lacks table "public.t"' in error_of(lambda: using("a"))
+    assert 'SS628: publication "b" lacks column "v"' in error_of(lambda: using("b"))
+    assert 'SS628: publication "c" does not publish INSERT, UPDATE and DELETE' in error_of(lambda: using("c"))
+    stream = using("d")
+    assert stream.next() == [(2, 2, "+I")]
+    server.execute("UPDATE t SET id = 3 WHERE id = 1", "UPDATE t SET id = 0 WHERE id = 2")
+    assert stream.all() == [(3, 1, "+I"), (2, None, "-D")]
+
+
+def test_views_and_generated_columns_are_refused(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id + 1) STORED)", "CREATE VIEW v AS TABLE t"
+    )
+    assert 'SS626: column "g" of table "t" is GENERATED' in error_of(lambda: opened("id INT; g INT"))
+    assert 'SS626: "public.v" is no table' in error_of(lambda: opened("id INT", table_name="v"))
+    assert "SS563" in error_of(lambda: opened("id INT", table_name="w"))
+    assert "SS564" in error_of(lambda: opened("id STRING; x INT"))
+
+
+def test_options_that_do_not_go_together_are_refused(server: PostgresServer):
+    def messages(columns: str = "id INT", **options: str) -> list[str]:
+        found = validate(declared(server, columns, ("id",), False, **options), {})
+        assert all(d.hint for d in found)
+        return [f"{d.code}: {d.message}" for d in found]
+
+    assert messages() == []
+    assert messages(port="1") == ['SS504: option "port" does not go with "url", which names it']
+    assert messages(slot__name="Mine") == ['SS504: value "Mine" of option "slot.name" is not a slot name']
+    assert messages(on_error="skip") == [
+        'SS504: option "on-error" of the connector "postgres-cdc" is \'fail\': no change may be left out'
+    ]
+    assert messages("id INT; m MAP<STRING, INT>")[0].startswith("SS505: ")
+    assert messages(scan__startup__mode="snapshot")[0].startswith("SS")
+    assert messages(debezium__slot__name="s") == ['SS350: option "debezium.slot.name" is not executed yet']
+
+
+def test_a_job_begins_where_it_is_told(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    latest = opened("id INT", scan__startup__mode="latest-offset", slot__name="shared")
+    latest.first()
+    server.execute("INSERT INTO t VALUES (2)")
+    assert latest.all() == [(2, "+I")]
+    latest.commit()
+    latest.stop()
+    server.execute("INSERT INTO t VALUES (3)")
+    again = opened("id INT", scan__startup__mode="committed-offset", slot__name="shared")
+    assert again.all() == [(3, "+I")]
+    again.stop()
+    late = opened("id INT", scan__startup__mode="latest-offset", slot__name="shared")
+    late.first()
+    server.execute("INSERT INTO t VALUES (4)")
+    assert late.all() == [(4, "+I")]
+
+
+def test_a_server_that_restarts_is_asked_again(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    stream = opened("id INT")
+    rows = stream.all()
+    server.execute("INSERT INTO t VALUES (2)")
+    rows += stream.next()
+    server.stop()
+    server.start()
+    server.execute("INSERT INTO t VALUES (3)")
+    assert merged(rows + stream.all()) == [(1,), (2,), (3,)]
+
+
+def test_a_server_without_the_setting_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    server.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "wal_level", "replica")
+        server.start()
+        text = error_of(lambda: opened("id INT"))
+        server.stop()
+    server.start()
+    assert text == (
+        "SS620: the server has wal_level = replica, whose log does not tell changes of rows\n"
+        "HINT: ALTER SYSTEM SET wal_level = logical; and restart the server."
+    )

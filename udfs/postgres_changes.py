@@ -1,0 +1,457 @@
+"""Tables of PostgreSQL as tasks read them: files of COPY with the rows that were there, and messages of the log with
+the changes that followed, as rows with their kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from sqlstream.errors import ConnectorError, ExecutionError, repeating
+from sqlstream.formats.pgoutput import (
+    DELETE,
+    IDENTITY_FULL,
+    INSERT,
+    RELATION,
+    TRUNCATE,
+    UNCHANGED,
+    UPDATE,
+    Messages,
+    Relation,
+    RowChanges,
+    Snapshot,
+    TextColumn,
+    changes_of,
+    transactions_of,
+    truncated,
+)
+from sqlstream.formats.postgres_texts import values_of
+from sqlstream.types import DataType
+from sqlstream.udfs.bad_records import BAD_ROW
+
+CHANGED_TABLE = repeating("SS622")
+NO_OLD_ROW = repeating("SS623")
+EMPTIED = repeating("SS624")
+NO_FILE = "SS625"
+
+PLACES = pa.schema(
+    [
+        ("content", pa.string()),
+        ("path", pa.string()),
+        ("begin", pa.int64()),
+        ("first", pa.int64()),
+        ("until", pa.int64()),
+        ("relation", pa.binary()),
+        ("snapshots", pa.string()),
+    ]
+)
+"""What a task reads, in order: ``content`` is ROWS for a file of rows, whose longest one has ``begin`` bytes, or
+CHANGES for the messages from number ``first`` to before ``until`` of a file, which begin at byte ``begin``;
+``relation``: the message of the log that describes the table there, if there was one. ``snapshots``: which snapshots
+hold changes already, as JSON of ``SnapshotPart.to_json``.
+"""
+
+PLACES_DDL = "content STRING, path STRING, begin BIGINT, first BIGINT, until BIGINT, relation BINARY, snapshots STRING"
+ROWS, CHANGES = "rows", "changes"
+
+KINDS = "kind"
+"""The column with the kind of each row: +I, -U, +U or -D."""
+
+METADATA = {
+    "database_name": "STRING",
+    "schema_name": "STRING",
+    "table_name": "STRING",
+    "op_ts": "TIMESTAMP",
+}
+"""Types of the METADATA columns, by key, as in Flink."""
+
+INDEX = ".index"
+"""Behind the name of a file of messages: the file with the length of each, as unsigned numbers of 4 bytes."""
+
+_AT_ONCE, _BYTES_AT_ONCE = 50_000, 32 << 20
+_BLOCK = 8 << 20
+_2000_US = 946_684_800_000_000
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of the table's key. ``cast``: the SQL that turns a text into a value which compares as the column."""
+
+    name: str
+    cast: str
+
+
+@dataclass(frozen=True)
+class ChangedColumn:
+    """A column that is read. ``name``: in the result; ``stored``: in the database, where it has the type ``type``, of
+    the number ``type_number``.
+    """
+
+    name: str
+    declared: DataType
+    stored: str
+    type: str
+    type_number: int
+
+
+@dataclass(frozen=True)
+class SnapshotPart:
+    """Rows of the table that were read in one snapshot: those whose key is up to ``until``, from where the part before
+    ends; None: to the end of the table.
+    """
+
+    snapshot: str
+    until: tuple[str, ...] | None = None
+
+    def to_json(self) -> list[Any]:
+        return [self.snapshot, None if self.until is None else list(self.until)]
+
+    @staticmethod
+    def of_json(value: Sequence[Any]) -> SnapshotPart:
+        return SnapshotPart(value[0], None if value[1] is None else tuple(value[1]))
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """A table of PostgreSQL and what is read of it.
+
+    * ``name``: in SQL, for messages; ``database``, ``schema``, ``table``: where it is.
+    * ``keys``: the columns of its key there.
+    * ``with_before``: updates have -U, for which the log must have old rows.
+    * ``follows``: columns that the log lacks are NULL, and types may change; else that is an error.
+    * ``skips_truncate``: TRUNCATE is ignored; else it is an error.
+    * ``metadata``: names of the result with keys of METADATA.
+    * ``connection``: libpq's parameters, for comparisons of keys.
+    """
+
+    name: str
+    database: str
+    schema: str
+    table: str
+    columns: tuple[ChangedColumn, ...]
+    keys: tuple[KeyColumn, ...]
+    with_before: bool = False
+    follows: bool = False
+    skips_truncate: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+    connection: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def shown(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    @cached_property
+    def result(self) -> pa.Schema:
+        own = [(c.name, c.declared.to_arrow()) for c in self.columns]
+        more = [(name, DataType(METADATA[key]).to_arrow()) for name, key in self.metadata]
+        return pa.schema([*own, *more, (KINDS, pa.string())])
+
+
+@dataclass(frozen=True)
+class RowsOfChanges:
+    """Reads what the places of one task say, as rows of ``ChangedTable.result``."""
+
+    table: ChangedTable
+
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, in the order of the places.
+
+        ConnectorError SS622 to SS625 where the log cannot be read as the table is declared, ExecutionError SS402 for a
+        value that does not fit its column.
+        """
+        for batch in places:
+            for place in batch.to_pylist():
+                try:
+                    yield from self._copied(place) if place["content"] == ROWS else self._changes(place)
+                except FileNotFoundError:
+                    message = f'file "{place["path"]}" with rows of table "{self.table.name}" is gone'
+                    hint = (
+                        "All machines of a cluster must see the checkpoint directory; nothing may remove files there."
+                    )
+                    raise ConnectorError(NO_FILE, message, hint=hint) from None
+
+    # --- what was there ---------------------------------------------------------------------------------------
+
+    def _copied(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        names = [c.stored for c in self.table.columns]
+        reader = csv.open_csv(
+            place["path"],
+            csv.ReadOptions(block_size=max(_BLOCK, 4 * place["begin"])),
+            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), include_columns=names or None, null_values=[""],
+                strings_can_be_null=True, quoted_strings_can_be_null=False,
+            ),
+        )  # fmt: skip
+        with reader:
+            for batch in reader:
+                columns = [
+                    self._values(column, texts)
+                    for column, texts in zip(self.table.columns, batch.columns[: len(names)], strict=True)
+                ]
+                times = np.full(batch.num_rows, -_2000_US)  # as in Flink: 1970 for all that was there
+                yield self._batch(columns, times, pa.array(["+I"] * batch.num_rows, pa.string()))
+
+    # --- what changed -----------------------------------------------------------------------------------------
+
+    def _changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        relation = None if place["relation"] is None else self._checked(place["relation"])
+        parts = [SnapshotPart.of_json(part) for part in json.loads(place["snapshots"] or "[]")]
+        transaction = (0, 0)
+        for messages in _windows(place["path"], place["begin"], place["first"], place["until"]):
+            transactions = transactions_of(messages, transaction)
+            transaction = transactions.last
+            kinds = messages.kinds
+            begin = 0
+            for at in (*np.flatnonzero((kinds == RELATION) | (kinds == TRUNCATE)).tolist(), len(kinds)):
+                if relation is not None and at > begin:
+                    some = Messages(messages.data, messages.starts[begin:at])
+                    changes = changes_of(some, relation)
+                    if len(changes.kinds):
+                        chosen = _Chosen(
+                            self.table, some, relation, changes, parts,
+                            transactions.numbers[begin:at], transactions.times[begin:at],
+                        )  # fmt: skip
+                        if (rows := self._changed(chosen)).num_rows:
+                            yield rows
+                if at < len(kinds):
+                    relation = self._heeded(_message(messages, at), relation)
+                begin = at + 1
+
+    def _heeded(self, message: bytes, relation: Relation | None) -> Relation | None:
+        """The relation that holds behind a message RELATION or TRUNCATE."""
+        if message[0] == TRUNCATE:
+            if relation is not None and relation.number in truncated(message) and not self.table.skips_truncate:
+                what = f'table "{self.table.shown}" was emptied by TRUNCATE, of which the log names no rows'
+                hint = (
+                    "Start in a new directory and with a new slot, or let 'scan.truncate' = 'skip' leave the rows of "
+                    f'table "{self.table.name}" as they are.'
+                )
+                raise ConnectorError(EMPTIED, what, hint=hint)
+            return relation
+        return self._checked(message, relation)
+
+    def _checked(self, message: bytes, before: Relation | None = None) -> Relation | None:
+        """The relation of a message, or the one ``before`` if it is of another table. ConnectorError SS622 where it
+        lacks what is read.
+        """
+        relation = Relation.of(message)
+        if (relation.schema, relation.name) != (self.table.schema, self.table.table):
+            return before
+        self._require_columns(relation)
+        if self.table.with_before and relation.identity != IDENTITY_FULL:
+            raise no_old_row(self.table.name, self.table.schema, self.table.table)
+        return relation
+
+    def _require_columns(self, relation: Relation) -> None:
+        there = {c.name: c for c in relation.columns}
+        for key in self.table.keys:
+            if key.name not in there:
+                raise self._other(f'has no column "{key.name}" in the log')
+        for column in () if self.table.follows else self.table.columns:
+            if column.stored not in there:
+                raise self._other(f'has no column "{column.stored}" in the log')
+            if there[column.stored].type != column.type_number:
+                raise self._other(f'has a column "{column.stored}" in the log whose type was not {column.type}')
+
+    def _other(self, what: str) -> ConnectorError:
+        message = f'table "{self.table.shown}" {what}: it was changed'
+        hint = (
+            f'Declare "{self.table.name}" as the table is now and start in a new directory and with a new slot, or '
+            "let 'scan.schema-change' = 'follow' read columns that the log lacks as NULL."
+        )
+        return ConnectorError(CHANGED_TABLE, message, hint=hint)
+
+    def _changed(self, chosen: _Chosen) -> pa.RecordBatch:
+        columns = []
+        for column in self.table.columns:
+            texts = chosen.texts(column.stored)
+            if texts is None:
+                columns.append(pa.nulls(chosen.count, column.declared.to_arrow()))
+            else:
+                columns.append(self._values(column, texts))
+        return self._batch(columns, chosen.times, chosen.row_kinds)
+
+    # --- rows -------------------------------------------------------------------------------------------------
+
+    def _values(self, column: ChangedColumn, texts: pa.StringArray) -> pa.Array:
+        values, misfits = values_of(texts, column.declared, column.type)
+        if misfits.any():
+            text = texts[int(np.flatnonzero(misfits)[0])].as_py()
+            message = (
+                f'column "{column.stored}" of table "{self.table.name}" is "{text[:100]}", which is no '
+                f"{column.declared}"
+            )
+            raise ExecutionError(BAD_ROW, message, hint="Declare the column with a larger type, or as STRING.")
+        return values.cast(column.declared.to_arrow())
+
+    def _batch(self, columns: Sequence[pa.Array], times: np.ndarray, kinds: pa.StringArray) -> pa.RecordBatch:
+        constant = {
+            "database_name": self.table.database, "schema_name": self.table.schema, "table_name": self.table.table,
+        }  # fmt: skip
+        moments = pa.array(times + _2000_US, pa.int64()).cast(DataType("TIMESTAMP").to_arrow())
+        more = [
+            moments if key == "op_ts" else pa.array([constant[key]] * len(kinds), pa.string())
+            for _, key in self.table.metadata
+        ]
+        return pa.RecordBatch.from_arrays([*columns, *more, kinds], schema=self.table.result)
+
+
+def no_old_row(name: str, schema: str, table: str) -> ConnectorError:
+    """SS623 for tables whose log has no old rows, though their -U rows are wanted."""
+    message = f'the log has no old rows of table "{schema}.{table}", which \'changelog-mode\' of "{name}" asks for'
+    hint = (
+        f'ALTER TABLE "{schema}"."{table}" REPLICA IDENTITY FULL; or declare a PRIMARY KEY and leave '
+        "'changelog-mode' out."
+    )
+    return ConnectorError(NO_OLD_ROW, message, hint=hint)
+
+
+def _windows(path: str, begin: int, first: int, until: int) -> Iterator[Messages]:
+    """The messages of a file, some at a time, so that a transaction of any size takes the same memory."""
+    at = begin
+    with Path(path).open("rb") as content, Path(path + INDEX).open("rb") as index:
+        index.seek(4 * first)
+        content.seek(begin)
+        left = until - first
+        while left:
+            lengths = np.frombuffer(index.read(4 * min(left, _AT_ONCE)), np.uint32).astype(np.int64)
+            if not len(lengths):
+                raise FileNotFoundError(path)
+            ends = np.cumsum(lengths)
+            count = max(1, int(np.searchsorted(ends, _BYTES_AT_ONCE, "right")))
+            if count < len(lengths):
+                index.seek(4 * (count - len(lengths)), 1)
+                ends = ends[:count]
+            data = content.read(int(ends[-1]))
+            if len(data) < ends[-1]:
+                raise FileNotFoundError(path)
+            at += len(data)
+            left -= len(ends)
+            yield Messages(np.frombuffer(data, np.uint8), np.concatenate(([0], ends[:-1])))
+
+
+def _message(messages: Messages, number: int) -> bytes:
+    starts = messages.starts
+    end = int(starts[number + 1]) if number + 1 < len(starts) else len(messages.data)
+    return messages.data[int(starts[number]) : end].tobytes()
+
+
+# --- which rows changes give ----------------------------------------------------------------------------------
+
+
+class _Chosen:
+    """The rows that changes of one table give, in order: old ones that are retracted and new ones."""
+
+    def __init__(
+        self,
+        table: ChangedTable,
+        messages: Messages,
+        relation: Relation,
+        changes: RowChanges,
+        parts: Sequence[SnapshotPart],
+        transactions: np.ndarray,
+        times: np.ndarray,
+    ) -> None:
+        self.table, self.data, self.changes = table, messages.data, changes
+        self._place = {c.name: n for n, c in enumerate(relation.columns)}
+        updates = changes.kinds == UPDATE
+        if table.with_before and (~changes.whole & (changes.kinds != INSERT)).any():
+            raise no_old_row(table.name, table.schema, table.table)
+        moved = self._moved(updates)
+        self._old = np.flatnonzero((changes.kinds == DELETE) | moved | (updates & table.with_before))
+        self._new = np.flatnonzero(changes.kinds != DELETE)
+        numbers = transactions[changes.messages]
+        if parts:
+            self._old = self._old[~self._seen(parts, numbers[self._old], changes.old, changes.old_rows[self._old])]
+            self._new = self._new[~self._seen(parts, numbers[self._new], changes.new, changes.new_rows[self._new])]
+        self._order = pa.array(np.argsort(np.concatenate((2 * self._old, 2 * self._new + 1)), kind="stable"))
+        both = np.concatenate((self._old, self._new))
+        self.times = times[changes.messages[both]][self._order.to_numpy()]
+        retracted = np.where(updates[self._old] & ~moved[self._old], 1, 2)
+        inserted = np.where(updates[self._new] & ~moved[self._new], 3, 0)
+        codes = pa.array(np.concatenate((retracted, inserted)))
+        self.row_kinds = pa.array(["+I", "-U", "-D", "+U"]).take(codes).take(self._order)
+
+    @property
+    def count(self) -> int:
+        return len(self._order)
+
+    def texts(self, stored: str) -> pa.StringArray | None:
+        """The values of a column; None where the log lacks the column. ConnectorError SS623 for values that the log
+        lacks because they did not change.
+        """
+        place = self._place.get(stored)
+        if place is None:
+            return None
+        new = self.changes.new[place]
+        lacking = np.flatnonzero(new.kinds == UNCHANGED)
+        if len(lacking) and np.isin(self.changes.new_rows[self._new], lacking).any():
+            message = (
+                f'column "{stored}" of table "{self.table.shown}" has a large value that an update left as it was, '
+                "and the log does not repeat it"
+            )
+            hint = (
+                f'ALTER TABLE "{self.table.schema}"."{self.table.table}" REPLICA IDENTITY FULL; and start in a new '
+                "directory and with a new slot, or leave the column out."
+            )
+            raise ConnectorError(NO_OLD_ROW, message, hint=hint)
+        old = self.changes.old[place].texts(self.data).take(pa.array(self.changes.old_rows[self._old]))
+        values = new.texts(self.data).take(pa.array(self.changes.new_rows[self._new]))
+        return pa.concat_arrays([old, values]).take(self._order)
+
+    def _moved(self, updates: np.ndarray) -> np.ndarray:
+        """Which updates give the row another key."""
+        moved = np.zeros(len(updates), bool)
+        both = np.flatnonzero(updates & (self.changes.old_rows >= 0))
+        if not len(both):
+            return moved
+        for key in self.table.keys:
+            old, new = (
+                self._key(key, columns, rows[both])
+                for columns, rows in (
+                    (self.changes.old, self.changes.old_rows), (self.changes.new, self.changes.new_rows),
+                )
+            )  # fmt: skip
+            moved[both] |= pc.not_equal(old, new).fill_null(False).to_numpy(zero_copy_only=False)
+        return moved
+
+    def _key(self, key: KeyColumn, columns: Sequence[TextColumn], rows: np.ndarray) -> pa.StringArray:
+        return columns[self._place[key.name]].texts(self.data).take(pa.array(rows))
+
+    def _seen(
+        self, parts: Sequence[SnapshotPart], numbers: np.ndarray, columns: Sequence[TextColumn], rows: np.ndarray
+    ) -> np.ndarray:
+        """Which changes the snapshot holds that has read the row."""
+        seen = np.stack([Snapshot.of(part.snapshot).sees(numbers) for part in parts])
+        if len(parts) == 1 or not len(rows) or bool((seen == seen[0]).all()):
+            first: np.ndarray = seen[0]
+            return first
+        keys = [self._key(key, columns, rows) for key in self.table.keys]
+        part_of = parts_of(self.table, keys, [part.until for part in parts if part.until is not None])
+        chosen: np.ndarray = seen[np.minimum(part_of, len(parts) - 1), np.arange(len(rows))]
+        return chosen
+
+
+def parts_of(table: ChangedTable, keys: Sequence[pa.StringArray], bounds: Sequence[tuple[str, ...]]) -> np.ndarray:
+    """Returns how many of the bounds are before each key. Only the server knows the order of texts."""
+    import psycopg  # an optional package
+
+    names = [f"k{n}" for n in range(len(keys))]
+    row = ", ".join(key.cast.format(f"x.{name}") for key, name in zip(table.keys, names, strict=True))
+    of_bound = ", ".join(key.cast.format("%s") for key in table.keys)
+    counted = " + ".join(f"(({row}) > ({of_bound}))::int" for _ in bounds)
+    arrays = ", ".join("%s::text[]" for _ in keys)
+    query = f"SELECT {counted} FROM unnest({arrays}) WITH ORDINALITY AS x({', '.join(names)}, n) ORDER BY n"
+    values = [*(text for bound in bounds for text in bound), *(key.to_pylist() for key in keys)]
+    with psycopg.connect(**dict(table.connection), autocommit=True) as server:  # type: ignore[arg-type]
+        return np.array([count for (count,) in server.execute(query.encode(), values).fetchall()], np.int64)

@@ -144,6 +144,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "examples",
         "postgres",
         "duckdb",
+        "delta",
         "redis",
         "kafka",
         "http",

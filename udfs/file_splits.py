@@ -23,6 +23,7 @@ from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
+from sqlstream.udfs.file_details import DETAILS
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.listed_files import FILE_OF_RANGE, cut, size_of, unreadable, vanished
 
@@ -139,7 +140,8 @@ class FileRows(ABC):
         """A dictionary with the value of each column that is the same for all rows of a range, such as the path or the
         modification time of the file.
         """
-        return {**file_range.file, KEY_HASH: 0, PARTS[0]: modified(file_range.path)}
+        time = file_range.file[MODIFIED] if DETAILS in file_range.file else modified(file_range.path)
+        return {**file_range.file, KEY_HASH: 0, PARTS[0]: time}
 
     def _of(self, file_range: FileRange) -> Iterator[pa.RecordBatch]:
         constants = self.constants(file_range)

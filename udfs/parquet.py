@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.formats.columnar import converted
+from sqlstream.udfs.file_details import FileDetails
 from sqlstream.udfs.file_splits import FileRange, FileRows, FromFile, Piece, naming
 from sqlstream.udfs.listed_files import Mismatch
 
@@ -18,54 +19,112 @@ _ROWS_PER_BATCH = 1 << 17
 
 @dataclass(frozen=True)
 class ParquetRows(FileRows):
-    """Reads rows of Parquet files.
+    """Reads rows of Parquet files, and applies what a split says of its file (``udfs.file_details``).
 
-    ``nulls``: columns that a file lacks are NULL instead of errors. ExecutionError SS524 where a file lacks a column,
-    SS467 where its column has another type than in the table.
+    ``nulls``: columns that a file lacks are NULL instead of errors, as they always are for files with details.
+    ExecutionError SS524 where a file lacks a column, SS467 where its column has another type than in the table.
     """
 
     nulls: bool = False
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:
-        names = sorted({column.source for column in self.columns.values()})
-        yield from _read(file_range, names, nulls=self.nulls)
+        details = FileDetails.of_split(file_range.file)
+        with naming(file_range.path), self.opened(file_range, details) as file:
+            if details is None:
+                names = sorted({column.source for column in self.columns.values()})
+                yield from _read(file, file_range, names, nulls=self.nulls)
+            else:
+                yield from _read_table(file, file_range, self._types(), details)
+
+    def opened(self, file_range: FileRange, details: FileDetails | None) -> pq.ParquetFile:
+        """Opens the file, which is on this machine."""
+        return pq.ParquetFile(file_range.path, memory_map=True, coerce_int96_timestamp_unit="us")
+
+    def _types(self) -> dict[str, pa.DataType]:
+        return {column.source: column.type for _, column in sorted(self.columns.items())}
 
     def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
         return _as(values, column, path)
 
 
-def _read(file_range: FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[Piece]:
+def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[Piece]:
     """The rows of the file range.
 
     It reads those of the columns ``names`` that the file has; names are compared without regard to case, as in Spark.
+    """
+    own = _own_names(file.schema_arrow, names, None if nulls else file_range.path)
+    for start, first, rows in _batches(file, file_range, own):
+        yield Piece(start, rows, _numbered(first))
+
+
+def _read_table(
+    file: pq.ParquetFile, file_range: FileRange, types: Mapping[str, pa.DataType], details: FileDetails
+) -> Iterator[Piece]:
+    """The rows of the file range as rows of a table format: without deleted ones, and with columns that all share."""
+    for start, first, batch in _batches(file, file_range, details.own_names(file.schema_arrow, [*types])):
+        rows = without_views(batch)
+        remaining = details.remaining(first, rows.num_rows)
+        if remaining is None:
+            yield Piece(start, details.with_constants(rows, types), _numbered(first))
+        elif len(remaining):
+            kept = rows.take(pa.array(remaining))
+            yield Piece(start, details.with_constants(kept, types), _numbered_among(first, remaining))
+
+
+def _batches(
+    file: pq.ParquetFile, file_range: FileRange, own: Mapping[str, str]
+) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Yields the position of the range, that of the first row, and rows, in batches of the columns ``own``, which are
+    renamed.
+
     Several tasks may decode the same row group for different rows; that costs little compared to what they do with the
     rows.
     """
-    with (
-        naming(file_range.path),
-        pq.ParquetFile(file_range.path, memory_map=True, coerce_int96_timestamp_unit="us") as file,
-    ):
-        counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        start, stop = file_range.rows(sum(counts))
-        if start >= stop:
+    counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    start, stop = file_range.rows(sum(counts))
+    if start >= stop:
+        return
+    ends = np.cumsum(counts)
+    groups = np.flatnonzero((start < ends) & (ends - counts < stop)).tolist()
+    position = sum(counts[: groups[0]])
+    for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
+        number = max(start, position)
+        rows = batch.slice(number - position, stop - number)
+        position += batch.num_rows
+        if rows.num_rows:
+            yield start, number, rows.rename_columns([own[name] for name in rows.schema.names])
+        if position >= stop:
             return
-        ends = np.cumsum(counts)
-        groups = np.flatnonzero((start < ends) & (ends - counts < stop)).tolist()
-        position = sum(counts[: groups[0]])
-        own = _own_names(file.schema_arrow, names, None if nulls else file_range.path)
-        for batch in file.iter_batches(_ROWS_PER_BATCH, groups, [*own], use_threads=False):
-            number = max(start, position)
-            rows = batch.slice(number - position, stop - number)
-            position += batch.num_rows
-            if rows.num_rows:
-                named = rows.rename_columns([own[name] for name in rows.schema.names])
-                yield Piece(start, named, _numbered(number))
-            if position >= stop:
-                return
+
+
+def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with texts and bytes of Arrow's usual types: some writers note view types in their files, and Arrow
+    cannot take rows of those.
+    """
+    kinds = [_without_views(kind) for kind in rows.schema.types]
+    if kinds == rows.schema.types:
+        return rows
+    return rows.cast(pa.schema([*zip(rows.schema.names, kinds, strict=True)]))
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pa.string() if pa.types.is_string_view(kind) else pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _without_views(f.type), f.nullable) for f in kind])
+    return kind
 
 
 def _numbered(first: int) -> Callable[[int], str]:
     return lambda row: f"row {first + row + 1:,}"
+
+
+def _numbered_among(first: int, remaining: np.ndarray) -> Callable[[int], str]:
+    return lambda row: f"row {first + int(remaining[row]) + 1:,}"
 
 
 def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:

@@ -80,6 +80,7 @@ GROUP = "sqlstream.connectors"
 BUILT_IN = {
     "blackhole": "sqlstream.connectors.trying_out:Blackhole",
     "datagen": "sqlstream.connectors.datagen:DataGen",
+    "delta": "sqlstream.connectors.delta:Delta",
     "duckdb": "sqlstream.connectors.file_databases:DuckDb",
     "filesystem": "sqlstream.connectors.filesystem:FileSystem",
     "http": "sqlstream.connectors.http:Http",

@@ -145,6 +145,8 @@ class Environment:
       checkpoint is not on this machine.
     * ``finished``: bounded sources are read as batch DataFrames instead of streams.
     * ``watches``: sources add what must be done while the job runs; None where there is no job.
+    * ``filters``: comparisons that rows of the scan must pass, of those for which ``LookupTable.filters`` is true. A
+      source that ``prunes`` may leave out rows that fail one.
     """
 
     spark: SparkSession
@@ -161,6 +163,7 @@ class Environment:
     logs: str | None = None
     finished: bool = False
     watches: list[Watch] | None = None
+    filters: tuple[Comparison, ...] = ()
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -348,7 +351,12 @@ def _missing_field(option: Option, key: str, table: Table, span: Span | None) ->
 
 
 class Source(Connector):
-    """A connector whose tables can be read by queries."""
+    """A connector whose tables can be read by queries.
+
+    ``prunes``: it is also a ``LookupTable``, and its ``read`` looks at the filters of the environment.
+    """
+
+    prunes: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:

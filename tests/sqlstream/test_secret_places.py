@@ -39,6 +39,7 @@ BASE: dict[str, dict[str, str]] = {
     "redis": {"url": "redis://cache.test:6379/0", "key": "item:{k}"},
     "kafka": {"topic": "items", "properties.bootstrap.servers": "broker.test:9092", "format": "json"},
     "filesystem": {"path": "/data/items", "format": "json"},
+    "delta": {"path": "/data/items"},
     "sqlite": {"path": "/data/items.db", "table-name": "items"},
     "duckdb": {"path": "/data/items.db", "table-name": "items"},
     "socket": {"hostname": "lines.test", "port": "9999", "format": "json"},
@@ -128,6 +129,9 @@ PLACES = (
     http("batch.body", '{"ids": {keys}, "auth": {"t": "hun\\"ter2"}}', 'hun"ter2', 'hun\\"ter2'),
     # databases
     Place("postgres", {"password": "hunter2"}, ("hunter2",)),
+    Place("delta", {"storage.aws_secret_access_key": "hunter2"}, ("hunter2",)),
+    Place("delta", {"storage.account_key": "hunter2", "path": "abfss://c@a.test/t"}, ("hunter2",)),
+    Place("delta", {"path": "https://me:hunter2@files.test/items"}, ("hunter2",)),
     Place("postgres", {"url": "postgresql://me:hunter2@db.test/shop"}, ("hunter2",)),
     Place("postgres", {"url": "postgresql://me:hun@ter2@db.test/shop"}, ("hun@ter2", "ter2")),
     Place("postgres", {"url": "postgresql://me:hun/ter2@db.test/shop"}, ("hun/ter2", "ter2")),
@@ -315,7 +319,7 @@ def test_what_is_harmless_is_shown(connector: str, options: dict[str, str], sess
     assert [key for key, value in options.items() if f"'{key}' = '{value}'" not in text] == []
 
 
-SECRET_OPTIONS = {"auth.password", "auth.token", "auth.username", "headers.#", "password", "properties.#"}
+SECRET_OPTIONS = {"auth.password", "auth.token", "auth.username", "headers.#", "password", "properties.#", "storage.#"}
 
 
 @pytest.mark.parametrize("name", connectors.names())

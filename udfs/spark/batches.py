@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import cast
+from typing import Protocol, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -21,20 +21,16 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.avro_files import AvroFiles
-from sqlstream.udfs.column_rows import ColumnRows, SelectedRows
+from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
 from sqlstream.udfs.file_splits import FILE, FileRows
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kafka_fetch import FetchedMessages, RowsOfTopics
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
-from sqlstream.udfs.messages import MessageRows
-from sqlstream.udfs.postgres_changes import RowsOfChanges
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
-from sqlstream.udfs.written_files import WrittenFiles
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -78,12 +74,17 @@ def to_blobs(
     return blobs
 
 
-def rows_of(
-    reader: FileRows | MessageRows | ColumnRows | FetchedMessages | RowsOfChanges | RowsOfTopics | WrittenFiles,
-) -> Batches:
-    """Returns a function for ``mapInArrow`` that turns file splits into the rows of their files, messages into the rows
-    that they hold, ranges of offsets into messages, or rows into the files that they are written to.
+class RowsReader(Protocol):
+    """Turns batches into others: file splits into the rows of their files, messages into the rows that they hold,
+    ranges of offsets into messages, or rows into the files that they are written to.
     """
+
+    def rows(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
+        """The batches that come of a task's batches."""
+
+
+def rows_of(reader: RowsReader) -> Batches:
+    """Returns a function for ``mapInArrow`` that gives the batches of a task to the reader."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()

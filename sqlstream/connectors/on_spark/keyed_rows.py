@@ -74,11 +74,18 @@ def with_changes(rows: pa.Table | None, changes: pa.Table, keys: tuple[str, ...]
         kinds = pa.array([RowKind.INSERT.value] * rows.num_rows, pa.string())
         before = rows.append_column(ROW_KIND, kinds).select(changes.column_names).cast(changes.schema)
         changes = pa.concat_tables([before, changes])
-    numbered = changes.select(list(keys)).append_column(_NUMBER, pa.array(np.arange(changes.num_rows)))
-    last = numbered.group_by(list(keys)).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
-    newest = changes.take(last.sort())
+    newest = last_changes(changes, keys)
     there = pc.invert(pc.is_in(newest[ROW_KIND], pa.array(_GONE)))
     return newest.filter(there).drop_columns([ROW_KIND])
+
+
+def last_changes(changes: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Returns the last change of each key, in their order, with the column ROW_KIND, without which all are inserts."""
+    if ROW_KIND not in changes.column_names:
+        changes = changes.append_column(ROW_KIND, pa.array([RowKind.INSERT.value] * changes.num_rows, pa.string()))
+    numbered = changes.select(list(keys)).append_column(_NUMBER, pa.array(np.arange(changes.num_rows)))
+    last = numbered.group_by(list(keys)).aggregate([(_NUMBER, "max")])[f"{_NUMBER}_max"]
+    return changes.take(last.sort())
 
 
 def _rows(version: Path | None) -> pa.Table | None:

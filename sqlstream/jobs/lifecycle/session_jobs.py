@@ -13,7 +13,15 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Environment, Source, SplitSource, connector, discards_rows, lookup_connector
+from sqlstream.connectors import (
+    Environment,
+    LookupTable,
+    Source,
+    SplitSource,
+    connector,
+    discards_rows,
+    lookup_connector,
+)
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
@@ -59,7 +67,7 @@ from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.source import LookupSource, Request, redacting
+from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request, redacting
 from sqlstream.udfs.record_files import RecordFormat
 from sqlstream.workspace import Workspace
 
@@ -81,7 +89,7 @@ class SessionSources:
         """
         kind = connector(scan.table.connector)
         if isinstance(kind, Source):
-            environment = replace(self.environment, in_order=in_order, located=located)
+            environment = replace(self.environment, in_order=in_order, located=located, filters=_filters_of(scan))
             return kind.read(environment, scan.table, scan.columns)
         return self._whole(scan)
 
@@ -89,10 +97,7 @@ class SessionSources:
         """All rows of a table that answers lookups, but for those that its source can tell to be left out."""
         kind, table = lookup_connector(scan.table.connector), scan.table
         types = {c.name: c.type for c in table.physical_columns}
-        columns = {name: (name, type_) for name, type_ in types.items()}
-        asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
-        filters = tuple(comparison for comparison in asked if kind.filters(table, comparison))
-        request = Request((), tuple((name, types[name]) for name in scan.columns), filters)
+        request = Request((), tuple((name, types[name]) for name in scan.columns), _comparisons(scan, kind))
         source = redacting(kind.lookup(self.environment, table, request), secrets_of(table))
         return whole_table(self.environment.spark, source)
 
@@ -113,7 +118,8 @@ class SessionSources:
         """
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
-        return kind.file_splits(replace(self.environment, in_order=in_order), scan.table, scan.columns)
+        environment = replace(self.environment, in_order=in_order, filters=_filters_of(scan))
+        return kind.file_splits(environment, scan.table, scan.columns)
 
     def record_format(self, scan: Scan) -> RecordFormat | None:
         """Returns how an exchange reads the records of the files of a scan; None for Parquet files."""
@@ -136,6 +142,20 @@ class SessionSources:
         """The Python object that implements a function."""
         registered = self.catalog.implementation(function)
         return load(function.target) if registered is None else registered
+
+
+def _filters_of(scan: Scan) -> tuple[Comparison, ...]:
+    """The comparisons by which a source may leave out rows of the scan."""
+    kind = connector(scan.table.connector)
+    if isinstance(kind, Source) and isinstance(kind, LookupTable) and kind.prunes:
+        return _comparisons(scan, kind)
+    return ()
+
+
+def _comparisons(scan: Scan, kind: LookupTable) -> tuple[Comparison, ...]:
+    columns = {c.name: (c.name, c.type) for c in scan.table.physical_columns}
+    asked = (comparison for predicate in scan.predicates for comparison in comparisons(predicate, columns))
+    return tuple(comparison for comparison in asked if kind.filters(scan.table, comparison))
 
 
 def _logs(checkpoint: str) -> str | None:

@@ -13,12 +13,13 @@ import contextlib
 import glob
 import logging
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 import numpy as np
@@ -79,29 +80,33 @@ class FileSource:
         return client
 
 
-class FileClient:
-    """The client of a ``FileSource``, which holds all rows and an index of them in memory."""
+class Reloaded(Protocol):
+    """What is loaded whole, and again after ``reload_ms``; once if that is None."""
 
-    def __init__(self, source: FileSource) -> None:
-        self._source = source
-        self._signature: Signature | None = None
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reload_ms(self) -> int | None: ...
+
+
+class WholeTable(ABC):
+    """A client that holds all rows of a table and an index of them in memory."""
+
+    def __init__(self, source: Reloaded) -> None:
+        self._loaded = source
         self._index: Index | None = None
         self._reloading: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Reads the files for the first time, and starts the periodic reloads."""
+        """Reads the table for the first time, and starts the periodic reloads."""
         await self.reload()
-        if self._source.reload_ms is not None:
-            self._reloading = asyncio.create_task(self._reload_for_ever(self._source.reload_ms / 1000))
+        if self._loaded.reload_ms is not None:
+            self._reloading = asyncio.create_task(self._reload_for_ever(self._loaded.reload_ms / 1000))
 
+    @abstractmethod
     async def reload(self) -> bool:
-        """Reads the files again if they have changed. Returns False if they have not."""
-        signature = await asyncio.to_thread(signature_of, self._source.path)
-        if signature == self._signature:
-            return False
-        self._index = await asyncio.to_thread(_index_of, self._source, signature)
-        self._signature = signature
-        return True
+        """Reads the table again if it has changed. Returns False if it has not."""
 
     async def _reload_for_ever(self, seconds: float) -> None:
         while True:
@@ -109,7 +114,7 @@ class FileClient:
             try:
                 await self.reload()
             except Exception as error:
-                _LOG.warning('table "%s" keeps the rows it has, reloading failed: %s', self._source.name, error)
+                _LOG.warning('table "%s" keeps the rows it has, reloading failed: %s', self._loaded.name, error)
 
     async def ask(self, keys: Sequence[Key]) -> Sequence[Sequence[Row]]:
         index = self._index
@@ -121,6 +126,23 @@ class FileClient:
             self._reloading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reloading
+
+
+class FileClient(WholeTable):
+    """The client of a ``FileSource``."""
+
+    def __init__(self, source: FileSource) -> None:
+        super().__init__(source)
+        self._source = source
+        self._signature: Signature | None = None
+
+    async def reload(self) -> bool:
+        signature = await asyncio.to_thread(signature_of, self._source.path)
+        if signature == self._signature:
+            return False
+        self._index = await asyncio.to_thread(_index_of, self._source, signature)
+        self._signature = signature
+        return True
 
 
 class Index:
@@ -172,7 +194,7 @@ def _index_of(source: FileSource, signature: Signature) -> Index:
 def _loaded(source: FileSource, signature: Signature) -> pa.Table:
     """The columns that keys, answers and filters need, of all files."""
     batches = [batch for path, _ in signature for batch in _of_file(source, path)]
-    return _filtered(pa.Table.from_batches(batches, source.schema), source.request.filters, dict(source.columns))
+    return filtered(pa.Table.from_batches(batches, source.schema), source.request.filters, dict(source.columns))
 
 
 def _of_file(source: FileSource, path: str) -> Iterator[pa.RecordBatch]:
@@ -265,7 +287,7 @@ COMPARED = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "STRING
 """Types whose comparisons mean the same to Arrow as to Spark."""
 
 
-def _filtered(table: pa.Table, filters: Sequence[Comparison], kinds: Mapping[str, DataType]) -> pa.Table:
+def filtered(table: pa.Table, filters: Sequence[Comparison], kinds: Mapping[str, DataType]) -> pa.Table:
     """The rows that all filters are true of. ``kinds``: the types of the columns."""
     if not filters:
         return table

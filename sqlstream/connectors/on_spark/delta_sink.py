@@ -1,0 +1,186 @@
+"""Rows into Delta tables, each micro-batch exactly once.
+
+The commit of a micro-batch records its number as a transaction of the application, which is the checkpoint. A
+micro-batch whose number is recorded already changes nothing when it runs again, and a commit whose answer was lost is
+found before it is repeated. Delta refuses a commit where another one of the same application came in between.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.delta_log import one_line, open_table
+from sqlstream.connectors.formats import quoted
+from sqlstream.connectors.lake import NOT_COMMITTED
+from sqlstream.connectors.lake_writing import DeltaFiles
+from sqlstream.connectors.on_spark.keyed_rows import last_changes
+from sqlstream.errors import ConnectorError
+from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.spark.batches import rows_of
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+_LOG = logging.getLogger("sqlstream.delta")
+_ATTEMPTS = 10
+_GONE = "__gone"
+_RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+
+
+@dataclass(frozen=True)
+class DeltaWriter:
+    """Writes micro-batches into a Delta table.
+
+    ``name``: the table in SQL, for messages. ``files``: where and how tasks write the files of appended rows. ``keys``:
+    rows replace those with the same values in these columns, of which ``null_keys`` may be NULL; without keys rows are
+    appended. ``run``: identifies the checkpoint. ``compact_every``: small files are put together after so many
+    micro-batches.
+    """
+
+    name: str
+    files: DeltaFiles
+    keys: tuple[str, ...]
+    null_keys: tuple[str, ...]
+    run: str
+    compact_every: int | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        if self.is_committed(self.opened(), number):
+            batch.write.format("noop").mode("overwrite").save()  # operators with state have to see the batch again
+            return
+        if self.keys or ROW_KIND in batch.columns:
+            self.upsert(batch.toArrow(), number)
+        else:
+            files = batch.select(*(F.col(quoted(name)) for name in self.files.schema.names))
+            rows = files.mapInArrow(rows_of(self.files), "action STRING").collect()
+            self.append([json.loads(row[0]) for row in rows], number)
+        if self.compact_every is not None and (number + 1) % self.compact_every == 0:
+            self.compact()
+
+    # --- the two ways to write ------------------------------------------------------------------------------------
+
+    def append(self, actions: list[dict[str, Any]], number: int) -> None:
+        """Adds files that tasks have written to the table, as micro-batch ``number``."""
+        from deltalake.transaction import AddAction, RemoveAction
+
+        if not actions:
+            return
+        added: list[AddAction | RemoveAction] = [
+            AddAction(a["path"], a["size"], a["partitionValues"], a["modificationTime"], True, a["stats"])
+            for a in actions
+        ]
+
+        def commit(table: DeltaTable, properties: CommitProperties) -> None:
+            table.create_write_transaction(
+                added, "append", table.schema(), [*self.files.partitions], commit_properties=properties
+            )
+
+        self._commit(commit, number)
+
+    def upsert(self, changes: pa.Table, number: int) -> None:
+        """Applies changes to the table, as micro-batch ``number``: the last one of each key."""
+        last = last_changes(changes, self.keys)
+        if not last.num_rows:
+            return
+        gone = pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS))
+        source = last.select(self.files.schema.names).cast(self.files.schema).append_column(_GONE, gone)
+        values = {_sql(name): f"s.{_sql(name)}" for name in self.files.schema.names}
+
+        def commit(table: DeltaTable, properties: CommitProperties) -> None:
+            merge = table.merge(source, self._same_key(), "s", "t", commit_properties=properties)
+            merge = merge.when_matched_delete(f"s.{_sql(_GONE)}").when_matched_update(values)
+            merge.when_not_matched_insert(values, f"NOT s.{_sql(_GONE)}").execute()
+
+        self._commit(commit, number)
+
+    def _same_key(self) -> str:
+        """A condition by which NULL, too, is equal to NULL where a key column may be NULL."""
+        pairs = [(f"t.{_sql(key)}", f"s.{_sql(key)}", key in self.null_keys) for key in self.keys]
+        return " AND ".join(f"({t} {'IS NOT DISTINCT FROM' if null else '='} {s})" for t, s, null in pairs)
+
+    # --- commits --------------------------------------------------------------------------------------------------
+
+    @property
+    def application(self) -> str:
+        """The name under which micro-batches are recorded in the table."""
+        return f"sqlstream-{self.run}"
+
+    def opened(self) -> DeltaTable:
+        """The newest version of the table."""
+        return open_table(self.name, self.files.location, self.files.storage)
+
+    def is_committed(self, table: DeltaTable, number: int) -> bool:
+        """Whether the table has the micro-batch."""
+        newest = table.transaction_version(self.application)
+        return newest is not None and newest >= number
+
+    def _commit(self, commit: Callable[[DeltaTable, CommitProperties], None], number: int) -> None:
+        """Commits the micro-batch unless the table has it, and again after conflicts with other writers."""
+        from deltalake import CommitProperties
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import Transaction
+
+        properties = CommitProperties(app_transactions=[Transaction(self.application, number)])
+        for attempt in range(_ATTEMPTS):
+            table = self.opened()
+            if self.is_committed(table, number):
+                return
+            try:
+                commit(table, properties)
+                return
+            except (DeltaError, OSError) as error:
+                if self.is_committed(self.opened(), number):
+                    return
+                if not _is_passing(error) or attempt == _ATTEMPTS - 1:
+                    raise _not_committed(self.name, error) from None
+                _LOG.info('micro-batch %d of table "%s" is committed again: %s', number, self.name, one_line(error))
+                time.sleep(0.05 * 2**attempt)
+
+    def compact(self) -> None:
+        """Puts small files together, which changes no row. Another writer may prevent that; then it is left to the next
+        time.
+        """
+        from deltalake.exceptions import DeltaError
+
+        try:
+            self.opened().optimize.compact()
+        except (DeltaError, OSError) as error:
+            _LOG.warning('files of table "%s" are not put together: %s', self.name, one_line(error))
+
+
+def writer(environment: Environment, table: Table, files: DeltaFiles, compact_every: int | None) -> DeltaWriter:
+    """Returns the writer of a table of which ``files`` says where and how its files are written."""
+    own = {name.casefold(): name for name in files.schema.names}
+    keys = tuple(own[key.casefold()] for key in table.primary_key)
+    nullable = {c.name.casefold() for c in table.physical_columns if c.nullable}
+    null_keys = tuple(key for key in keys if key.casefold() in nullable)
+    return DeltaWriter(table.name, files, keys, null_keys, environment.run, compact_every)
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the commit may succeed when it is repeated: another writer was first, or the store did not answer."""
+    from deltalake.exceptions import CommitFailedError
+
+    return isinstance(error, CommitFailedError | OSError)
+
+
+def _not_committed(name: str, error: Exception) -> ConnectorError:
+    message = f'rows are not committed to Delta table "{name}": {one_line(error)}'
+    return ConnectorError(NOT_COMMITTED, message)
+
+
+def _sql(name: str) -> str:
+    """The name of a column in expressions of the library."""
+    return '"' + name.replace('"', '""') + '"'

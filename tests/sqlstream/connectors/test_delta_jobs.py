@@ -1,0 +1,151 @@
+"""Queries and jobs over Delta tables: the default mode, streams, changes, lookups and sinks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sqlstream
+from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
+from sqlstream.query import Query
+from sqlstream.session import Session
+from tests.sqlstream.connectors.test_delta_log import merge, write
+from tests.sqlstream.connectors.test_delta_sink import stored, versions
+
+deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark: Any) -> Any:
+    with sqlstream.connect(spark) as session:
+        yield session
+
+
+def create(session: Session, path: Path, columns: str = "id BIGINT, v STRING", name: str = "t", **options: str) -> None:
+    given = {"connector": "delta", "path": str(path)}
+    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    result = session.sql(query)
+    assert isinstance(result, Query)
+    return sorted(map(tuple, result), key=repr)
+
+
+def run(session: Session, insert: str) -> None:
+    job = session.sql(insert)
+    assert isinstance(job, Job)
+    assert job.wait(120)
+
+
+def test_finished_data_is_read_in_every_mode(session: Session, tmp_path: Path) -> None:
+    table = pa.table({"id": pa.array(range(100), pa.int64()), "v": [str(n % 3) for n in range(100)]})
+    deltalake.write_deltalake(tmp_path / "t", table, partition_by=["v"])
+    deltalake.DeltaTable(tmp_path / "t").delete("id >= 90")
+    create(session, tmp_path / "t")
+    create(session, tmp_path / "t", name="before", version_as_of="0")
+    query = "SELECT v, COUNT(*) AS n FROM {} GROUP BY v"
+    assert rows(session, query.format("t")) == [("0", 30), ("1", 30), ("2", 30)]
+    assert rows(session, query.format("before")) == [("0", 34), ("1", 33), ("2", 33)]
+    assert rows(session, "SELECT COUNT(*) FROM t") == [(90,)]
+    assert rows(session, "SELECT id FROM t WHERE id < 3") == [(0,), (1,), (2,)]
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    assert {("0", 30), ("1", 30), ("2", 30)} <= {(v, n) for _, v, n in rows(session, query.format("t"))}
+
+
+def test_a_job_goes_on_with_new_versions_behind_a_restart(session: Session, tmp_path: Path) -> None:
+    """An exchange reads the files, and so does a query without one."""
+    source = tmp_path / "t"
+    write(source, (1, "a"), (2, "b"))
+    create(session, source, source__monitor_interval="1 s")
+    create(session, tmp_path / "sums", "v STRING NOT NULL, n BIGINT, PRIMARY KEY (v) NOT ENFORCED", "sums")
+    create(session, tmp_path / "copy", name="copy")
+    session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path / 'checkpoints'}'")
+    insert = (
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v; "
+        "INSERT INTO copy SELECT id, v FROM t; END"
+    )
+    expected = [(1, "a"), (2, "b")]
+    for number in range(2):
+        job = session.sql(insert)
+        assert isinstance(job, Job)
+        write(source, (10 + number, "a"))
+        expected.append((10 + number, "a"))
+        _until(lambda: _is_there(tmp_path / "copy") and stored(tmp_path / "copy") == sorted(expected, key=repr))
+        sums = [("a", 2 + number), ("b", 1)]
+        _until(lambda sums=sums: stored(tmp_path / "sums") == sums)
+        job.stop()
+
+
+def _is_there(path: Path) -> bool:
+    return bool(deltalake.DeltaTable.is_deltatable(str(path)))
+
+
+def _until(met: Any, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_changes_lead_to_the_same_rows(session: Session, tmp_path: Path) -> None:
+    source = tmp_path / "t"
+    write(source, *((n, "x") for n in range(6)), configuration={"delta.enableChangeDataFeed": "true"})
+    merge(source, (1, "y"), (7, "y"))
+    deltalake.DeltaTable(source).delete("id = 2")
+    create(
+        session, source, source__monitor_interval="1 s", changelog_mode="I,UB,UA,D", scan__startup__mode="earliest"
+    )  # fmt: skip
+    create(session, tmp_path / "sums", "v STRING NOT NULL, n BIGINT, PRIMARY KEY (v) NOT ENFORCED", "sums")
+    job = session.sql("INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
+    assert isinstance(job, Job)
+    _until(lambda: _is_there(tmp_path / "sums") and stored(tmp_path / "sums") == [("x", 4), ("y", 2)])
+    merge(source, (1, "x"))
+    _until(lambda: stored(tmp_path / "sums") == [("x", 5), ("y", 1)])
+    job.stop()
+
+
+def test_lookups_see_new_versions(session: Session, tmp_path: Path) -> None:
+    write(tmp_path / "names", (1, "a"), (2, "b"))
+    create(session, tmp_path / "names", name="names", lookup__full_cache__periodic_reload__interval="100 ms")
+    write(tmp_path / "orders", (1, "o1"), (2, "o2"), (3, "o3"))
+    create(session, tmp_path / "orders", "id BIGINT, v STRING, pt AS PROCTIME()", "orders")
+    query = "SELECT o.v, n.v FROM orders AS o LEFT JOIN names FOR SYSTEM_TIME AS OF o.pt AS n ON n.id = o.id"
+    assert rows(session, query) == [("o1", "a"), ("o2", "b"), ("o3", None)]
+    write(tmp_path / "names", (3, "c"))
+    assert rows(session, query) == [("o1", "a"), ("o2", "b"), ("o3", "c")]
+
+
+def test_rows_are_written_by_key_and_overwritten(session: Session, tmp_path: Path) -> None:
+    create(session, tmp_path / "t", "id BIGINT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED")
+    run(session, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (1, 'c')")
+    assert stored(tmp_path / "t") == [(1, "c"), (2, "b")]
+    run(session, "INSERT OVERWRITE t VALUES (3, 'd')")
+    assert rows(session, "SELECT * FROM t") == [(3, "d")]
+    session.sql("TRUNCATE TABLE t")
+    assert stored(tmp_path / "t") == []
+    assert versions(tmp_path / "t") >= 4
+
+
+def test_what_is_wrong_is_said_before_a_job_starts(session: Session, tmp_path: Path) -> None:
+    create(session, tmp_path / "none", name="missing")
+    with pytest.raises(SqlStreamError, match='the path of table "missing" has no Delta table'):
+        rows(session, "SELECT * FROM missing")
+    write(tmp_path / "t", (1, "a"))
+    create(session, tmp_path / "t", "id BIGINT, vv STRING", "wrong")
+    with pytest.raises(SqlStreamError, match='column "vv" of table "wrong" does not exist in the Delta table'):
+        rows(session, "SELECT vv FROM wrong")
+    with pytest.raises(SqlStreamError, match=r'option "version-as-of" does not go with "source\.monitor-interval"'):
+        create(session, tmp_path / "t", name="both", version_as_of="0", source__monitor_interval="1 s")
+    with pytest.raises(SqlStreamError, match="belong together"):
+        create(session, tmp_path / "t", name="at", scan__startup__mode="version", source__monitor_interval="1 s")
+    with pytest.raises(SqlStreamError, match=r'option "scan\.startup\.mode" needs "source\.monitor-interval"'):
+        create(session, tmp_path / "t", name="start", scan__startup__mode="latest")

@@ -1,0 +1,135 @@
+"""What a table format such as Delta says of a data file besides its name: values that all rows share, names of columns
+in the file, and rows that are deleted. A file split carries it as text in the column DETAILS.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as kinds
+
+DETAILS = "__details"
+"""STRING column of file splits: ``FileDetails`` as text; NULL or missing for files that only have a name."""
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True)
+class FileDetails:
+    """How rows of a file become rows of a table.
+
+    * ``location``: the file as its table format names it, for readers of files that are not on this machine.
+    * ``constants``: by column, the value that all rows have, as ``constant_text`` spells it.
+    * ``names``: by column, its name in the file; ``ids``: by column, its field id in the file. A column in neither has
+      its own name in the file, in any case of letters. Columns that the file lacks are NULL.
+    * ``deleted``: the positions of deleted rows, packed by ``packed_positions``.
+    """
+
+    location: str = ""
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    ids: Mapping[str, int] = field(default_factory=dict)
+    deleted: str | None = None
+
+    def to_text(self) -> str:
+        """The details as JSON."""
+        return json.dumps({key: value for key, value in vars(self).items() if value})
+
+    @staticmethod
+    def of_split(split: Mapping[str, Any]) -> FileDetails | None:
+        """Returns the details in a row of file splits; None where it has none."""
+        text = split.get(DETAILS)
+        return None if text is None else FileDetails(**json.loads(text))
+
+    def own_names(self, there: pa.Schema, wanted: Sequence[str]) -> dict[str, str]:
+        """Returns the table's columns by their names in a file with the schema ``there``, without those it lacks."""
+        by_name = {name.lower(): name for name in reversed(there.names)}
+        by_id = {int(f.metadata[_FIELD_ID]): f.name for f in there if f.metadata and _FIELD_ID in f.metadata}
+        own: dict[str, str] = {}
+        for name in wanted:
+            if name in self.constants:
+                continue
+            if name in self.ids and by_id:
+                stored = by_id.get(self.ids[name])
+            else:
+                stored = by_name.get(self.names.get(name, name).lower())
+            if stored is not None:
+                own[stored] = name
+        return own
+
+    def remaining(self, first: int, count: int) -> np.ndarray | None:
+        """Returns the indexes of the rows that are not deleted, of ``count`` rows of which the first has the position
+        ``first`` in the file; None where no row of the file is deleted.
+        """
+        if self.deleted is None:
+            return None
+        gone = positions(self.deleted)
+        low, high = np.searchsorted(gone, [first, first + count])
+        keep = np.ones(count, bool)
+        keep[gone[low:high] - first] = False
+        return np.flatnonzero(keep)
+
+    def with_constants(self, rows: pa.RecordBatch, wanted: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+        """Adds the columns among ``wanted`` whose value is the same in all rows, as their declared types."""
+        for name, kind in wanted.items():
+            if name in self.constants:
+                values = pa.repeat(constant(self.constants[name], kind), rows.num_rows)
+                names = [*rows.schema.names, name]
+                rows = pa.RecordBatch.from_arrays([*rows.columns, values], names=names)
+        return rows
+
+
+def constant_text(value: Any) -> str | None:
+    """Spells a value that all rows of a file share."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case date():  # a datetime, too
+            return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+    return str(value)
+
+
+def constant(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Reads what ``constant_text`` has spelled, as a value of the type."""
+    if text is None:
+        return pa.scalar(None, kind)
+    if kinds.is_timestamp(kind):
+        time = datetime.fromisoformat(text)
+        return pa.scalar(time, pa.timestamp("us", None if time.tzinfo is None else "UTC")).cast(kind)
+    if kinds.is_binary(kind):
+        return pa.scalar(base64.b64decode(text), kind)
+    if kinds.is_string(kind):
+        return pa.scalar(text, kind)
+    if kinds.is_boolean(kind):
+        return pa.scalar(text == "true", kind)
+    if kinds.is_decimal(kind):
+        return pa.scalar(Decimal(text)).cast(kind)
+    return pa.scalar(text).cast(kind)
+
+
+def packed_positions(rows: np.ndarray) -> str | None:
+    """Packs positions of rows, which need no order, into a text; None for none."""
+    if not len(rows):
+        return None
+    steps = np.diff(np.unique(rows.astype(np.int64)), prepend=np.int64(0))
+    return base64.b64encode(zlib.compress(steps.tobytes())).decode()
+
+
+def positions(packed: str) -> np.ndarray:
+    """The positions of rows, in order, that ``packed_positions`` has packed."""
+    return np.cumsum(np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.int64))

@@ -38,6 +38,11 @@ FEATURES: dict[str, Unsupported] = {
         "Write FROM o JOIN t FOR SYSTEM_TIME AS OF o.ts ON t.id = o.id, where ts is a time attribute of o.",
         "A stream has no other time than now; Flink, too, reads the past of finished tables alone.",
     ),
+    "past": Unsupported(
+        "SS302",
+        "tables of this connector, and views, as of a constant time or version",
+        "Tables of the connectors delta and iceberg are read so. To look rows up, write FOR SYSTEM_TIME AS OF o.pt.",
+    ),
     "over": Unsupported(
         "SS304",
         "OVER windows without an order of rows, or with the rows that came last in front",

@@ -145,6 +145,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "postgres",
         "duckdb",
         "delta",
+        "iceberg",
         "redis",
         "kafka",
         "http",

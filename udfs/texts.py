@@ -66,3 +66,8 @@ def json_of(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error without line feeds."""
+    return " ".join(str(error).split())

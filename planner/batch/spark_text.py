@@ -22,9 +22,11 @@ from sqlstream.grammar.dialect import WithTimeGenerator, member_sql
 from sqlstream.grammar.nodes import TableArgument
 from sqlstream.grammar.spans import is_marked, span_of
 from sqlstream.grammar.trees import ARG, table_clauses_of, table_function_of
+from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import bind_error
 from sqlstream.planner.binder.hints import with_hinted_options
 from sqlstream.planner.binder.lookups import is_time_travel
+from sqlstream.planner.binder.time_travel import as_it_was, constant_as_of
 from sqlstream.planner.catalog import Catalog, Table, View
 from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, with_children_changed
 from sqlstream.planner.fields import field_of, shown_name
@@ -64,19 +66,22 @@ class Resolved:
 
 
 @on_deep_stack
-def resolve(query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True) -> Resolved:
+def resolve(
+    query: exp.Expr, catalog: Catalog, named: Callable[[Table], str], dynamic: bool = True, zone: str | None = None
+) -> Resolved:
     """Looks up the tables and views that a query names, and gives the tables Spark's names.
 
-    ``named`` returns Spark's name for a table. ``dynamic``: OPTIONS hints may change a table's options. BindError SS202
-    for unknown names, SS222 for a view that refers to itself.
+    ``named`` returns Spark's name for a table. ``dynamic``: OPTIONS hints may change a table's options. ``zone``: the
+    time zone of the session. BindError SS202 for unknown names, SS222 for a view that refers to itself.
     """
-    names = _Resolver(catalog, named, dynamic)
+    names = _Resolver(catalog, named, dynamic, zone)
     return Resolved(names.resolved(query, frozenset()), tuple(names.inputs.values()), tuple(names.views.values()))
 
 
 class _Resolver:
-    def __init__(self, catalog: Catalog, named: Callable[[Table], str], dynamic: bool) -> None:
+    def __init__(self, catalog: Catalog, named: Callable[[Table], str], dynamic: bool, zone: str | None) -> None:
         self._catalog = catalog
+        self._zone = zone
         self._named = named
         self._dynamic = dynamic
         self._inside: tuple[View, ...] = ()
@@ -122,6 +127,8 @@ class _Resolver:
             hint = did_you_mean(name, names, "tables and views") or "Create it with CREATE TABLE."
             raise self._located(bind_error("SS202", f'table or view "{name}" does not exist', node.this, hint))
         if isinstance(relation, View):
+            if constant_as_of(node) is not None:
+                raise self._located(unsupported.refusal("past", span_of(node)))
             return self._view(relation, node, copy)
         relation = self._optioned(relation, node)
         inside = self._inside[-1] if self._inside else None
@@ -133,14 +140,17 @@ class _Resolver:
         own.meta.update(node.this.meta)
         for key, value in (("this", own), ("db", None), ("catalog", None), (ARG, None)):
             copy.set(key, value)
+        if constant_as_of(node) is not None:
+            copy.set("version", None)
         return copy
 
     def _optioned(self, table: Table, node: exp.Table) -> Table:
-        """The table with the options of its hint. One with other options is another table, with a name of its own."""
+        """The table with the options of its hint, and as of the time that the query says. One with other options is
+        another table, with a name of its own.
+        """
         hint = table_clauses_of(node).hint
-        if hint is None:
-            return table
-        changed = with_hinted_options(table, hint, self._catalog, self._dynamic)
+        changed = table if hint is None else with_hinted_options(table, hint, self._catalog, self._dynamic)
+        changed = as_it_was(changed, node, self._catalog, self._zone)
         same = [i.table for i in self.inputs.values() if i.table.options == changed.options]
         if changed.options == table.options:
             return table

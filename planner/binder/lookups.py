@@ -27,6 +27,7 @@ from sqlstream.planner.binder.hints import (
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
 from sqlstream.planner.binder.joins import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
+from sqlstream.planner.binder.time_travel import constant_as_of
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View
 from sqlstream.planner.expressions import as_expression, columns_of, conjunction, conjuncts, is_repeatable
 from sqlstream.planner.fields import Field, Item, UniqueNames, field_of
@@ -44,8 +45,8 @@ TIME_TRAVEL = ("version", "when", "system_time")
 
 
 def is_time_travel(right: exp.Expr) -> bool:
-    """Whether a table has FOR SYSTEM_TIME, TIMESTAMP or VERSION after its name."""
-    return any(right.args.get(key) for key in TIME_TRAVEL)
+    """Whether a table has FOR SYSTEM_TIME, TIMESTAMP or VERSION after its name, and it is not that of a constant."""
+    return any(right.args.get(key) for key in TIME_TRAVEL) and constant_as_of(right) is None
 
 
 def lookup_join(join: exp.Join, scope: Scope, context: Context, hints: LookupHints) -> Scope:

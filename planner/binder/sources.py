@@ -61,6 +61,7 @@ from sqlstream.planner.binder.temporal_joins import (
     snapshot_without_left,
     temporal_join,
 )
+from sqlstream.planner.binder.time_travel import as_it_was, constant_as_of
 from sqlstream.planner.binder.windows import SIGNATURES, window_function
 from sqlstream.planner.catalog import APPEND_ONLY, ONE_ROW, Catalog, Table, TimeDomain, View
 from sqlstream.planner.changes import is_upsert
@@ -185,7 +186,8 @@ def _without_pivots(step: exp.Expr) -> tuple[exp.Expr, list[exp.Pivot]]:
 def _source(source: exp.Expr, context: Context, bind_query: BindQuery, start: Scope | None = None) -> Scope:
     match source:
         case exp.Table():
-            refuse_rest(source, _TABLE_ARGS, context)
+            past = ("version",) if constant_as_of(source) is not None else ()
+            refuse_rest(source, (*_TABLE_ARGS, *past), context)
             scope = _table(source, context, bind_query, start)
         case exp.Subquery(this=exp.Table() as first) if not source.alias and _steps(first):
             refuse_rest(source, ("this", "joins", "laterals", ARG), context)
@@ -262,6 +264,8 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
     """The query of WITH, the view or the table of that name. SS202."""
     name = ".".join(p.name for p in table.parts)
     relation = context.queries.get(name.casefold()) or context.catalog.relation(name)
+    if isinstance(relation, Relation | View) and constant_as_of(table) is not None:
+        context.refuse("past", table)
     match relation:
         case Relation():
             return relation
@@ -270,7 +274,8 @@ def _named(table: exp.Table, context: Context, bind_query: BindQuery) -> Relatio
         case Table():
             given = table_clauses_of(table).hint
             optioned_table = with_hinted_options(relation, given, context.catalog, context.settings.dynamic_options)
-            return _read(optioned_table, table, context)
+            past_table = as_it_was(optioned_table, table, context.catalog, context.settings.zone)
+            return _read(past_table, table, context)
     candidates = [*context.queries, *context.catalog.relation_names()]
     hint = did_you_mean(name, candidates, "tables and views") or "Create it with CREATE TABLE."
     raise bind_error("SS202", f'table or view "{name}" does not exist', table.this, hint)

@@ -247,7 +247,8 @@ def _examined(statement: Chosen, workspace: Workspace) -> _Examined:
         return names.setdefault(table.name, f"sqlstream_{run}_{len(names)}")
 
     dynamic = workspace.settings["table.dynamic-table-options.enabled"]
-    resolved = resolve(statement.query, workspace.catalog, named, dynamic)
+    zone = workspace.settings["table.local-time-zone"]
+    resolved = resolve(statement.query, workspace.catalog, named, dynamic, zone)
     resolved = replace(resolved, query=sorted_by_columns(resolved.query))
     way = chosen_way(resolved, workspace.catalog, ends, named)
     way = replace(way, clause=way.clause or _star_with_fewer_columns(resolved, workspace))

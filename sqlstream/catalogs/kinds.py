@@ -156,9 +156,47 @@ class DuckDbCatalog(CatalogType):
         return _existing("duckdb", opening, {"path": opening.written["path"]})
 
 
-BUILT_IN: Mapping[str, CatalogType] = {
-    kind.name: kind for kind in (MemoryCatalog(), FileCatalog(), SparkCatalog(), JdbcCatalog(), DuckDbCatalog())
-}
+class IcebergCatalog(CatalogType):
+    """Catalogs that show the tables of a catalog of Iceberg."""
+
+    name = "iceberg"
+    doc = "The tables of a catalog of Iceberg, read, looked up and written; its namespaces are databases."
+    options = (
+        Option("catalog-type", NAME, "Its kind: sql, rest, hive, glue or dynamodb.", "sql"),
+        Option("uri", STRING, "Its address: https://…, or of an SQL database, such as sqlite:////data/catalog.db."),
+        Option("warehouse", STRING, "Where tables are that it makes."),
+        Option("catalog.#", STRING, "Any other property of pyiceberg's catalog and store, such as catalog.token."),
+        _default_database("default"),
+    )
+
+    def open(self, opening: Opening) -> Store:
+        from sqlstream.catalogs.lakes import IcebergCatalog as Tables
+        from sqlstream.catalogs.lakes import LakeTables
+
+        properties = {"type": opening.values["catalog-type"]}
+        properties |= {key: opening.written[key] for key in ("uri", "warehouse") if key in opening.written}
+        others = {k.removeprefix("catalog."): v for k, v in opening.written.items() if k.startswith("catalog.")}
+        return LakeTables(Tables(tuple((properties | others).items())), opening.values["default-database"])
+
+
+class DeltaCatalog(CatalogType):
+    """Catalogs that show the Delta tables in a folder."""
+
+    name = "delta"
+    doc = "The Delta tables in a folder, read, looked up and written; folders of tables in it are databases."
+    options = (Option("path", PATH, "The folder of the tables.", required=True), _default_database("default"))
+
+    def open(self, opening: Opening) -> Store:
+        from sqlstream.catalogs.lakes import DeltaFolder, LakeTables
+
+        default = opening.values["default-database"]
+        return LakeTables(DeltaFolder(opening.written["path"], default), default)
+
+
+_TYPES = (
+    MemoryCatalog(), FileCatalog(), SparkCatalog(), JdbcCatalog(), DuckDbCatalog(), IcebergCatalog(), DeltaCatalog(),
+)  # fmt: skip
+BUILT_IN: Mapping[str, CatalogType] = {kind.name: kind for kind in _TYPES}
 _OTHER_NAMES = {"generic_in_memory": "memory"}
 """How Flink calls them."""
 

@@ -84,6 +84,7 @@ BUILT_IN = {
     "duckdb": "sqlstream.connectors.file_databases:DuckDb",
     "filesystem": "sqlstream.connectors.filesystem:FileSystem",
     "http": "sqlstream.connectors.http:Http",
+    "iceberg": "sqlstream.connectors.iceberg:Iceberg",
     "jdbc": "sqlstream.connectors.postgres:Jdbc",
     "kafka": "sqlstream.connectors.kafka:Kafka",
     "memory": "sqlstream.connectors.memory:Memory",

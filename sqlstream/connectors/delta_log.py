@@ -23,7 +23,9 @@ from pyarrow import fs
 from pyarrow import types as kinds
 
 from sqlstream.connectors.lake import (
+    CHANGE_TYPE,
     NO_LAKE_TABLE,
+    RETRACTS,
     REWRITTEN,
     UNSUPPORTED_FEATURE,
     VERSION_GONE,
@@ -42,12 +44,10 @@ from sqlstream.types import DataType
 from sqlstream.udfs.file_details import FileDetails, constant_text, packed_positions
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.sources.clients import no_package
+from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-CHANGE_TYPE = "_change_type"
-"""The column of files of the change feed with the kind of each row."""
 
 _PHYSICAL_NAME, _MAPPING = "delta.columnMapping.physicalName", "delta.columnMapping.mode"
 _DELETION_VECTORS = "deletionVectors"
@@ -62,11 +62,6 @@ def require_deltalake() -> None:
     """Raises ConnectorError SS577 where the package is not installed."""
     if find_spec("deltalake") is None:
         raise no_package("delta", "deltalake")
-
-
-def one_line(error: Exception) -> str:
-    """The message of an error without line feeds."""
-    return " ".join(str(error).split())
 
 
 @contextmanager
@@ -189,9 +184,11 @@ class DeltaLog(VersionLog):
     def __init__(self, settings: LakeSettings) -> None:
         self._settings = settings
         self._wanted = [name for name, _ in settings.columns]
+        require_deltalake()
         self._table = self._open()
         self._schema = ""
-        self._require_columns()
+        if not settings.bounded or settings.as_of is None:  # else the columns of that version count
+            self._require_columns()
         self._files_of = lru_cache(4)(self._read)
 
     def _open(self, version: int | None = None) -> DeltaTable:
@@ -297,7 +294,7 @@ class DeltaLog(VersionLog):
     def _snapshot(self, version: int) -> Sequence[LakeFile]:
         """All files of a version, the oldest ones first."""
         table = self._open(version)
-        columns = StoredColumns.of(table)
+        columns = self.columns = StoredColumns.of(table)
         wrong = columns.wrong(self._settings.name, self._settings.types)
         if wrong:
             raise ConnectorError.of(wrong)
@@ -409,10 +406,6 @@ class DeltaLog(VersionLog):
         gone = [self._of_action(action, RowKind.DELETE, before) for action in removed]
         new = [self._of_action(action, RowKind.INSERT, after) for action in added]
         return _without_kept_rows(gone, new, before, after, {unquote(a["path"]): _row_count(a) for a in added})
-
-
-RETRACTS = "__retracts"
-"""A constant of files of the change feed: whether the rows to read are those that retract, or the others."""
 
 
 def _of_feed(file: LakeFile, retracts: bool) -> LakeFile:

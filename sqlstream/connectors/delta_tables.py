@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.delta_log import delta_errors, is_there, one_line, open_table, require_deltalake, uri_of
+from sqlstream.connectors.delta_log import delta_errors, is_there, open_table, require_deltalake, uri_of
 from sqlstream.connectors.file_tables import partition_columns
 from sqlstream.connectors.lake import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.connectors.lake_writing import DeltaFiles
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -22,6 +22,12 @@ REWRITTEN = repeating("SS548")
 VERSION_GONE = repeating("SS549")
 NOT_COMMITTED = "SS550"
 
+CHANGE_TYPE = "_change_type"
+"""The column of files of the change feed with the kind of each row."""
+
+RETRACTS = "__retracts"
+"""A constant of files of the change feed: whether the rows to read are those that retract, or the others."""
+
 
 @dataclass(frozen=True)
 class LakeSettings:

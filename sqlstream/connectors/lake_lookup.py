@@ -7,17 +7,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sqlstream.connectors.delta_log import DeltaLog
-from sqlstream.connectors.lake import LakeSettings, VersionLog
+from sqlstream.connectors.lake import LakeSettings
+from sqlstream.connectors.lake_logs import log_of
 from sqlstream.connectors.lake_rows import reader_of, splits
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.files import Index, WholeTable, filtered
-
-
-def log_of(settings: LakeSettings) -> VersionLog:
-    """Opens the table of the settings."""
-    return DeltaLog(settings)
 
 
 @dataclass(frozen=True)

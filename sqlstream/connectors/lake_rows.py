@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sqlstream.connectors.delta_log import CHANGE_TYPE, RETRACTS, file_system
-from sqlstream.connectors.lake import LakeFile, LakeSettings
+from sqlstream.connectors.lake import CHANGE_TYPE, RETRACTS, LakeFile, LakeSettings
+from sqlstream.connectors.lake_logs import open_file
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.file_details import DETAILS, FileDetails
 from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FileRange, FromFile, Piece
@@ -50,17 +50,15 @@ def reader_of(schema: pa.Schema, types: Mapping[str, pa.DataType], settings: Lak
 
 @dataclass(frozen=True)
 class LakeRows(ParquetRows):
-    """Reads rows of Parquet files of a lake. ``settings``: how to open files that are not on this machine; None for
-    local ones.
-    """
+    """Reads rows of Parquet files of a lake. ``settings``: how to open files that are not on this machine."""
 
     settings: LakeSettings | None = None
 
     def opened(self, file_range: FileRange, details: FileDetails | None) -> pq.ParquetFile:
-        if self.settings is None or details is None:
+        if self.settings is None or details is None or file_range.file[FILE].startswith("file:"):
             return super().opened(file_range, details)
-        files = file_system(self.settings.location, self.settings.storage)
-        return pq.ParquetFile(files.open_input_file(details.location), coerce_int96_timestamp_unit="us")
+        file = open_file(self.settings, details.location)
+        return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
 
 
 _KIND_OF = {

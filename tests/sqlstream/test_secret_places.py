@@ -40,6 +40,7 @@ BASE: dict[str, dict[str, str]] = {
     "kafka": {"topic": "items", "properties.bootstrap.servers": "broker.test:9092", "format": "json"},
     "filesystem": {"path": "/data/items", "format": "json"},
     "delta": {"path": "/data/items"},
+    "iceberg": {"table-name": "shop.items", "catalog.uri": "https://catalog.test"},
     "sqlite": {"path": "/data/items.db", "table-name": "items"},
     "duckdb": {"path": "/data/items.db", "table-name": "items"},
     "socket": {"hostname": "lines.test", "port": "9999", "format": "json"},
@@ -131,6 +132,10 @@ PLACES = (
     Place("postgres", {"password": "hunter2"}, ("hunter2",)),
     Place("delta", {"storage.aws_secret_access_key": "hunter2"}, ("hunter2",)),
     Place("delta", {"storage.account_key": "hunter2", "path": "abfss://c@a.test/t"}, ("hunter2",)),
+    Place("iceberg", {"catalog.token": "hunter2"}, ("hunter2",)),
+    Place("iceberg", {"catalog.s3.secret-access-key": "hunter2"}, ("hunter2",)),
+    Place("iceberg", {"catalog.uri": "postgresql://me:hunter2@db.test/catalog"}, ("hunter2",)),
+    Place("iceberg", {"catalog.warehouse": "s3://me:hunter2@bucket/items"}, ("hunter2",)),
     Place("delta", {"path": "https://me:hunter2@files.test/items"}, ("hunter2",)),
     Place("postgres", {"url": "postgresql://me:hunter2@db.test/shop"}, ("hunter2",)),
     Place("postgres", {"url": "postgresql://me:hun@ter2@db.test/shop"}, ("hun@ter2", "ter2")),
@@ -319,7 +324,9 @@ def test_what_is_harmless_is_shown(connector: str, options: dict[str, str], sess
     assert [key for key, value in options.items() if f"'{key}' = '{value}'" not in text] == []
 
 
-SECRET_OPTIONS = {"auth.password", "auth.token", "auth.username", "headers.#", "password", "properties.#", "storage.#"}
+SECRET_OPTIONS = {
+    "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "password", "properties.#", "storage.#",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", connectors.names())

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment
-from sqlstream.connectors.delta_log import one_line, open_table
+from sqlstream.connectors.delta_log import open_table
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lake import NOT_COMMITTED
 from sqlstream.connectors.lake_writing import DeltaFiles
@@ -29,6 +29,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
+from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from sqlstream.connectors.connector import Environment, columns_of
-from sqlstream.connectors.delta_log import DeltaLog
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lake import LakeFile, LakeSettings, Position, VersionLog, advanced, between
+from sqlstream.connectors.lake_logs import log_of
 from sqlstream.connectors.lake_rows import SPLITS, reader_of, splits
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.internals import make_active
@@ -42,11 +42,6 @@ _SETTINGS, _FILTERS = "secret", "filters"
 
 _SMALLEST_SHARE = 4 << 20
 """Bytes that are worth a task."""
-
-
-def log_of(settings: LakeSettings) -> VersionLog:
-    """Opens the table of the settings."""
-    return DeltaLog(settings)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------

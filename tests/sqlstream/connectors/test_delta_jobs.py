@@ -56,9 +56,15 @@ def test_finished_data_is_read_in_every_mode(session: Session, tmp_path: Path) -
     assert rows(session, query.format("t")) == [("0", 30), ("1", 30), ("2", 30)]
     assert rows(session, query.format("before")) == [("0", 34), ("1", 33), ("2", 33)]
     assert rows(session, "SELECT COUNT(*) FROM t") == [(90,)]
+    assert rows(session, "SELECT COUNT(*) FROM t VERSION AS OF 0 AS x") == [(100,)]
+    both = "SELECT COUNT(*) FROM t VERSION AS OF 0 AS x JOIN t AS y ON x.id = y.id"
+    assert rows(session, both) == [(90,)]
     assert rows(session, "SELECT id FROM t WHERE id < 3") == [(0,), (1,), (2,)]
     session.sql("SET 'execution.runtime-mode' = 'streaming'")
     assert {("0", 30), ("1", 30), ("2", 30)} <= {(v, n) for _, v, n in rows(session, query.format("t"))}
+    past = "t FOR SYSTEM_TIME AS OF TIMESTAMP '2000-01-01 00:00:00'"
+    with pytest.raises(SqlStreamError, match=r"has no version of 2000-01-01T00:00:00\+00:00"):
+        rows(session, query.format(past))
 
 
 def test_a_job_goes_on_with_new_versions_behind_a_restart(session: Session, tmp_path: Path) -> None:
@@ -79,9 +85,9 @@ def test_a_job_goes_on_with_new_versions_behind_a_restart(session: Session, tmp_
         assert isinstance(job, Job)
         write(source, (10 + number, "a"))
         expected.append((10 + number, "a"))
-        _until(lambda: _is_there(tmp_path / "copy") and stored(tmp_path / "copy") == sorted(expected, key=repr))
+        until(lambda: _is_there(tmp_path / "copy") and stored(tmp_path / "copy") == sorted(expected, key=repr))
         sums = [("a", 2 + number), ("b", 1)]
-        _until(lambda sums=sums: stored(tmp_path / "sums") == sums)
+        until(lambda sums=sums: stored(tmp_path / "sums") == sums)
         job.stop()
 
 
@@ -89,7 +95,7 @@ def _is_there(path: Path) -> bool:
     return bool(deltalake.DeltaTable.is_deltatable(str(path)))
 
 
-def _until(met: Any, seconds: float = 90) -> None:
+def until(met: Any, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline
@@ -107,9 +113,9 @@ def test_changes_lead_to_the_same_rows(session: Session, tmp_path: Path) -> None
     create(session, tmp_path / "sums", "v STRING NOT NULL, n BIGINT, PRIMARY KEY (v) NOT ENFORCED", "sums")
     job = session.sql("INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
     assert isinstance(job, Job)
-    _until(lambda: _is_there(tmp_path / "sums") and stored(tmp_path / "sums") == [("x", 4), ("y", 2)])
+    until(lambda: _is_there(tmp_path / "sums") and stored(tmp_path / "sums") == [("x", 4), ("y", 2)])
     merge(source, (1, "x"))
-    _until(lambda: stored(tmp_path / "sums") == [("x", 5), ("y", 1)])
+    until(lambda: stored(tmp_path / "sums") == [("x", 5), ("y", 1)])
     job.stop()
 
 

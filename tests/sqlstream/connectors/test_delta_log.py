@@ -12,9 +12,7 @@ import pytest
 
 from sqlstream.connectors.delta_log import DeltaLog
 from sqlstream.connectors.lake import LakeSettings, Position, advanced, between
-from sqlstream.connectors.lake_rows import reader_of, splits
 from sqlstream.errors import ConnectorError, SqlStreamError
-from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison
 from tests.sqlstream.connectors.delta_tables import (
     added,
@@ -25,6 +23,7 @@ from tests.sqlstream.connectors.delta_tables import (
     protocol,
     removed,
 )
+from tests.sqlstream.connectors.lakes import batches_of, materialized, rows_of, together
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 
@@ -33,30 +32,6 @@ COLUMNS = (("id", "BIGINT"), ("v", "STRING"))
 
 def settings(path: Path, *columns: tuple[str, str], **more: Any) -> LakeSettings:
     return LakeSettings("delta", "t", str(path), columns=columns or COLUMNS, **more)
-
-
-def rows_of(own: LakeSettings, files: Any) -> list[tuple[Any, ...]]:
-    types = {name: kind.to_arrow() for name, kind in own.types.items()}
-    kinds = [(ROW_KIND, pa.string())] if own.changes else []
-    schema = pa.schema([*types.items(), *kinds])
-    read = reader_of(schema, types, own).rows([splits([file for file in files if not file.pruned])])
-    return [tuple(row.values()) for batch in read for row in batch.to_pylist()]
-
-
-def together(batches: list[list[Any]]) -> list[Any]:
-    return [row for batch in batches for row in batch]
-
-
-def batches_of(own: LakeSettings, start: Position | None = None, target: int | None = None) -> list[Any]:
-    """The rows of each micro-batch until nothing more is there."""
-    log = DeltaLog(own)
-    position, batches = start or log.first_position(), []
-    log.newest()
-    while (after := advanced(log, own, position, target)) != position:
-        assert Position.of_json(after.to_json()) == after
-        batches.append(rows_of(own, between(log, position, after)))
-        position = after
-    return batches
 
 
 def write(path: Path, *rows: tuple[Any, ...], mode: Any = "append", **more: Any) -> None:
@@ -187,17 +162,6 @@ def test_an_expired_log_is_an_error_with_a_hint(tmp_path: Path) -> None:
 
 
 # --- changes --------------------------------------------------------------------------------------------------
-
-
-def materialized(batches: list[Any]) -> set[tuple[Any, ...]]:
-    """The rows that changes leave; each retraction must meet its row."""
-    rows: dict[tuple[Any, ...], int] = {}
-    for batch in batches:
-        for *row, kind in batch:
-            count = rows.get(tuple(row), 0) + (1 if kind in ("+I", "+U") else -1)
-            assert count >= 0, row
-            rows[tuple(row)] = count
-    return {row for row, count in rows.items() for _ in range(count)}
 
 
 @pytest.mark.parametrize("feed", ["true", "false"])

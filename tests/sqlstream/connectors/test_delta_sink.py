@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 from tests.sqlstream.connectors.delta_tables import commit, field, metadata, protocol
-from tests.sqlstream.connectors.test_delta_log import batches_of
+from tests.sqlstream.connectors.lakes import batches_of
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 

@@ -5,8 +5,8 @@ The mutable catalog lives in ``sqlstream.catalog``; the planner only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, TypeVar
 
@@ -125,8 +125,39 @@ class Table:
     def physical_columns(self) -> tuple[Column, ...]:
         return tuple(c for c in self.columns if c.physical)
 
+    @property
+    def target(self) -> Table:
+        """The table as INSERT sees it: the METADATA columns that its connector writes are columns as any other, and
+        options (``OF_METADATA``) tell their keys.
+        """
+        by_spark = (self.option("kafka.client") or "").strip().lower() == "spark"
+        keys = frozenset() if by_spark else WRITTEN_METADATA.get(self.connector, frozenset())
+        written = {c.name: c.metadata_key for c in self.columns if c.metadata_key in keys and not c.virtual}
+        if not written:
+            return self
+        columns = tuple(replace(c, metadata_key=None) if c.name in written else c for c in self.columns)
+        return replace(self, columns=columns, options=(*self.options, *_options_of_metadata(written)))
+
+    @property
+    def written_metadata(self) -> dict[str, str]:
+        """For a ``target``: the keys of the METADATA columns that INSERT writes, by the names of the columns."""
+        return {k.removeprefix(OF_METADATA): key for k, key in self.options if k.startswith(OF_METADATA)}
+
     def option(self, key: str) -> str | None:
         return dict(self.options).get(key)
+
+
+OF_METADATA = "sink.metadata."
+"""The prefix of options of a ``target``, which no statement may write: a column's name and its metadata key."""
+
+WRITTEN_METADATA: Mapping[str, frozenset[str]] = dict.fromkeys(
+    ("kafka", "upsert-kafka"), frozenset({"headers", "timestamp"})
+)
+"""By connector, the keys of METADATA columns that INSERT writes where they are not VIRTUAL, as in Flink."""
+
+
+def _options_of_metadata(written: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    return ((f"{OF_METADATA}{name}", str(key)) for name, key in written.items())
 
 
 ONE_ROW = Table(

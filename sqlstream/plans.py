@@ -19,7 +19,7 @@ from sqlstream.connectors import (
     is_scanned,
     row_kinds_taken,
 )
-from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE
+from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE, SharedName
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
@@ -132,8 +132,12 @@ def _one_place(plan: StatementSet, statement: nodes.StatementSet) -> Iterable[Di
         location = sink.location(table) if isinstance(sink, Sink) else None
         if location is None:
             continue
-        other = table_at.setdefault((table.connector, location), table)
-        if other.name != table.name:
+        place = location if isinstance(location, SharedName) else (table.connector, location)
+        other = table_at.setdefault(place, table)
+        if other.name != table.name and isinstance(location, SharedName):
+            message = f'tables "{other.name}" and "{table.name}" of one statement set have the same {location.what}'
+            yield Diagnostic(ONE_PLACE, message, _target(table, statement), hint=location.hint)
+        elif other.name != table.name:
             message = f'tables "{other.name}" and "{table.name}" of one statement set write to the same place'
             hint = f'Give them places of their own, or write INSERT INTO "{other.name}" in both statements.'
             yield Diagnostic(ONE_PLACE, message, _target(table, statement), hint=hint)

@@ -250,14 +250,22 @@ def _forget(properties: Mapping[str, str]) -> None:
         reader.consumer.close()
 
 
-def consumer_of(properties: Mapping[str, str]) -> Consumer:
+_OF_PRODUCERS = (
+    "acks", "batch.", "compression.", "delivery.", "enable.gapless", "enable.idempotence", "linger.", "message.send.",
+    "message.timeout.", "partitioner", "queue.buffering.", "request.required.", "retries", "sticky.", "transaction",
+)  # fmt: skip
+"""Properties that a table that is also written may have, and of which librdkafka would warn."""
+
+
+def consumer_of(properties: Mapping[str, str], group: str = "sqlstream") -> Consumer:
     """A consumer that is given its partitions and commits nothing. ConnectorError SS590 for wrong properties."""
     from confluent_kafka import Consumer, KafkaException  # an optional package
 
-    own = {"group.id": "sqlstream", "enable.auto.commit": False, "enable.auto.offset.store": False,
+    own = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False,
            "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
     try:
-        return Consumer({**properties, **own}, logger=logging.getLogger("sqlstream.kafka"))
+        given = {key: value for key, value in properties.items() if not key.startswith(_OF_PRODUCERS)}
+        return Consumer({**given, **own}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
 

@@ -34,7 +34,7 @@ def table_to_write(name: str, at: exp.Expr | Span, catalog: Catalog) -> Table:
     """
     match catalog.relation(name):
         case Table() as table:
-            return table
+            return table.target
         case View():
             raise bind_error("SS202", f'"{name}" is a view, which takes no rows', at)
     hint = did_you_mean(name, catalog.relation_names(), "tables") or "Create it with CREATE TABLE."

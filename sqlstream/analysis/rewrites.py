@@ -312,6 +312,7 @@ def _of_target(mark: exp.Expr, row: exp.Tuple, insert: nodes.Insert, workspace: 
     table = workspace.catalog.relation(str(insert.target))
     if not isinstance(table, Table):
         return None
+    table = table.target
     names = insert.columns or tuple(column.name for column in table.physical_columns)
     place = next((i for i, value in enumerate(row.expressions) if value is mark), len(names))
     kinds = {column.name.casefold(): column.type for column in table.physical_columns}

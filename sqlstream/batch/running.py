@@ -174,7 +174,7 @@ def _target_types(statement: nodes.Insert, workspace: Workspace) -> list[DataTyp
     if not isinstance(table, Table):
         return []
     types = {c.name.casefold(): c.type for c in table.columns}
-    names = statement.columns or tuple(c.name for c in table.physical_columns)
+    names = statement.columns or tuple(c.name for c in table.target.physical_columns)
     return [types.get(name.casefold(), DataType("STRING")) for name in names]
 
 

@@ -35,7 +35,7 @@ from sqlstream.options import (
     parsed,
 )
 from sqlstream.planner import bad_rows
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT, Column, RowKind, Table
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, OF_METADATA, UPSERT, Column, RowKind, Table
 from sqlstream.secrets import REFERENCE, Secrets
 from sqlstream.types import DataType
 from sqlstream.udfs.hiding import hiding
@@ -184,6 +184,18 @@ class SinkWriteRange:
 UNKNOWN_RANGE = SinkWriteRange(-1, -1)
 """For checkpoints of versions that did not record where they write: anything may have been written."""
 
+
+@dataclass(frozen=True)
+class SharedName:
+    """A name that no two sinks of one query may have, whatever their connectors are, because they would write in the
+    name of each other. ``what``: the option, for messages; ``place``: what else must be equal.
+    """
+
+    what: str
+    hint: str
+    place: Hashable = None
+
+
 BatchWriter = Callable[["DataFrame", int], None]
 """Writes the rows of a micro-batch, given with its number."""
 
@@ -239,7 +251,8 @@ class Connector(ABC):
         """Returns the options of a checked table as parsed Python values, with defaults. None: the option has neither
         value nor default.
         """
-        return parsed(self.known_options, dict(table.options))
+        given = {key: value for key, value in table.options if not key.startswith(OF_METADATA)}
+        return parsed(self.known_options, given)
 
     @final
     def resolved_values(self, table: Table) -> dict[str, Any]:
@@ -451,6 +464,7 @@ class Sink(Connector):
         equal locations.
 
         None where sinks may share a location, because what they store does not depend on the number of the micro-batch.
+        A ``SharedName`` is compared with those of other connectors, too.
         """
         return None
 

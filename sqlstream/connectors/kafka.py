@@ -1,13 +1,13 @@
-"""``kafka`` and ``upsert-kafka``: topics that tasks read with librdkafka, or Spark with its own connector.
-
-Spark's connector also writes them; its jar is not a part of PySpark.
+"""``kafka`` and ``upsert-kafka``: topics that tasks read and write with librdkafka, or Spark with its own connector,
+whose jar is not a part of PySpark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
@@ -18,7 +18,7 @@ from sqlstream.connectors.change_formats import (
     metadata_of,
     takes_changes,
 )
-from sqlstream.connectors.connector import BatchWriter, Environment, Source, StreamSink, UpsertSink
+from sqlstream.connectors.connector import BatchWriter, Environment, Sink, Source, StreamSink, UpsertSink
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format, wrong_keys_of_json
 from sqlstream.connectors.kafka_client import check_properties, client_properties
 from sqlstream.connectors.kafka_messages import (
@@ -26,6 +26,7 @@ from sqlstream.connectors.kafka_messages import (
     KEY_OPTIONS,
     METADATA,
     check_keys,
+    check_upsert_keys,
     header_options,
     is_bounded,
     keys_of_upserts,
@@ -35,6 +36,14 @@ from sqlstream.connectors.kafka_messages import (
     target_options,
 )
 from sqlstream.connectors.kafka_offsets import Bound, TopicSettings, specific_offsets
+from sqlstream.connectors.kafka_sink import (
+    PARTITIONER_OPTION,
+    WRITING_OPTIONS,
+    check_writing,
+    new_topic,
+    prefix_of,
+    writes_once,
+)
 from sqlstream.connectors.schema_formats import (
     PLANNED_SCHEMAS,
     SCHEMA_FORMATS,
@@ -102,8 +111,9 @@ READING_OPTIONS = (
     Option(
         CLIENT,
         one_of(LIBRDKAFKA, "spark"),
-        "Who reads: tasks with librdkafka, or Spark's connector, whose jar must be on Spark's class path.",
+        "Who reads and writes: tasks with librdkafka, or Spark's connector, whose jar must be on Spark's class path.",
         LIBRDKAFKA,
+        sink=True,
     ),
     Option(
         "on-data-loss",
@@ -170,7 +180,7 @@ def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
 def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """SS503 and SS504 for options of reading that need each other, or another client."""
     given = dict(table.options)
-    by_spark = given.get(CLIENT, "").strip().lower() == "spark"
+    by_spark = _by_spark(table)
     for when in ("startup", "bounded"):
         key = f"scan.{when}.mode"
         mode = given.get(key, "").strip().lower()
@@ -200,17 +210,20 @@ def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
 
 
 def _metadata(table: Table) -> dict[str, DataType]:
-    by_spark = (table.option(CLIENT) or "").strip().lower() == "spark"
-    return {key: type_ for key, (_, type_) in METADATA.items() if not (by_spark and key == "leader-epoch")}
+    return {key: type_ for key, (_, type_) in METADATA.items() if not (_by_spark(table) and key == "leader-epoch")}
+
+
+def _by_spark(table: Table) -> bool:
+    return (table.option(CLIENT) or "").strip().lower() == "spark"
 
 
 class Kafka(Source, StreamSink):
-    """Tables in Kafka topics, which librdkafka or Spark's Kafka connector reads, and the latter writes. Raises
-    ConnectorError SS577 without the package confluent-kafka, SS509 without Spark's jar.
+    """Tables in Kafka topics, which librdkafka or Spark's Kafka connector reads and writes. Raises ConnectorError SS577
+    without the package confluent-kafka, SS509 without Spark's jar.
     """
 
     name = "kafka"
-    doc = "Topics of Apache Kafka, which tasks read with librdkafka; Spark's connector, a jar, writes them."
+    doc = "Topics of Apache Kafka, which tasks read and write with librdkafka."
     options = (
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
         Option("topic-pattern", NAME, "A regular expression of topics to read."),
@@ -237,22 +250,9 @@ class Kafka(Source, StreamSink):
             required=True,
             sink=True,
         ),
-        Option(
-            "sink.delivery-guarantee",
-            one_of("at-least-once", planned=("exactly-once", "none")),
-            "A micro-batch that runs again sends its rows again.",
-            "at-least-once",
-            source=False,
-            sink=True,
-        ),
         Option("raw.charset", one_of("UTF-8"), "How raw values are written.", "UTF-8", sink=True),
-        Option(
-            "sink.partitioner",
-            one_of("default", "round-robin", planned=("fixed",)),
-            "Which partition gets a message: Kafka's choice, by the key if there is one, or each in turn.",
-            source=False,
-            sink=True,
-        ),
+        *WRITING_OPTIONS,
+        PARTITIONER_OPTION,
         *KEY_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
@@ -279,18 +279,27 @@ class Kafka(Source, StreamSink):
         """
         return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        kind = StreamSink if _by_spark(table) else Sink
+        return kind.stream(self, environment, table, rows)
+
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         on_spark.kafka.require_jar(environment.spark)
         return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """Returns the function that writes a micro-batch. A repeated micro-batch writes its rows again, as Spark's own
-        sink does.
+        """Returns the function that writes a micro-batch. One that is repeated writes its rows again, unless each is a
+        transaction.
         """
+        values = self.resolved_values(table)
+        encode = partial(on_spark.kafka.messages_of_rows, table=table, values=self.values(table))
+        if not _by_spark(table):
+            return on_spark.kafka_sink.batch_writer(environment, table, values, encode, new_topic(values))
         on_spark.kafka.require_jar(environment.spark)
-        return lambda batch, _: (
-            self.messages_of_rows(batch, table).write.format("kafka").options(**_target(table)).save()
-        )
+        return lambda batch, _: encode(batch).write.format("kafka").options(**_target(table)).save()
+
+    def location(self, table: Table) -> Hashable | None:
+        return prefix_of(table)
 
     def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
         """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``."""
@@ -304,6 +313,7 @@ class Kafka(Source, StreamSink):
             message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
             yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
         yield from _check_reading(table, spans)
+        yield from check_writing(table, spans, by_spark=_by_spark(table))
         yield from check_keys(table, spans)
 
     def bounded(self, table: Table) -> bool:
@@ -320,8 +330,8 @@ class Kafka(Source, StreamSink):
 
 
 # --- ``upsert-kafka``: a topic that holds the last row of each key, as in Flink ----------------------------------
-# The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value is the whole row, and a message
-# without a value deletes the row of its key. Compaction by Kafka therefore does not change the table.
+# The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value is the row, and a message without
+# a value deletes the row of its key. Compaction by Kafka therefore does not change the table.
 
 
 NEEDS_KEY = "SS666"
@@ -342,7 +352,7 @@ _OPTIONS_OF_KEYS = tuple(
 
 
 class UpsertKafka(Source, UpsertSink):
-    """Upsert tables in Kafka topics, which librdkafka or Spark's Kafka connector reads, and the latter writes. Raises
+    """Upsert tables in Kafka topics, which librdkafka or Spark's Kafka connector reads and writes. Raises
     ConnectorError SS577 without the package confluent-kafka, SS509 without Spark's jar.
     """
 
@@ -357,15 +367,14 @@ class UpsertKafka(Source, UpsertSink):
         _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY.", "json", "csv"),
         *_OPTIONS_OF_KEYS,
         _format("value.format", "How its value is: the row as a JSON object.", "json"),
-        Option(
-            "value.fields-include",
-            one_of("ALL", planned=("except_key",)),
-            "Which columns the value holds: all of them.",
-            "ALL",
-            sink=True,
-        ),
+        *(option for option in KEY_OPTIONS if option.key in ("key.fields-prefix", "value.fields-include")),
         *BOUNDED_OPTIONS,
         *READING_OPTIONS,
+        *WRITING_OPTIONS,
+    )
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval"),
+        "Each micro-batch is sent as it is; 'execution.checkpointing.interval' says how often there is one.",
     )
     variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
 
@@ -379,11 +388,17 @@ class UpsertKafka(Source, UpsertSink):
         """Returns the function that writes a micro-batch. A repeated micro-batch writes its messages again, after
         which the last message of each key is the same.
         """
+        values, once = self.resolved_values(table), writes_once(table)
+        encode = partial(on_spark.kafka.messages_of_upserts, table=table, by_key=not once)
+        if not _by_spark(table):
+            creation = new_topic(values, {"cleanup.policy": "compact"})
+            return on_spark.kafka_sink.batch_writer(environment, table, values, encode, creation)
         on_spark.kafka.require_jar(environment.spark)
-        options = target_options(self.resolved_values(table))
-        return lambda batch, _: (
-            on_spark.kafka.messages_of_upserts(batch, table).write.format("kafka").options(**options).save()
-        )
+        options = target_options(values)
+        return lambda batch, _: encode(batch).write.format("kafka").options(**options).save()
+
+    def location(self, table: Table) -> Hashable | None:
+        return prefix_of(table)
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         if not table.primary_key:
@@ -396,7 +411,9 @@ class UpsertKafka(Source, UpsertSink):
             message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
             yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
         yield from _check_reading(table, spans)
+        yield from check_writing(table, spans, by_spark=_by_spark(table))
         yield from wrong_keys_of_json(table)
+        yield from check_upsert_keys(table, spans)
         yield from check_format(keys_of_upserts(table), spans_of_keys(spans))
 
     def bounded(self, table: Table) -> bool:

@@ -1,4 +1,4 @@
-"""Java's properties of Kafka clients as those of librdkafka, the client in C with which we read topics ourselves."""
+"""Java's properties of Kafka clients as those of librdkafka, the client in C with which tasks read and write topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ PREFIX = "properties."
 JAAS = "sasl.jaas.config"
 
 _RENAMED = {
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "request.timeout.ms": "socket.timeout.ms",
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -31,7 +35,11 @@ _REFUSED = {
     "default.api.timeout.ms": "Write 'properties.request.timeout.ms'.",
     "interceptor.classes": f"Leave it out, {_BY_SPARK}.",
     "key.deserializer": "Leave it out: 'key.format' says how keys are read.",
+    "key.serializer": "Leave it out: 'key.format' says how keys are written.",
+    "max.block.ms": "Write 'properties.delivery.timeout.ms': a full queue waits so long.",
     "max.poll.records": "Write 'source.max-rows-per-trigger'.",
+    "partitioner.class": "Write 'sink.partitioner'.",
+    "partitioner.ignore.keys": "Leave it out, or write 'sink.partitioner' = 'round-robin'.",
     "partition.assignment.strategy": "Leave it out: each partition is read by one task.",
     "sasl.client.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
     "sasl.login.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
@@ -40,7 +48,9 @@ _REFUSED = {
     "ssl.protocol": f"Leave it out, {_BY_SPARK}.",
     "ssl.provider": f"Leave it out, {_BY_SPARK}.",
     "ssl.trustmanager.algorithm": f"Leave it out, {_BY_SPARK}.",
+    "transactional.id": "Write 'sink.transactional-id-prefix'.",
     "value.deserializer": "Leave it out: 'format' says how values are read.",
+    "value.serializer": "Leave it out: 'format' says how values are written.",
 }
 """Properties of Java that librdkafka lacks, with what to write instead."""
 
@@ -101,6 +111,8 @@ def client_properties(values: Mapping[str, Any]) -> dict[str, str]:
     if "ssl.endpoint.identification.algorithm" in given:  # Java turns the check off by an empty text
         algorithm = given.pop("ssl.endpoint.identification.algorithm")
         properties["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    if (memory := given.pop("buffer.memory", None)) is not None:  # in bytes; without it so many kB as librdkafka says
+        properties["queue.buffering.max.kbytes"] = str(-(-int(memory) // 1024)) if memory.isdecimal() else memory
     return properties | {_RENAMED.get(name, name): value for name, value in given.items()}
 
 

@@ -154,8 +154,8 @@ def _wrong_prefix(table: Table, prefix: str, spans: Mapping[str, Span]) -> Itera
         yield Diagnostic(WRONG_VALUE, message, spans.get(PREFIX), hint=hint)
     for name in apart:
         if not name.startswith(prefix) or name == prefix:
-            message = f'column "{name}" of option "{FIELDS}" does not begin with "{PREFIX}", which is "{prefix}"'
-            yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Rename the column.")
+            message = f'column "{name}" of the key does not begin with "{PREFIX}", which is "{prefix}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS) or spans.get(PREFIX), hint="Rename the column.")
 
 
 # --- Spark's options and columns ------------------------------------------------------------------------------
@@ -218,4 +218,15 @@ def target_options(values: Mapping[str, Any]) -> dict[str, str]:
 
 def keys_of_upserts(table: Table) -> Table:
     """Returns a table that describes the message keys of an upsert table: the PRIMARY KEY columns in the key format."""
-    return keys_alone(table, [(name, name) for name in table.primary_key])
+    return keys_alone(table, [(name, name_in_key(table, name)) for name in table.primary_key])
+
+
+def with_key_fields(table: Table) -> Table:
+    """Returns an upsert table as one of the connector ``kafka``, whose option ``key.fields`` names its PRIMARY KEY."""
+    return replace(table, options=(*table.options, (FIELDS, ";".join(table.primary_key))))
+
+
+def check_upsert_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS504 for a ``key.fields-prefix`` that the columns of an upsert table do not fit."""
+    prefix = table.option(PREFIX)
+    return () if prefix is None else _wrong_prefix(with_key_fields(table), prefix, spans)

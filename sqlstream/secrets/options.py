@@ -46,6 +46,7 @@ _PLAIN = re.compile(
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
     | scheduler-mode
+    | topic\.( create | partitions | replication-factor | config\. .+ )
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+
     )""",
     re.VERBOSE,

@@ -13,6 +13,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.partial_inserts import partial_insert_warnings
 from sqlstream.planner.binder.hints import without_effect as hints_without_effect
+from sqlstream.planner.catalog import WRITTEN_METADATA
 from sqlstream.planner.functions.patterns import warnings_of
 from sqlstream.settings import without_effect
 from sqlstream.statements.registry import statement_type
@@ -115,8 +116,13 @@ def _of_table(create: nodes.CreateTable) -> Iterator[Diagnostic]:
         detail = "In Flink it has no time zone. Declare TIMESTAMP_NTZ for that, or set table.local-time-zone."
         message = f"a TIMESTAMP is an instant, read and shown in the zone of the session: {names}"
         yield _change(message, times[0].span, detail)
+    written = WRITTEN_METADATA.get(next((o.value for o in create.options if o.key == "connector"), ""), frozenset())
     for column in create.columns:
-        if isinstance(column, nodes.MetadataColumn) and not column.virtual:
+        if (
+            isinstance(column, nodes.MetadataColumn)
+            and not column.virtual
+            and (column.key or column.name) not in written
+        ):
             detail = "INSERT INTO has no value for it, as if it were VIRTUAL."
             yield _change(f'METADATA column "{column.name}" is read and never written', column.span, detail)
         if isinstance(column, nodes.ComputedColumn) and _is_processing_time(column.expression):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -25,6 +25,7 @@ from sqlstream.connectors.kafka_messages import (
     only_in_keys,
     table_of_keys,
     table_of_values,
+    with_key_fields,
 )
 from sqlstream.connectors.kafka_offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
@@ -39,6 +40,8 @@ from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kafka_fetch import FIELDS, TopicRecords
+from sqlstream.udfs.kafka_produce import HEADERS as WRITTEN_HEADERS
+from sqlstream.udfs.kafka_produce import TIME
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import MessageRows
 
@@ -157,12 +160,14 @@ def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:
 
 
 def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
-    """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``.
+    """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``, and those
+    of its METADATA columns that are written.
 
     ``values``: the parsed options of the table.
     """
     changes = has_kinds(table)
-    apart = only_in_keys(table)
+    apart = {*only_in_keys(table), *table.written_metadata}
+    metadata = written_metadata(table)
     payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
     by_schema = has_schema(values["format"])
     value = (
@@ -174,12 +179,24 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     names = key_fields(table)
     if names:
         if table.option(FORMAT) is not None:
-            return with_key(rows, fields[0], table)
+            return with_key(rows, fields[0], table, metadata)
         keys = rows.select(*(F.col(quoted(name)) for name in names))
         if by_schema:
-            return rows.select(*fields, encode_by_schema(keys, table, values, f"{values['topic']}-key").alias("key"))
+            key = encode_by_schema(keys, table, values, f"{values['topic']}-key")
+            return rows.select(*fields, key.alias("key"), *metadata)
         fields.append((encode_object if changes else encode)(keys, values).alias("key"))
-    return rows.select(*fields)
+    return rows.select(*fields, *metadata)
+
+
+def written_metadata(table: Table) -> list[Column]:
+    """Returns expressions for the columns HEADERS and TIME of messages, as far as the table's METADATA columns are
+    written. A time zone that a column lacks is the session's.
+    """
+    sql = {
+        HEADERS: f"CAST({{}} AS MAP<STRING, BINARY>) AS {WRITTEN_HEADERS}",
+        "timestamp": f"unix_millis(CAST({{}} AS TIMESTAMP)) AS {TIME}",
+    }
+    return [F.expr(sql[key].format(quoted(name))) for name, key in table.written_metadata.items()]
 
 
 def rows_by_tasks(
@@ -217,22 +234,23 @@ def rows_by_tasks(
 
 # --- keys in a format of their own ----------------------------------------------------------------------------
 
-_KEY_TEXT, _KEY_PLACE, _REST, _VALUE = "__key_text", "__key_place", "__rest", "__value"
+_KEY_TEXT, _KEY_PLACE, _REST = "__key_text", "__key_place", "__rest"
 
 
-def with_key(rows: DataFrame, value: SparkColumn, table: Table) -> DataFrame:
-    """Returns messages with the column ``value``, as given, and the column ``key``: the key fields of each row in the
-    key format.
+def with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Sequence[SparkColumn] = ()) -> DataFrame:
+    """Returns messages with the columns ``value`` and ``metadata``, as given, and the column ``key``: the key fields of
+    each row in the key format.
     """
     # Two steps: columns of the key may have the names of others.
     keys = [F.col(quoted(name)).alias(name_in_key(table, name)) for name in key_fields(table)]
-    made = rows.select(value.alias(_VALUE), *keys)
-    values, names = key_values(table), made.drop(_VALUE)
+    rest = F.struct(value.alias("value"), *metadata)
+    made = rows.select(rest.alias(_REST), *keys)
+    values, names = key_values(table), made.drop(_REST)
     if has_schema(values["format"]):
         key = encode_by_schema(names, table_of_keys(table), values, f"{table.option('topic')}-key")
     else:
         key = encode(names, values)
-    return made.select(F.col(_VALUE).alias("value"), key.alias("key"))
+    return made.select(key.alias("key"), F.col(f"{_REST}.*"))
 
 
 def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
@@ -298,11 +316,24 @@ def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...])
     """
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
     keep = {**metadata_columns(table, columns), ROW_KIND: kind}
+    if only_in_keys(with_key_fields(table)):
+        return _with_keys_of_upserts(messages, with_key_fields(table), columns, keep)
     texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
     payload = tuple(name for name in columns if name not in keep)
     rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
     extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
+
+
+def _with_keys_of_upserts(
+    messages: DataFrame, table: Table, columns: tuple[str, ...], keep: Mapping[str, SparkColumn]
+) -> DataFrame:
+    """Upserts whose values lack the columns of the key."""
+    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), F.lit("{}")))
+    payload = tuple(name for name in columns if name not in keep and name not in table.primary_key)
+    place = place_of_message()
+    rows = decode(texts, "__row_text", table_of_values(table), payload, _JSON, with_key_text(keep, place), place)
+    return with_keys(rows, table, (*columns, ROW_KIND))
 
 
 def _key_text(table: Table) -> SparkColumn:
@@ -314,16 +345,16 @@ def _key_text(table: Table) -> SparkColumn:
     return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
 
 
-def messages_of_upserts(rows: DataFrame, table: Table) -> DataFrame:
+def messages_of_upserts(rows: DataFrame, table: Table, *, by_key: bool = True) -> DataFrame:
     """Encodes each change as a message, those of a key in order. The value of -D and -U is NULL; after -U another
-    message of the key may follow.
+    message of the key may follow. ``by_key``: all changes of a key are put into one task, which sends them in order.
     """
-    keys = [F.col(quoted(name)) for name in table.primary_key]
-    together = rows.repartition(*keys)
+    keyed = with_key_fields(table)
+    together = rows.repartition(*(F.col(quoted(name)) for name in table.primary_key)) if by_key else rows
+    apart = {*only_in_keys(keyed), *table.written_metadata}
+    names = (c.name for c in table.physical_columns if c.name not in apart)
     values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}
-    row = encode_object(together.select(*(F.col(quoted(c.name)) for c in table.physical_columns)), values)
+    row = encode_object(together.select(*(F.col(quoted(name)) for name in names)), values)
     if ROW_KIND in rows.columns:
         row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
-    of_key = key_values(table)
-    key = encode(together.select(*keys), values if of_key["format"] == "json" else of_key)
-    return together.select(key.alias("key"), row.alias("value"))
+    return with_key(together, row, keyed, written_metadata(table))

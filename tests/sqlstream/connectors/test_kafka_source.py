@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
 from sqlstream.connectors.on_spark.kafka_source import RangeStream, WholeTopics
@@ -87,6 +87,11 @@ class Topics:
     def _answer(self, asked: ConsumerGroupTopicPartitions) -> Any:
         (answer,) = self.admin.alter_consumer_group_offsets([asked]).values()
         return answer.result()
+
+    def config(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        (answer,) = self.admin.describe_configs([resource]).values()
+        return {name: str(entry.value) for name, entry in answer.result().items()}
 
     def eat(self, topic: str, before: int) -> None:
         """What retention does."""

@@ -45,7 +45,12 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(topic(key__format="csv", key__csv__field_delimiter="|")) == []
     assert codes(topic(key__csv__field_delimiter="|")) == ["SS504"]
     assert codes(replace(topic("id ARRAY<INT>; v INT", key__format="csv"))) == ["SS505"]
-    assert codes(topic(value__fields_include="EXCEPT_KEY")) == ["SS350"]
+    apart = {"value__fields_include": "EXCEPT_KEY"}
+    assert codes(topic(**apart)) == []
+    assert codes(topic(key__fields_prefix="i", **apart)) == []
+    assert codes(topic(key__fields_prefix="k_", **apart)) == ["SS504"]
+    assert codes(topic(key__fields_prefix="i")) == ["SS504"]
+    assert codes(topic(sink__buffer_flush__max_rows=1)) == ["SS350"]
 
 
 def _text(session: Session, statement: str) -> str:
@@ -147,3 +152,20 @@ def test_keys_may_be_csv(spark, topic) -> None:
     rows = [(k.encode(), v and v.encode(), "t", 0, i, noon, 0) for i, (k, v) in enumerate(written)]
     read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "v", "day", "at"))
     assert [tuple(row) for row in read.collect()] == [(1, "x", day, noon, "+U"), (2, None, day, noon, "-D")]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key_format", ["json", "csv"])
+def test_values_may_lack_the_columns_of_the_key(spark, topic, key_format: str) -> None:
+    apart = {"value__fields_include": "EXCEPT_KEY", "key__fields_prefix": "k_", "key__format": key_format}
+    table = replace(topic("k_id INT; v STRING; id INT", **apart), primary_key=("k_id",))
+    changes = spark.createDataFrame(
+        [(1, "x", 5, "+I"), (2, "y", 6, "-D")], f"k_id INT, v STRING, id INT, {ROW_KIND} STRING"
+    )
+    written = sorted(tuple(row) for row in messages_of_upserts(changes, table).collect())
+    keys = ['{"id":1}', '{"id":2}'] if key_format == "json" else ["1", "2"]
+    assert written == [(keys[0], '{"v":"x","id":5}'), (keys[1], None)]
+    now = datetime(2024, 1, 1)
+    rows = [(k.encode(), v and v.encode(), "t", 0, i, now, 0) for i, (k, v) in enumerate(written)]
+    read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "k_id", "v"))
+    assert [tuple(row) for row in read.collect()] == [(5, 1, "x", "+U"), (None, 2, None, "-D")]

@@ -1,0 +1,112 @@
+"""Micro-batches as messages of Kafka, which tasks send with librdkafka.
+
+Spark encodes the rows. Where each micro-batch is one transaction, a single task sends all of its messages: a
+transaction of Kafka belongs to one producer, and those of several producers could not be committed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sqlstream.connectors.connector import BatchWriter, Environment
+from sqlstream.connectors.kafka_sink import (
+    GUARANTEE,
+    NONE,
+    PARTITIONER,
+    PREFIX,
+    NewTopic,
+    require_topic,
+    writes_once,
+    writing_properties,
+)
+from sqlstream.connectors.secrets import secrets_of
+from sqlstream.planner.catalog import Table
+from sqlstream.secrets import Secrets
+from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.kafka_produce import SENT_DDL, Destination, SentMessages
+from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction
+
+Encode = Callable[[DataFrame], DataFrame]
+"""From rows to messages: the columns ``value`` and ``key``, and those of ``udfs.kafka_produce``."""
+
+
+def batch_writer(
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    encode: Encode,
+    creation: NewTopic | None,
+) -> BatchWriter:
+    """Returns the function that writes a micro-batch. ``values``: the parsed and resolved options of the table.
+
+    ConnectorError SS507, SS577, SS590 or SS679 where nothing can be written to the topic.
+    """
+    properties, topic = writing_properties(table, values), values["topic"]
+    require_topic(properties, topic, creation)
+    partitioner = values.get(PARTITIONER) or "default"
+    destination, secrets = Destination(properties, topic, partitioner), secrets_of(table)
+    if writes_once(table):
+        return TransactionWriter(encode, destination, f"{values[PREFIX]}-0", secrets, environment)
+    waits = values[GUARANTEE] != NONE
+
+    def write(batch: DataFrame, number: int) -> None:
+        _by_tasks(encode(batch), Sending(SentMessages(destination, waits), secrets))
+
+    return write
+
+
+class TransactionWriter:
+    """Writes each micro-batch by one transaction of one task."""
+
+    def __init__(
+        self,
+        encode: Encode,
+        destination: Destination,
+        transactional_id: str,
+        secrets: Secrets,
+        environment: Environment,
+    ) -> None:
+        self._encode, self._destination, self._id, self._secrets = encode, destination, transactional_id, secrets
+        self._run, self._job = environment.run, environment.job
+        resumed = environment.after is not None and not environment.anew
+        self._begun = environment.begun if resumed else None
+        self._first = True
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        in_doubt = self._begun is not None and number <= self._begun
+        epoch = Epoch(number, self._run, self._job, self._first, in_doubt)
+        transaction = EpochTransaction(self._destination, self._id, epoch)
+        messages = self._encode(batch).repartition(1)
+        if not _by_tasks(messages, Sending(transaction, self._secrets)):  # Spark runs no task for no rows
+            for _ in transaction.rows(()):
+                pass
+        self._first = False
+
+
+def _by_tasks(messages: DataFrame, sending: Sending) -> list[int]:
+    """Sends messages, and returns how many each task has sent."""
+    fields = (F.col(name).cast("BINARY").alias(name) if name in _BYTES else F.col(name) for name in messages.columns)
+    return [row[0] for row in messages.select(*fields).mapInArrow(sending, SENT_DDL).collect()]
+
+
+_BYTES = ("key", "value")
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Sends the messages of a task, whose errors show no secret of the table."""
+
+    work: SentMessages | EpochTransaction
+    secrets: Secrets
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        with hiding(self.secrets):
+            yield from self.work.rows(batches, task.partitionId() if task is not None else 0)

@@ -16,6 +16,7 @@ import pytest
 
 import sqlstream
 from sqlstream import connectors
+from sqlstream.connectors.schema_formats import REGISTERED
 from sqlstream.connectors.secrets import secrets_of_plan
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.grammar import parse_script
@@ -324,8 +325,14 @@ def test_what_is_harmless_is_shown(connector: str, options: dict[str, str], sess
     assert [key for key, value in options.items() if f"'{key}' = '{value}'" not in text] == []
 
 
+_OF_A_REGISTRY = (
+    "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source", "bearer-auth.token",
+    "ssl.keystore.password",
+)  # fmt: skip
+OF_REGISTRIES = {f"{of}{form}.{name}" for of in ("", "key.") for form in REGISTERED for name in _OF_A_REGISTRY}
 SECRET_OPTIONS = {
     "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "password", "properties.#", "storage.#",
+    *OF_REGISTRIES,
 }  # fmt: skip
 
 

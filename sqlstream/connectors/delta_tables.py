@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.delta_log import delta_errors, is_there, open_table, require_deltalake, uri_of
+from sqlstream.connectors.delta_columns import delta_errors, is_there, open_table, require_deltalake, uri_of
 from sqlstream.connectors.file_tables import partition_columns
 from sqlstream.connectors.lake import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.connectors.lake_writing import DeltaFiles

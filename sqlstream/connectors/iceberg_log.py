@@ -1,192 +1,43 @@
-"""Iceberg tables as their catalog has them: snapshots, the files of each, and what readers must know of them."""
+"""The snapshots of Iceberg tables: the files of each, and what readers must know of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.connectors.iceberg_columns import StoredColumns, iceberg_errors, open_table
 from sqlstream.connectors.lake import (
-    NO_LAKE_TABLE,
     REWRITTEN,
     UNSUPPORTED_FEATURE,
     VERSION_GONE,
-    WRONG_LAKE_COLUMN,
     LakeFile,
     LakeSettings,
     Position,
     VersionLog,
 )
-from sqlstream.errors import ConnectorError, Diagnostic
-from sqlstream.formats.columnar import fits
-from sqlstream.options import hint_of
+from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.types import DataType
 from sqlstream.udfs.file_details import FileDetails, constant_text, packed_positions
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison
-from sqlstream.udfs.lookup.sources.clients import no_package
-from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import FileScanTask
 
 _EMPTY = -1
 """The version of a table without snapshots."""
 
 _START_AGAIN = "Start in a new directory ('execution.checkpointing.dir')"
 _NO_ROWS = np.zeros(0, np.int64)
-
-
-# --- opening --------------------------------------------------------------------------------------------------
-
-
-def require_pyiceberg() -> None:
-    """Raises ConnectorError SS577 where the package is not installed."""
-    if find_spec("pyiceberg") is None:
-        raise no_package("iceberg", "pyiceberg")
-
-
-@contextmanager
-def iceberg_errors(name: str) -> Iterator[None]:
-    """Turns errors of the library about the table ``name`` into ConnectorError SS545."""
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        yield
-    except ConnectorError:
-        raise
-    except NoSuchTableError as error:
-        message = f'the catalog of table "{name}" has no such Iceberg table'
-        hint = "Correct the option \"table-name\"; an INSERT creates the table, unless 'create-table' is 'false'."
-        raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
-    except Exception as error:  # of any client of a catalog or a store
-        message = f'Iceberg table "{name}" cannot be read: {one_line(error)}'
-        raise ConnectorError(NO_LAKE_TABLE, message) from None
-
-
-@lru_cache(16)
-def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
-    from pyiceberg.catalog import load_catalog
-
-    return load_catalog("sqlstream", **dict(properties))
-
-
-def catalog_of(properties: Mapping[str, str]) -> Catalog:
-    """Opens a catalog with the properties of pyiceberg. A process has one for equal properties."""
-    return _catalog(tuple(sorted(properties.items())))
-
-
-def open_table(name: str, identifier: str, properties: Mapping[str, str]) -> Table:
-    """Opens an Iceberg table. ConnectorError SS545 where that fails."""
-    require_pyiceberg()
-    with iceberg_errors(name):
-        return catalog_of(properties).load_table(identifier)
-
-
-@lru_cache(16)
-def _opened(settings: str) -> Table:
-    own = LakeSettings.of_json(settings)
-    return open_table(own.name, own.location, own.storage)
-
-
-def open_data_file(settings: LakeSettings, location: str) -> pa.NativeFile:
-    """Opens a data file by the means that the catalog gives for its table."""
-    file = _opened(settings.to_json()).io.new_input(location).open()
-    return pa.PythonFile(file, mode="r")
-
-
-# --- columns --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StoredColumns:
-    """The columns of an Iceberg table: their types as Arrow's, their ids, and, for files without ids, the names that
-    they have there.
-    """
-
-    schema: pa.Schema
-    ids: Mapping[str, int]
-    names: Mapping[str, str]
-    moved: frozenset[str] = frozenset()
-
-    @staticmethod
-    def of(table: Table, schema: Schema | None = None) -> StoredColumns:
-        from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-        own = schema or table.schema()
-        ids = {field.name: field.field_id for field in own.fields}
-        mapping = table.name_mapping()
-        mapped = {f.field_id: f.names for f in mapping.root} if mapping is not None else {}
-        names = {name: mapped[number][0] for name, number in ids.items() if mapped.get(number)}
-        arrow = schema_to_pyarrow(own, include_field_ids=False)
-        kinds = pa.schema([(f.name, without_large(f.type)) for f in arrow])
-        return StoredColumns(kinds, ids, names, frozenset(_with_moved_fields(table, own)))
-
-    def own(self, name: str) -> str | None:
-        """The stored name of a column, which may differ in case; None where the table lacks it."""
-        if name in self.ids:
-            return name
-        alike = [own for own in self.ids if own.casefold() == name.casefold()]
-        return alike[0] if len(alike) == 1 else None
-
-    def wrong(self, table: str, wanted: Mapping[str, DataType]) -> list[Diagnostic]:
-        """Returns diagnostics SS546 for columns that the table lacks or has with another type, and SS547 for those that
-        cannot be read.
-        """
-        return [d for name, kind in wanted.items() for d in self._wrong(table, name, kind)]
-
-    def _wrong(self, table: str, name: str, declared: DataType) -> Iterator[Diagnostic]:
-        own = self.own(name)
-        if own is None:
-            message = f'column "{name}" of table "{table}" does not exist in the Iceberg table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint=hint_of(name, self.schema.names, "Columns there"))
-            return
-        there = self.schema.field(own).type
-        if not fits(there, declared.to_arrow()):
-            message = f'column "{name}" of table "{table}" is {declared}, but {there} in the Iceberg table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare it with the type that it has there.")
-        elif own in self.moved:
-            message = f'fields in column "{name}" of table "{table}" were renamed, which is not supported'
-            yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
-
-
-def without_large(kind: pa.DataType) -> pa.DataType:
-    """The type without Arrow's types for long texts and lists, which the library takes."""
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return pa.string() if pa.types.is_large_string(kind) else pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(without_large(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(without_large(kind.key_type), without_large(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, without_large(f.type), f.nullable) for f in kind])
-    return kind
-
-
-def _with_moved_fields(table: Table, schema: Schema) -> Iterator[str]:
-    """The columns with fields that had other names in earlier schemas: files have those, and are read by names."""
-    now = {number: schema.find_column_name(number) for number in schema.field_ids}
-    for earlier in table.schemas().values():
-        for number in earlier.field_ids:
-            before, after = earlier.find_column_name(number), now.get(number)
-            if before is None or after is None or "." not in after:
-                continue
-            if before.partition(".")[2] != after.partition(".")[2]:
-                yield after.partition(".")[0]
-
 
 # --- snapshots ------------------------------------------------------------------------------------------------
 
@@ -474,7 +325,3 @@ def _expression(filters: Sequence[Comparison], columns: StoredColumns) -> Boolea
             case operator:
                 result = ice.And(result, compared[operator](name, comparison.value))
     return result
-
-
-EPOCH = "sqlstream.epoch."
-"""The beginning of properties of tables that say what a checkpoint has written."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.iceberg_log import (
+from sqlstream.connectors.iceberg_columns import (
     StoredColumns,
     catalog_of,
     iceberg_errors,

@@ -24,9 +24,9 @@ def log_of(settings: LakeSettings) -> VersionLog:
 def open_file(settings: LakeSettings, location: str) -> pa.NativeFile:
     """Opens a data file that is not on this machine. ``location``: as in ``FileDetails``."""
     if settings.format == "iceberg":
-        from sqlstream.connectors.iceberg_log import open_data_file
+        from sqlstream.connectors.iceberg_columns import open_data_file
 
         return open_data_file(settings, location)
-    from sqlstream.connectors.delta_log import file_system
+    from sqlstream.connectors.delta_columns import file_system
 
     return file_system(settings.location, settings.storage).open_input_file(location)

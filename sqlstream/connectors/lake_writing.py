@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyarrow import types as kinds
 
-from sqlstream.connectors.delta_log import file_system, uri_of
+from sqlstream.connectors.delta_columns import file_system, uri_of
 from sqlstream.udfs.directories import NO_PARTITION, escaped
 
 ACTIONS = pa.schema([("action", pa.string())])

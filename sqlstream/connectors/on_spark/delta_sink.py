@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment
-from sqlstream.connectors.delta_log import open_table
+from sqlstream.connectors.delta_columns import open_table
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lake import NOT_COMMITTED
 from sqlstream.connectors.lake_writing import DeltaFiles

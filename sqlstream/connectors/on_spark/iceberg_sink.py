@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.iceberg_log import EPOCH, StoredColumns, open_table
+from sqlstream.connectors.iceberg_columns import EPOCH, StoredColumns, open_table
 from sqlstream.connectors.iceberg_tables import IcebergFiles, all_columns, data_file
 from sqlstream.connectors.lake import NOT_COMMITTED
 from sqlstream.connectors.on_spark.keyed_rows import last_changes

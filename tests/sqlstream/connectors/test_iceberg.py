@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.iceberg_log import IcebergLog, catalog_of
+from sqlstream.connectors.iceberg_columns import catalog_of
+from sqlstream.connectors.iceberg_log import IcebergLog
 from sqlstream.connectors.iceberg_partitions import PartitionField, partition_fields
 from sqlstream.connectors.iceberg_tables import prepared
 from sqlstream.connectors.lake import LakeSettings, Position

@@ -222,8 +222,8 @@ _TIMEOUT_MS = 60_000
 
 @dataclass
 class UsedSlots(Watch):
-    """The slots of a job. A slot has one reader, so a query that reads several tables of one slot, or a table twice,
-    has more of them: ``name``, ``name_2`` and so on, in the order of the plan, in which Spark keeps positions, too.
+    """The slots of a job. A slot has one reader, so a query that reads several tables of one slot has more of them:
+    ``name``, ``name_2`` and so on, in the order of the plan, in which Spark keeps positions, too.
     """
 
     counts: Counter[str] = field(default_factory=Counter)

@@ -202,19 +202,20 @@ class LogReceiver:
         """True where some wait for ``take``."""
         return bool(self._transactions)
 
-    def skip(self) -> int:
-        """Returns the place of the log up to which there is nothing for ``take``, which goes on behind it."""
+    def skip(self, end: int | None = None) -> int:
+        """Returns the place of the log, or ``end``, up to which there is nothing for ``take``, which goes on there."""
         with self._changed:
-            if not self._transactions:
-                self.since = max(self.since, self._reached)
+            if end is not None or not self._transactions:
+                self.since = max(self.since, self._reached if end is None else end)
             return self.since
 
     def take(self, most: int | None, end: int | None = None) -> Taken | None:
-        """Gives out transactions that were received: about ``most`` messages, or those up to ``end``. None if there
-        are none.
+        """Gives out transactions that were received: about ``most`` messages, of those that were committed before
+        ``end``. None if there are none.
         """
         segments: list[Segment] = []
         reached = count = 0
+        all_taken = True
         with self._changed:
             if self.error is not None and not self._transactions:
                 raise self.error
@@ -223,6 +224,7 @@ class LogReceiver:
                 if end is not None and transaction.commit.at >= end:
                     break
                 if segments and most is not None and count + transaction.until - transaction.first > most:
+                    all_taken = False
                     break
                 self._transactions.popleft()
                 self._waiting_bytes -= transaction.size
@@ -237,7 +239,7 @@ class LogReceiver:
                 self._relation = transaction.relation or self._relation
         if not segments:
             return None
-        self.since = reached if end is None else end
+        self.since = end if end is not None and all_taken else reached
         return Taken(self.since, tuple(segments))
 
     def confirm(self, lsn: int) -> None:

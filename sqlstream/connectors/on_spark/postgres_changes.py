@@ -237,17 +237,21 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advanced(self, position: Position) -> Position:
         received = self._received(position.lsn, position.system)
-        if self._target is None or position.lsn < self._target:
-            end = self._asking(log_end) if self._target is None else self._target
-            there = received.wait(lambda: received.has_transactions() or received.reached >= end, self._patience)
-            self._patience = _PATIENT_SECONDS if there else _IMPATIENT_SECONDS
-        taken = received.take(self._settings.most)
+        if self._target is not None and position.lsn >= self._target:
+            return position
+        end = self._asking(log_end) if self._target is None else self._target
+        patience = self._patience if self._target is None else _REPLAY_SECONDS
+        there = received.wait(lambda: received.has_transactions() or received.reached >= end, patience)
+        self._patience = _PATIENT_SECONDS if there else _IMPATIENT_SECONDS
+        taken = received.take(self._settings.most, self._target)
         if taken is not None:
             self._beaten = time.monotonic()
             self._given[position.lsn, taken.end] = taken.segments
             return position.read_to(taken.end)
+        if self._target is not None:
+            return position.read_to(received.skip(self._target)) if there else position
         heartbeat = self._settings.heartbeat_ms
-        if self._target is None and heartbeat and time.monotonic() - self._beaten > heartbeat / 1000:
+        if heartbeat and time.monotonic() - self._beaten > heartbeat / 1000:
             self._beaten = time.monotonic()
             if (reached := received.skip()) > position.lsn:
                 return position.read_to(reached)

@@ -7,6 +7,8 @@ read what is between two of them. ``merged`` is the table that its rows make.
 from __future__ import annotations
 
 import json
+import resource
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -46,7 +48,7 @@ class Stream:
         environment = Environment(_SPARK, self.folder / "scratch", logs=str(self.folder / "spark" / "sources"))
         settings = source_connector("postgres-cdc")._settings(environment, self.table, self.columns)  # type: ignore[attr-defined]
         self.reader = ChangeStream(settings)
-        self._rows = RowsOfChanges(settings.plan.table)
+        self.changes = RowsOfChanges(settings.plan.table)
 
     def stop(self) -> None:
         self.reader.stop()
@@ -75,7 +77,7 @@ class Stream:
         start, end = (json.loads(offset) for offset in self.offsets[-2:])
         found = []
         for share in self.reader.partitions(start, end):
-            for batch in self._rows.rows(self.reader.read(share)):
+            for batch in self.changes.rows(self.reader.read(share)):
                 found += [tuple(row.values()) for row in batch.to_pylist()]
         return found
 
@@ -621,6 +623,19 @@ def test_a_job_begins_where_it_is_told(server: PostgresServer, opened: Open):
     assert late.all() == [(4, "+I")]
 
 
+def test_a_run_of_what_is_there_ends(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    stream = opened("id INT", scan__incremental__snapshot__chunk__size="1")
+    stream.first()
+    server.execute("INSERT INTO t VALUES (3)", "INSERT INTO t VALUES (4)")
+    stream.reader.prepareForTriggerAvailableNow()
+    found = stream.next()
+    server.execute("INSERT INTO t VALUES (5)")
+    assert merged(found + stream.all()) == [(1,), (2,), (3,), (4,)]
+    stream.restart()
+    assert stream.all() == [(5, "+I")]
+
+
 def test_a_server_that_restarts_is_asked_again(server: PostgresServer, opened: Open):
     server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     stream = opened("id INT")
@@ -646,3 +661,29 @@ def test_a_server_without_the_setting_is_told(server: PostgresServer, opened: Op
         "SS620: the server has wal_level = replica, whose log does not tell changes of rows\n"
         "HINT: ALTER SYSTEM SET wal_level = logical; and restart the server."
     )
+
+
+@pytest.mark.long
+def test_a_transaction_of_ten_million_rows_takes_the_memory_of_a_small_one(server: PostgresServer, opened: Open):
+    def read() -> int:
+        """The number of rows, which are not kept."""
+        start, end = (json.loads(offset) for offset in stream.offsets[-2:])
+        places = (batch for share in stream.reader.partitions(start, end) for batch in stream.reader.read(share))
+        return sum(batch.num_rows for batch in stream.changes.rows(places))
+
+    def wait() -> None:
+        deadline = time.monotonic() + 900
+        while not stream.plan():
+            assert time.monotonic() < deadline
+
+    server.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
+    stream = opened("id BIGINT; v STRING")
+    assert stream.all() == []
+    server.execute("INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 100000) i")
+    wait()
+    assert read() == 100_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    server.execute("INSERT INTO t SELECT i, 'v' || i FROM generate_series(100001, 10100000) i")
+    wait()
+    assert read() == 10_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sqlstream
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 from tests.postgres_server import PASSWORD, PostgresServer
@@ -40,49 +41,67 @@ def declare(session: Session, server: PostgresServer, name: str, columns: str, c
     session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
 
 
-def test_a_job_keeps_a_copy_of_what_a_query_gives(session: Session, server: PostgresServer, tmp_path: Path):
+@pytest.fixture
+def orders(session: Session, server: PostgresServer, tmp_path: Path) -> Session:
+    """A table of changes, and tables for totals of it and for a copy."""
     server.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, customer text, amount numeric(10, 2))",
         "INSERT INTO orders VALUES (1, 'ann', 10), (2, 'bob', 5), (3, 'ann', 2.5)",
         "CREATE TABLE totals (customer text PRIMARY KEY, orders bigint, amount numeric(20, 2))",
+        "CREATE TABLE ids (id int PRIMARY KEY, customer text)",
     )
     key = "PRIMARY KEY (id) NOT ENFORCED"
     declare(session, server, "orders", f"id INT, customer STRING, amount DECIMAL(10, 2), {key}", "postgres-cdc",
             slot__name="orders")  # fmt: skip
     declare(session, server, "totals", "customer STRING, orders BIGINT, amount DECIMAL(20, 2), "
             "PRIMARY KEY (customer) NOT ENFORCED", "postgres")  # fmt: skip
+    declare(session, server, "ids", f"id INT, customer STRING, {key}", "postgres")
     session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'totals'")
+    return session
 
-    def run() -> list[tuple[object, ...]]:
-        query = "SELECT customer, COUNT(*) AS orders, SUM(amount) AS amount FROM orders GROUP BY customer"
-        job = session.sql(f"INSERT INTO totals {query}")
-        assert isinstance(job, Job)
-        job.stop(drain=True)
-        return [(c, n, str(a)) for c, n, a in server.rows("TABLE totals ORDER BY 1")]
 
-    assert run() == [("ann", 2, "12.50"), ("bob", 1, "5.00")]
+_TOTALS = "INSERT INTO totals SELECT customer, COUNT(*), SUM(amount) FROM orders GROUP BY customer"
+
+
+def run(session: Session, statement: str) -> None:
+    job = session.sql(statement)
+    assert isinstance(job, Job)
+    job.stop(drain=True)
+
+
+def totals(server: PostgresServer) -> list[tuple[object, ...]]:
+    return [(customer, n, str(amount)) for customer, n, amount in server.rows("TABLE totals ORDER BY 1")]
+
+
+def test_a_job_keeps_a_copy_of_what_a_query_gives(orders: Session, server: PostgresServer):
+    run(orders, _TOTALS)
+    assert totals(server) == [("ann", 2, "12.50"), ("bob", 1, "5.00")]
     server.execute(
         "UPDATE orders SET amount = 20 WHERE id = 1", "DELETE FROM orders WHERE id = 2",
         "UPDATE orders SET id = 4, customer = 'cid' WHERE id = 3",
     )  # fmt: skip
-    assert run() == [("ann", 1, "20.00"), ("cid", 1, "2.50")]
-    session.sql("SET 'pipeline.name' = 'both'")
-    totals = "SELECT customer, COUNT(*) AS orders, SUM(amount) AS amount FROM orders WHERE {} GROUP BY customer"
-    server.execute("TRUNCATE totals", "CREATE TABLE ids (id int PRIMARY KEY, customer text)")
-    declare(session, server, "ids", f"id INT, customer STRING, {key}", "postgres")
-    job = session.sql(
-        f"EXECUTE STATEMENT SET BEGIN INSERT INTO totals {totals.format('id > 0')}; "
-        "INSERT INTO ids SELECT o.id, p.customer FROM orders AS o JOIN orders AS p ON o.id = p.id; END"
-    )
-    assert isinstance(job, Job)
-    job.stop(drain=True)
-    assert server.rows("SELECT customer FROM totals ORDER BY 1") == [("ann",), ("cid",)]
-    assert server.rows("TABLE ids ORDER BY 1") == [(1, "ann"), (4, "cid")]
-    assert server.rows("SELECT slot_name FROM pg_replication_slots ORDER BY 1") == [
-        ("orders",),
-        ("orders_2",),
-        ("orders_3",),
-    ]
-    plan = session.dataframe("SELECT id FROM orders")._jdf.queryExecution().toString()
+    run(orders, _TOTALS)
+    assert totals(server) == [("ann", 1, "20.00"), ("cid", 1, "2.50")]
+    plan = orders.dataframe("SELECT id FROM orders")._jdf.queryExecution().toString()
     assert "sqlstream_postgres_changes" in plan
     assert PASSWORD not in plan
+
+
+@pytest.mark.long
+def test_a_job_whose_slot_is_gone_says_so(orders: Session, server: PostgresServer):
+    run(orders, _TOTALS)
+    server.execute("SELECT pg_drop_replication_slot('orders')")
+    with pytest.raises(SqlStreamError, match='SS621: slot "orders" is gone, and with it the changes behind '):
+        run(orders, _TOTALS)
+
+
+@pytest.mark.long
+def test_a_job_that_reads_several_tables_of_a_slot_has_a_slot_for_each(orders: Session, server: PostgresServer):
+    declare(orders, server, "again", "id INT, customer STRING, PRIMARY KEY (id) NOT ENFORCED", "postgres-cdc",
+            table_name="orders", slot__name="orders")  # fmt: skip
+    copy = "INSERT INTO ids SELECT o.id, p.customer FROM again AS o JOIN again AS p ON o.id = p.id"
+    run(orders, f"EXECUTE STATEMENT SET BEGIN {_TOTALS}; {copy}; END")
+    assert totals(server) == [("ann", 2, "12.50"), ("bob", 1, "5.00")]
+    assert server.rows("TABLE ids ORDER BY 1") == [(1, "ann"), (2, "bob"), (3, "ann")]
+    slots = server.rows("SELECT slot_name FROM pg_replication_slots ORDER BY 1")
+    assert slots == [("orders",), ("orders_2",)]

@@ -47,6 +47,7 @@ class Iceberg(LakeTable):
     options = (
         Option("table-name", _IDENTIFIER, "The table in the catalog: sales.orders.", required=True, sink=True),
         Option("catalog.type", NAME, "The kind of catalog: sql, rest, hive, glue or dynamodb.", "sql", sink=True),
+        Option("catalog.name", NAME, "Its name; SQL catalogs of other names share a database.", "default", sink=True),
         Option("catalog.#", STRING, "A property of the catalog or the store as pyiceberg has it, such as catalog.uri, "
                "catalog.warehouse, catalog.token or catalog.s3.secret-access-key.", sink=True),
         *SOURCE_OPTIONS,
@@ -89,7 +90,7 @@ class Iceberg(LakeTable):
         return on_spark.iceberg_sink.writer(environment, table, stored, identifier, storage)
 
     def location(self, table: Table) -> tuple[str | None, ...]:
-        return tuple(table.option(key) for key in ("catalog.uri", "catalog.warehouse", "table-name"))
+        return tuple(table.option(key) for key in ("catalog.uri", "catalog.name", "catalog.warehouse", "table-name"))
 
     def truncate(self, directory: Path, table: Table) -> None:
         from sqlstream.connectors.iceberg_tables import remove_rows

@@ -64,11 +64,14 @@ def iceberg_errors(name: str) -> Iterator[None]:
 def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog("sqlstream", **dict(properties))
+    given = dict(properties)
+    return load_catalog(given.pop("name", "default"), **given)
 
 
 def catalog_of(properties: Mapping[str, str]) -> Catalog:
-    """Opens a catalog with the properties of pyiceberg. A process has one for equal properties."""
+    """Opens a catalog with the properties of pyiceberg, and its ``name``, by which SQL catalogs tell their tables from
+    those of others in the same database. A process has one for equal properties.
+    """
     return _catalog(tuple(sorted(properties.items())))
 
 

@@ -82,6 +82,18 @@ def test_finished_data_is_one_snapshot(catalog: dict[str, str]) -> None:
         batches_of(settings(catalog, as_of="2001-01-01T00:00:00+00:00"))
 
 
+def test_a_catalog_has_a_name(catalog: dict[str, str]) -> None:
+    """SQL catalogs of other names may share a database, and do not see each other's tables."""
+    made(catalog, (1, "a"))
+    assert pyiceberg.catalog.load_catalog("default", **catalog).table_exists("db.t")
+    other = {**catalog, "name": "other"}
+    with pytest.raises(ConnectorError, match="has no such Iceberg table"):
+        batches_of(settings(other))
+    append(writer_of(declared(other)), 0, (2, "b"))
+    assert batches_of(settings(other)) == [[(2, "b")]]
+    catalog_of(other).close()
+
+
 def test_a_stream_goes_on_with_what_snapshots_add(catalog: dict[str, str]) -> None:
     table = made(catalog)
     own = settings(catalog, bounded=False)

@@ -41,14 +41,21 @@ class Reader(ABC):
     def fitted(self, values: pa.Array, cursor: Cursor) -> pa.Array:
         """Converts values to the declared type. Records whose value it does not have get a fault."""
         assert self.declared is not None
-        try:
-            return _as(values, self.declared)
-        except pa.ArrowInvalid:
-            wrong = np.zeros(len(values), bool)
-            wrong[_wrong(values, self.declared, 0)] = True
-            each = [f"{self.path} of type {from_arrow(self.declared)} is {_shown(v)}" for v in values.filter(wrong)]
-            cursor.fail(wrong, each)
-            return _as(pc.if_else(pa.array(~wrong), values, None), self.declared)
+        return fitted(values, self.declared, self.path, cursor.faults, cursor.records)
+
+
+def fitted(values: pa.Array, declared: pa.DataType, path: str, faults: Faults, records: np.ndarray) -> pa.Array:
+    """Converts values to a declared type. ``records``: the record of each, for ``faults`` of values that the type does
+    not have; ``path`` names the column.
+    """
+    try:
+        return _as(values, declared)
+    except pa.ArrowInvalid:
+        wrong = np.zeros(len(values), bool)
+        wrong[_wrong(values, declared, 0)] = True
+        each = [f"{path} of type {from_arrow(declared)} is {_shown(v)}" for v in values.filter(wrong)]
+        faults.add(records[wrong], each)
+        return _as(pc.if_else(pa.array(~wrong), values, None), declared)
 
 
 def _as(values: pa.Array, declared: pa.DataType) -> pa.Array:
@@ -309,19 +316,23 @@ class Map(Array):
     """Like an array of keys and values. Of a key that a map has twice the last value counts."""
 
     def _listed(self, offsets: np.ndarray, items: Cursor) -> pa.Array:
-        entries = self.items.read(items)
-        maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        keys = entries.field(0).dictionary_encode()
-        pairs = maps * len(keys.dictionary) + keys.indices.to_numpy().astype(np.int64)
-        _, last = np.unique(pairs[::-1], return_index=True)
-        if len(last) < len(maps):
-            kept = np.sort(len(maps) - 1 - last)
-            entries = entries.take(pa.array(kept))
-            counts = np.bincount(maps[kept], minlength=len(offsets) - 1)
-            offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        offsets, entries = last_of_keys(offsets, self.items.read(items))
         return pa.Array.from_buffers(
             self.declared, len(offsets) - 1, [None, pa.py_buffer(offsets)], 0, children=[entries]
         )
+
+
+def last_of_keys(offsets: np.ndarray, entries: pa.StructArray) -> tuple[np.ndarray, pa.StructArray]:
+    """Returns the offsets and the entries of maps with the last entry of each key."""
+    maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    keys = entries.field(0).dictionary_encode()
+    pairs = maps * len(keys.dictionary) + keys.indices.to_numpy().astype(np.int64)
+    _, last = np.unique(pairs[::-1], return_index=True)
+    if len(last) == len(maps):
+        return offsets, entries
+    kept = np.sort(len(maps) - 1 - last)
+    counts = np.bincount(maps[kept], minlength=len(offsets) - 1)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32), entries.take(pa.array(kept))
 
 
 class Record(Reader):

@@ -60,10 +60,11 @@ class AvroEncoder:
     def encoded(self, rows: pa.RecordBatch) -> pa.Array:
         """Returns the records of rows, as ``pa.binary()``. Raises Unwritable."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        return _joined(_fields(self.schema, columns, rows.num_rows, None, ""), rows.num_rows)
+        return joined(_fields(self.schema, columns, rows.num_rows, None, ""), rows.num_rows)
 
 
-def _joined(parts: Sequence[pa.Array], count: int) -> pa.Array:
+def joined(parts: Sequence[pa.Array], count: int) -> pa.Array:
+    """Returns the parts of ``count`` records one after the other."""
     if not parts:
         return pa.array([b""] * count, pa.binary())
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary())) if len(parts) > 1 else parts[0]
@@ -140,7 +141,7 @@ def _branch(values: pa.Array, number: int, given: pa.Array | None) -> pa.Array:
 
 def _of_lanes(data: np.ndarray, given: pa.Array | None) -> pa.Array:
     """A byte for each value; nothing for those that are not given."""
-    return _of_size(data, 1) if given is None else pc.if_else(given, _of_size(data, 1), b"")
+    return of_size(data, 1) if given is None else pc.if_else(given, of_size(data, 1), b"")
 
 
 def _texts(values: pa.Array) -> list[pa.Array]:
@@ -161,9 +162,9 @@ def _scalars(values: pa.Array, schema: Schema, path: str) -> list[pa.Array]:
             return [_symbols(values, schema, path)]
         case "float" | "double":
             valid = values.drop_null().cast(pa.float32() if schema.kind == "float" else pa.float64()).to_numpy()
-            return [_of_size(valid.view(np.uint8), valid.itemsize, values)]
+            return [of_size(valid.view(np.uint8), valid.itemsize, values)]
         case "boolean":
-            return [_of_size(values.drop_null().cast(pa.uint8()).to_numpy(), 1, values)]
+            return [of_size(values.drop_null().cast(pa.uint8()).to_numpy(), 1, values)]
     return [_numbers(_counted(values, logical, path))]
 
 
@@ -204,8 +205,8 @@ def _nanos(micros: pa.Array, path: str) -> pa.Array:
         raise Unwritable(f'column "{path}" has a time that 64 bits do not have in nanoseconds') from None
 
 
-def _of_size(data: np.ndarray, size: int, values: pa.Array | None = None) -> pa.Array:
-    """Values of a fixed size. ``data``: those that are not NULL in ``values``."""
+def of_size(data: np.ndarray, size: int, values: pa.Array | None = None) -> pa.Array:
+    """Returns values of a fixed size as ``pa.binary()``. ``data``: those that are not NULL in ``values``, or all."""
     if values is None or not values.null_count:
         offsets = np.arange(0, len(data) + 1, size, dtype=np.int32)
     else:
@@ -222,7 +223,7 @@ def _fixed(values: pa.Array, schema: Schema, path: str, *, uuid: bool) -> pa.Arr
             raise Unwritable(f'column "{path}" has a text that is no UUID')
         digits = np.frombuffer("".join(valid.to_pylist()).replace("-", "").encode(), np.uint8)
         halves = np.where(digits > ord("9"), digits - (ord("a") - 10), digits - ord("0"))
-        return _of_size((halves[0::2] << 4 | halves[1::2]).astype(np.uint8), _UUID, values)
+        return of_size((halves[0::2] << 4 | halves[1::2]).astype(np.uint8), _UUID, values)
     if not pc.all(pc.equal(pc.binary_length(values.drop_null()), schema.size)).as_py():
         raise Unwritable(f'column "{path}" has not {schema.size:,} bytes, as its fixed type in the schema')
     return values.cast(pa.binary()).fill_null(b"")
@@ -247,7 +248,13 @@ def _numbers(values: pa.Array) -> pa.Array:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         values = values.fill_null(0)
     numbers = values.to_numpy(zero_copy_only=False).astype(np.int64)
-    bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    return variable(((numbers << 1) ^ (numbers >> 63)).view(np.uint64), valid)
+
+
+def variable(bits: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
+    """Returns numbers of 64 bits in as many bytes of seven bits as they need, the lowest first, as ``pa.binary()``.
+    ``valid``: the others are empty.
+    """
     sizes = np.ones(len(bits), np.int32)
     most = int(bits.max(initial=0))
     shift = 7
@@ -276,13 +283,13 @@ def _decimals(values: pa.Array, schema: Schema, path: str) -> pa.Array:
     digits = np.ascontiguousarray(read.reshape(-1, _DECIMAL)[:, ::-1])
     signs = np.where(digits[:, :1] > 0x7F, 0xFF, 0)
     if schema.kind == "fixed":
-        return _of_size(_resized(digits, signs, schema.size, path).reshape(-1), schema.size, values)
+        return of_size(_resized(digits, signs, schema.size, path).reshape(-1), schema.size, values)
     # A byte is left out if all before it are, it is the sign's, and so is the highest bit of the next one.
     repeats = (digits[:, :-1] == signs) & ((digits[:, 1:] > 0x7F) == (signs > 0))
     left_out = np.logical_and.accumulate(repeats, axis=1).sum(axis=1)
     ends = np.arange(1, len(digits) + 1) * _DECIMAL
     texts = slices(digits.reshape(-1), ends - _DECIMAL + left_out, ends)
-    written = _joined([_numbers(pc.binary_length(texts)), texts], len(texts))
+    written = joined([_numbers(pc.binary_length(texts)), texts], len(texts))
     if not values.null_count:
         return written
     positions = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
@@ -303,21 +310,26 @@ def _resized(digits: np.ndarray, signs: np.ndarray, size: int, path: str) -> np.
 
 def _listed(lists: pa.Array, parts: Sequence[pa.Array]) -> list[pa.Array]:
     """Arrays and maps: the number of their items and the items, if there are any, then 0."""
-    lengths = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    lengths, bodies = bodies_of(lists, parts)
     valid = lists.is_valid().to_numpy(zero_copy_only=False)
-    items = _joined(parts, int(lengths.sum()))
+    return [
+        _numbers(pa.array(lengths, mask=lengths == 0)),
+        bodies,
+        of_size(np.zeros(int(valid.sum()), np.uint8), 1, lists),
+    ]
+
+
+def bodies_of(lists: pa.Array, parts: Sequence[pa.Array]) -> tuple[np.ndarray, pa.Array]:
+    """Returns how many items lists have, and these one after the other. ``parts``: those of all items."""
+    lengths = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    items = joined(parts, int(lengths.sum()))
     ends = np.concatenate(([0], np.cumsum(lengths)))
     if len(items):
         of_items = np.frombuffer(items.buffers()[1], np.int32)[items.offset : items.offset + len(items) + 1]
     else:
         of_items = np.zeros(1, np.int32)
     offsets = pa.py_buffer(np.ascontiguousarray(of_items[ends]))
-    bodies = pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets, items.buffers()[2]])
-    return [
-        _numbers(pa.array(lengths, mask=lengths == 0)),
-        bodies,
-        _of_size(np.zeros(int(valid.sum()), np.uint8), 1, lists),
-    ]
+    return lengths, pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets, items.buffers()[2]])
 
 
 class AvroWriter:

@@ -8,6 +8,7 @@ a message has, and those that write may go on to another one while a job runs.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.avro import AvroDecoder
-from sqlstream.formats.avro_cursor import slices
+from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Unread, slices
+from sqlstream.formats.avro_encoder import variable
 from sqlstream.formats.avro_schema import SchemaError, missing_or_other, parse_schema
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
 from sqlstream.formats.json import JsonDecoder
-from sqlstream.formats.schema_registry import AVRO, JSON, RegisteredSchema, Registry
+from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
+from sqlstream.formats.schema_registry import AVRO, JSON, PROTOBUF, RegisteredSchema, Registry
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import from_arrow
 
@@ -164,6 +167,71 @@ def avro_decoder(
         has = found if pa.types.is_union(found) else from_arrow(found)
         raise SchemaError(f'has "{path}" as {has}, which is not read as {from_arrow(declared)}')
     return AvroDecoder(fields, writer, reader, references)
+
+
+@dataclass(frozen=True)
+class RegisteredProtobuf(RegisteredDecoder):
+    """Messages of the format ``protobuf-confluent``: after the id they say which message of the schema they are, by
+    indexes: their number and each of them. The first message, of one index 0, is said by a single 0. ``defaults``: see
+    ``ProtobufDecoder``.
+    """
+
+    defaults: bool = False
+
+    kind: ClassVar[str] = PROTOBUF
+
+    def header_ends(self, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        after = starts + HEADER
+        first = data.take(after, mode="clip") if len(data) else after
+        stops = after + 1
+        others = np.flatnonzero((first != 0) & (after < ends))
+        if len(others):
+            stops[others] = self._ends_of_indexes(data, after[others], ends[others])
+        return stops
+
+    @staticmethod
+    def _ends_of_indexes(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        padded = Data(np.concatenate((data, np.zeros(PADDING, np.uint8))))
+        unread = Unread(len(starts))
+        cursor = Cursor(padded, starts, ends, np.arange(len(starts)), unread)
+        counts = cursor.number("")
+        wrong = (counts < 0) | (counts > _MOST_INDEXES)
+        for index in range(int(np.where(wrong, 0, counts).max(initial=0))):
+            more = np.flatnonzero(~wrong & (counts > index))
+            inner = cursor.of(more)
+            inner.number("")
+            cursor.at = cursor.at.copy()
+            cursor.at[more] = inner.at
+        return np.where(wrong | unread.mask, ends + 1, cursor.at)
+
+    def of_schema(self, schema: RegisteredSchema, header: bytes) -> Decoder:
+        kind = ProtoType(schema.text, indexes_of(header[HEADER:]), schema.references)
+        decoder = ProtobufDecoder(self.fields, kind, self.defaults, lacks=True)
+        _ = decoder.reader
+        return decoder
+
+
+_MOST_INDEXES = 100
+
+
+def indexes_of(written: bytes) -> tuple[int, ...]:
+    """Returns the indexes of a message as they are written after the id of its schema."""
+    numbers, value, shift = [], 0, 0
+    for byte in written:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append((value >> 1) ^ -(value & 1))
+            value = shift = 0
+    return tuple(numbers[1:]) or (0,)
+
+
+def written_indexes(indexes: Sequence[int]) -> bytes:
+    """Returns the indexes of a message as they follow the id of its schema."""
+    if tuple(indexes) == (0,):
+        return b"\0"
+    numbers = np.array([len(indexes), *indexes], np.uint64) << np.uint64(1)
+    return b"".join(variable(numbers).to_pylist())
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,8 +20,17 @@ from hypothesis import strategies as st
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.decoder import Decoded, Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
-from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, header_of
-from sqlstream.formats.schema_registry import JSON, Registry
+from sqlstream.formats.registered import (
+    RegisteredAvro,
+    RegisteredDecoder,
+    RegisteredJson,
+    RegisteredProtobuf,
+    header_of,
+    indexes_of,
+    written_indexes,
+)
+from sqlstream.formats.schema_registry import JSON, PROTOBUF, Registry
+from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import parse_type
 from tests.schema_registry import TestRegistry, serving
 
@@ -53,7 +63,7 @@ def message(number: int, schema: Any, value: Any) -> bytes:
     return header_of(number) + file.getvalue()
 
 
-def read(decoder: RegisteredAvro | RegisteredJson, *messages: bytes | None) -> Decoded:
+def read(decoder: RegisteredDecoder, *messages: bytes | None) -> Decoded:
     return decoder.messages(pa.array(messages, pa.binary()))
 
 
@@ -203,3 +213,66 @@ def test_rows_and_faults_are_those_of_messages_read_alone(server: TestRegistry, 
     assert found.rows.to_pylist() == [row for one in alone for row in one.rows.to_pylist()]
     assert [f.record for f in found.faults] == [n for n, one in enumerate(alone) if one.faults]
     assert [f.reason for f in found.faults] == [f.reason for one in alone for f in one.faults]
+
+
+# --- protobuf ---------------------------------------------------------------------------------------------------
+
+SHOP = """
+syntax = "proto3"; import "money.proto";
+message Order { int64 id = 1; message Line { int32 n = 1; message Part { string name = 1; } } money.Money price = 2; }
+message Other { sint32 id = 1; }
+"""
+MONEY = 'syntax = "proto3"; package money; message Money { int64 units = 1; }'
+
+
+def proto(server: TestRegistry, columns: str) -> RegisteredProtobuf:
+    return RegisteredProtobuf(fields(columns), Registry((server.url,), patience=0.5))
+
+
+def test_messages_of_protobuf_say_which_of_their_schema_they_are(server: TestRegistry):
+    server.register("money.proto", MONEY, PROTOBUF)
+    imports = [{"name": "money.proto", "subject": "money.proto", "version": 1}]
+    number = server.register("shop", SHOP, PROTOBUF, imports)
+    header = header_of(number)
+    values = [
+        header + b"\0\x08\x05\x12\2\x08\7",  # Order, said shortly
+        header + b"\2\0\x08\6",  # Order, by its index
+        header + b"\2\2\x08\7",  # Other
+        header + b"\4\0\0\x08\x09",  # Order.Line, which has no id
+        header + b"\6\0\0\0",  # Order.Line.Part
+        header + b"\2\x0a",  # a sixth message
+        header + b"\4\0",  # one index is missing
+        header + b"\3",  # a negative number of indexes
+        header + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1",
+        header,
+        header[:-1],
+        header + b"\0",
+    ]  # fmt: skip
+    found = read(proto(server, "id BIGINT, price STRUCT<units: BIGINT>"), *values)
+    rows = [(row["id"], row["price"] and row["price"]["units"]) for row in found.rows.to_pylist()]
+    assert rows == [(5, 7), (6, None), (-4, None), (None, None), (None, None), (0, None)]
+    ends = "it ends within the id of its schema"
+    assert reasons(found) == {
+        5: f"schema {number} of the registry has no message at [5]", 6: ends, 7: ends, 8: ends, 9: ends, 10: ends,
+    }  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5))
+def test_indexes_are_written_as_they_are_read(indexes: list[int]):
+    written = written_indexes(indexes)
+    assert indexes_of(written) == tuple(indexes)
+    values = pa.array([header_of(1) + written + b"body", header_of(1) + written], pa.binary())
+    data, offsets = bytes_of(values), offsets_of(values).astype(np.int64)
+    decoder = RegisteredProtobuf((), Registry(("http://h",)))
+    ends = decoder.header_ends(data, offsets[:-1], offsets[1:])
+    assert (ends - offsets[:-1]).tolist() == [5 + len(written)] * 2
+
+
+def test_a_schema_of_protobuf_that_does_not_have_the_columns_is_a_fault(server: TestRegistry):
+    number = server.register("other", 'syntax = "proto3"; message A { string id = 1; }', PROTOBUF)
+    wrong = server.register("broken", "message A {", PROTOBUF)
+    found = read(proto(server, "id BIGINT"), header_of(number) + b"\0", header_of(wrong) + b"\0")
+    assert reasons(found) == {
+        0: f'schema {number} of the registry has "id" as string, which is not read as BIGINT',
+        1: f"schema {wrong} of the registry is no .proto: it ends too early",
+    }

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.schema_formats import check_schemas
+from sqlstream.connectors.schema_formats import JSON_CONFLUENT, check_schemas
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
@@ -118,15 +118,21 @@ def json_options(format: str) -> tuple[Option, ...]:  # noqa: A002
     )
 
 
-JSON_OPTIONS = (
-    Option(
-        "json.fail-on-missing-field",
-        BOOLEAN,
-        "An object without a field for each column, also within a STRUCT, is a bad row; else what is missing is NULL.",
-        "false",
-    ),
-    *json_options("json"),
-)
+def _json_records(format: str) -> tuple[Option, ...]:  # noqa: A002
+    return (
+        Option(
+            f"{format}.fail-on-missing-field",
+            BOOLEAN,
+            "An object without a field for each column, also within a STRUCT, is a bad row; else what is missing is "
+            "NULL.",
+            "false",
+        ),
+        *json_options(format),
+    )
+
+
+JSON_OPTIONS = _json_records("json")
+JSON_CONFLUENT_OPTIONS = _json_records(JSON_CONFLUENT)
 
 CORRUPT = "__corrupt"
 """The column for the text of a record that Spark cannot read."""
@@ -233,7 +239,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         flat = "Use the format json, parquet or orc, or declare it STRING."
         yield from (_not_held(table, c, "csv", flat) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
         yield from _check_csv(table, spans)
-    if chosen.endswith("json"):
+    if chosen.endswith("json") or chosen == JSON_CONFLUENT:
         yield from wrong_keys_of_json(table)
     if chosen == "orc":
         held = "Use the format json or parquet."
@@ -253,8 +259,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 
 
 _OF_FORMATS = (
-    "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-json.", "json.", "maxwell-json.",
-    "ogg-json.", "orc.", "parquet.",
+    "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-json.", "json.", "json-confluent.",
+    "maxwell-json.", "ogg-json.", "orc.", "parquet.", "protobuf.", "protobuf-confluent.",
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})

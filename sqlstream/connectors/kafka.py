@@ -19,7 +19,13 @@ from sqlstream.connectors.change_formats import (
     takes_changes,
 )
 from sqlstream.connectors.connector import BatchWriter, Environment, Sink, Source, StreamSink, UpsertSink
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format, wrong_keys_of_json
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_CONFLUENT_OPTIONS,
+    JSON_OPTIONS,
+    check_format,
+    wrong_keys_of_json,
+)
 from sqlstream.connectors.kafka_client import check_properties, client_properties
 from sqlstream.connectors.kafka_messages import (
     FORMATS_OF_KEYS,
@@ -257,6 +263,7 @@ class Kafka(Source, StreamSink):
         *CSV_OPTIONS,
         *JSON_OPTIONS,
         *SCHEMA_OPTIONS,
+        *JSON_CONFLUENT_OPTIONS,
         *CHANGE_OPTIONS,
     )
     variables = (

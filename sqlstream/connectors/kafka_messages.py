@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.connectors.schema_formats import PLANNED_SCHEMAS, SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
@@ -22,7 +22,7 @@ KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
 
 _FORMAT = one_of("csv", "json", "raw", *SCHEMA_FORMATS, planned=PLANNED_SCHEMAS)
-_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS)
+_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)
 _KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)

@@ -1,10 +1,11 @@
-"""Formats of messages that have a schema: ``avro``, and those whose schemas are in a registry, ``avro-confluent`` and
-``json-confluent``. The options are Flink's.
+"""Formats of messages that have a schema: ``avro``, ``protobuf``, and those whose schemas are in a registry, of which
+the names end with ``-confluent``. The options are Flink's, where it has the format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.secrets import resolved
@@ -14,6 +15,7 @@ from sqlstream.options import (
     DURATION,
     MISSING_OPTION,
     NAME,
+    PATH,
     STRING,
     WRONG_VALUE,
     Option,
@@ -22,15 +24,26 @@ from sqlstream.options import (
 from sqlstream.planner.catalog import Column, Table
 
 if TYPE_CHECKING:
+    from sqlstream.formats.protobuf import ProtoType
     from sqlstream.formats.schema_registry import Registry
 
-AVRO, AVRO_CONFLUENT = "avro", "avro-confluent"
-SCHEMA_FORMATS = (AVRO, AVRO_CONFLUENT)
-REGISTERED = (AVRO_CONFLUENT,)
+AVRO, AVRO_CONFLUENT, PROTOBUF, PROTOBUF_CONFLUENT = "avro", "avro-confluent", "protobuf", "protobuf-confluent"
+JSON_CONFLUENT = "json-confluent"
+REGISTERED = (AVRO_CONFLUENT, PROTOBUF_CONFLUENT, JSON_CONFLUENT)
 """The formats whose schemas are in a registry."""
-PLANNED_SCHEMAS = ("protobuf", "protobuf-confluent", "json-confluent", "debezium-avro-confluent")
+SCHEMA_FORMATS = (AVRO, PROTOBUF, *REGISTERED)
+PLANNED_SCHEMAS = ("debezium-avro-confluent",)
 
 _FILES = (".jks", ".p12", ".pfx")
+
+
+_WRITTEN = "The schema that is registered and written; else it is made of the columns."
+_SCHEMAS = {
+    AVRO_CONFLUENT: "The schema that is registered and written, else it is made of the columns; as a source the one to "
+    "read by, whose aliases and defaults count.",
+    PROTOBUF_CONFLUENT: _WRITTEN,
+    JSON_CONFLUENT: _WRITTEN,
+}
 
 
 def _registry_options(format: str) -> tuple[Option, ...]:  # noqa: A002
@@ -47,8 +60,8 @@ def _registry_options(format: str) -> tuple[Option, ...]:  # noqa: A002
         Option(
             f"{format}.schema",
             NAME,
-            "The schema that is registered and written, else it is made of the columns; of Avro also the one to read "
-            "by, whose aliases and defaults count.",
+            _SCHEMAS[format],
+            source=format == AVRO_CONFLUENT,
             sink=True,
         ),
         Option(
@@ -97,10 +110,57 @@ AVRO_MESSAGE_OPTIONS = (
     Option("avro.encoding", one_of("binary", planned=("json",)), "How values are written.", "binary", sink=True),
     Option("avro.timestamp_mapping.legacy", BOOLEAN, _LEGACY, "false", source=False, sink=True),
 )
+_CLASS = "message-class-name"
+
+
+def _protobuf_options(format: str) -> tuple[Option, ...]:  # noqa: A002
+    return (
+        Option(
+            f"{format}.ignore-parse-errors",
+            BOOLEAN,
+            "Messages that cannot be read are dropped; else they fail the job.",
+            "false",
+        ),
+        Option(
+            f"{format}.read-default-values",
+            BOOLEAN,
+            "Fields that are unset are their defaults, also where protobuf says that they are unset; else NULL.",
+            "false",
+        ),
+    )
+
+
+PROTOBUF_OPTIONS = (
+    Option(
+        "protobuf.message-class-name",
+        NAME,
+        "The message, by its name with its package or without, as in 'shop.v1.Order'.",
+        sink=True,
+    ),
+    Option(
+        "protobuf.descriptor",
+        PATH,
+        "The file that protoc --descriptor_set_out=… --include_imports has written.",
+        sink=True,
+    ),
+    Option("protobuf.schema", NAME, "The text of the .proto, instead of a descriptor.", sink=True),
+    *_protobuf_options(PROTOBUF),
+)
 SCHEMA_OPTIONS = (
     *AVRO_MESSAGE_OPTIONS,
+    *PROTOBUF_OPTIONS,
     *_registry_options(AVRO_CONFLUENT),
     Option("avro-confluent.timestamp_mapping.legacy", BOOLEAN, _LEGACY, "false", source=False, sink=True),
+    *_registry_options(PROTOBUF_CONFLUENT),
+    Option(
+        f"{PROTOBUF_CONFLUENT}.{_CLASS}",
+        NAME,
+        "Which message of the schema is written; else the first.",
+        source=False,
+        sink=True,
+    ),
+    *_protobuf_options(PROTOBUF_CONFLUENT),
+    *_registry_options(JSON_CONFLUENT),
 )
 _SECRET = ("url", "basic-auth.user-info", "bearer-auth.token", "ssl.keystore.password")
 
@@ -112,6 +172,13 @@ def _variables() -> tuple[str, ...]:
 
 SCHEMA_VARIABLES = _variables()
 """Options that may name variables of the environment."""
+
+
+def json_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parsed options of a table of the format ``json-confluent`` as those of ``json``."""
+    prefix = f"{JSON_CONFLUENT}."
+    own = {f"json.{key.removeprefix(prefix)}": value for key, value in values.items() if key.startswith(prefix)}
+    return {**values, **own, "format": "json"}
 
 
 def has_schema(form: str) -> bool:
@@ -167,6 +234,8 @@ def check_schemas(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
     form = (table.option("format") or "").strip().lower()
     if form in REGISTERED:
         yield from _check_registry(form, dict(table.options), spans)
+    if form == PROTOBUF:
+        yield from _check_protobuf(dict(table.options), spans)
     if form in (AVRO, AVRO_CONFLUENT) and (text := table.option(f"{form}.schema")) is not None:
         yield from _check_text(table, f"{form}.schema", text, spans)
 
@@ -211,3 +280,44 @@ def _check_text(table: Table, key: str, text: str, spans: Mapping[str, Span]) ->
     if schema.kind != "record":
         message = f'option "{key}" is the schema of a {schema.kind}, not of a record'
         yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Each column is a field of the record.")
+
+
+def _check_protobuf(given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    name, descriptor, text = (f"{PROTOBUF}.{key}" for key in (_CLASS, "descriptor", "schema"))
+    if name not in given:
+        message = f'format "{PROTOBUF}" requires the option "{name}"'
+        yield Diagnostic(
+            MISSING_OPTION, message, spans.get("format"), hint=f"Add '{name}' = '…', the name of a message."
+        )
+    if (descriptor in given) == (text in given):
+        message = f'format "{PROTOBUF}" requires one of the options "{descriptor}" and "{text}"'
+        hint = "The first is a file that protoc writes, the second the text of a .proto."
+        yield Diagnostic(MISSING_OPTION, message, spans.get(text) or spans.get("format"), hint=hint)
+    elif name in given:
+        yield from _check_message(given, spans)
+
+
+def _check_message(given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    # Arrow, which other tables do not need.
+    from sqlstream.formats.avro_schema import SchemaError
+
+    key = next(f"{PROTOBUF}.{key}" for key in ("descriptor", "schema") if f"{PROTOBUF}.{key}" in given)
+    try:
+        proto_type(PROTOBUF, given).message()
+    except SchemaError as error:
+        hint = f"Correct it, or the option {PROTOBUF}.{_CLASS}."
+        yield Diagnostic(WRONG_VALUE, f'option "{key}" {error}', spans.get(key), hint=hint)
+    except OSError as error:
+        message = f'option "{key}" is a file that cannot be read: {error.strerror}'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="protoc writes it, with --descriptor_set_out.")
+
+
+def proto_type(form: str, values: Mapping[str, Any]) -> ProtoType:
+    """Returns the type of messages of the format ``protobuf``. ``values``: the options of the table. Raises OSError
+    for a file that cannot be read.
+    """
+    from sqlstream.formats.protobuf import ProtoType  # Arrow, which other tables do not need
+
+    path = values.get(f"{form}.descriptor")
+    source = Path(path).read_bytes() if path is not None else values[f"{form}.schema"]
+    return ProtoType(source, values[f"{form}.{_CLASS}"])

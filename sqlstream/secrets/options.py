@@ -39,9 +39,10 @@ _PLAIN = re.compile(
     | key\.( format | fields-prefix | ( avro | csv | json | protobuf ) \. .+ ) | value\.( format | fields-include )
     | (key\.|value\.)? ( avro | json | protobuf | debezium-avro )-confluent
       \.( subject | schema | timeout | ssl\.(keystore|truststore)\.location | properties\.auto\.register\.schemas
-      | timestamp_mapping\.legacy )
+      | timestamp_mapping\.legacy | message-class-name | read-default-values | ignore-parse-errors
+      | fail-on-missing-field | timestamp-format\.standard | map-null-key\..+ | encode\..+ )
     | ( canal | debezium | maxwell | ogg )-json\. .+
-    | ( arrow | avro | csv | json | raw | parquet | orc ) \. .+
+    | ( arrow | avro | csv | json | protobuf | raw | parquet | orc ) \. .+
     | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import records_columns
-from sqlstream.connectors.schema_formats import avro_text, has_schema, registry_of
+from sqlstream.connectors.schema_formats import avro_text, has_schema, json_values, proto_type, registry_of
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.csv import CsvDecoder
@@ -17,7 +17,8 @@ from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.formats.lines import LineDecoder
-from sqlstream.formats.registered import RegisteredAvro, avro_decoder
+from sqlstream.formats.protobuf import ProtobufDecoder
+from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, RegisteredProtobuf, avro_decoder
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
@@ -41,17 +42,24 @@ def decoder_of(
         case "text" | "raw" if len(fields) == 1:
             return LineDecoder(fields[0])
         case "json":
-            missing = bool(values["json.fail-on-missing-field"])
-            read = tuple(f for f in fields if f.wanted or strict or missing)
-            read = tuple(replace(f, type=with_raw_json(f.type)) for f in read)
-            standard, ignores = values["json.timestamp-format.standard"], bool(values["json.ignore-parse-errors"])
-            return JsonDecoder(read, missing, ignores, standard, zone) if all(map(_in_json, read)) else None
+            return _json(fields, values, zone, strict=strict)
         case "csv" if all(f.type.name != "VARIANT" for f in fields):
             read = tuple(f if f.wanted or strict else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)
+    if values["format"] == "json-confluent":
+        of_json = _json(fields, json_values(values), zone, strict=strict)
+        return None if of_json is None else RegisteredJson(of_json.fields, registry_of(values), of_json)
     if has_schema(values["format"]):
         return _by_schema(table, tuple(f for f in fields if f.wanted or strict), values)
     return None
+
+
+def _json(fields: tuple[Field, ...], values: Mapping[str, Any], zone: str, *, strict: bool) -> JsonDecoder | None:
+    missing = bool(values["json.fail-on-missing-field"])
+    read = tuple(f for f in fields if f.wanted or strict or missing)
+    read = tuple(replace(f, type=with_raw_json(f.type)) for f in read)
+    standard, ignores = values["json.timestamp-format.standard"], bool(values["json.ignore-parse-errors"])
+    return JsonDecoder(read, missing, ignores, standard, zone) if all(map(_in_json, read)) else None
 
 
 def _by_schema(table: Table, fields: tuple[Field, ...], values: Mapping[str, Any]) -> Decoder | None:
@@ -59,18 +67,22 @@ def _by_schema(table: Table, fields: tuple[Field, ...], values: Mapping[str, Any
 
     ConnectorError SS505 where the schema does not have the columns.
     """
-    form = values["format"]
-    given = values.get(f"{form}.schema")
-    match form:
-        case "avro" if "avro.schema" in values:
-            try:
-                return avro_decoder(fields, given or avro_text(records_columns(table)), None)
-            except SchemaError as error:
-                hint = "Give columns the types of the schema in the option avro.schema."
-                message = f'the schema of table "{table.name}" {error}'
-                raise ConnectorError(WRONG_COLUMN, message, hint=hint) from None
-        case "avro-confluent":
-            return RegisteredAvro(fields, registry_of(values), given)
+    form, defaults = values["format"], bool(values.get(f"{values['format']}.read-default-values"))
+    try:
+        match form:
+            case "avro" if "avro.schema" in values:
+                return avro_decoder(fields, values["avro.schema"] or avro_text(records_columns(table)), None)
+            case "protobuf":
+                decoder = ProtobufDecoder(fields, proto_type(form, values), defaults)
+                _ = decoder.reader
+                return decoder
+            case "avro-confluent":
+                return RegisteredAvro(fields, registry_of(values), values["avro-confluent.schema"])
+            case "protobuf-confluent":
+                return RegisteredProtobuf(fields, registry_of(values), defaults)
+    except SchemaError as error:
+        hint = f"Give columns the names and types of the schema in the options of the format {form}."
+        raise ConnectorError(WRONG_COLUMN, f'the schema of table "{table.name}" {error}', hint=hint) from None
     return None
 
 

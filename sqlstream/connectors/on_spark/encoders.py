@@ -16,14 +16,29 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.schema_formats import AVRO, avro_text, registry_of
+from sqlstream.connectors.on_spark.records import encode_object
+from sqlstream.connectors.schema_formats import (
+    AVRO,
+    AVRO_CONFLUENT,
+    JSON_CONFLUENT,
+    PROTOBUF,
+    avro_text,
+    json_values,
+    proto_type,
+    registry_of,
+)
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats import schema_registry
 from sqlstream.formats.avro_encoder import AvroEncoder, Unwritable
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.avro_writable import unwritten_fields
-from sqlstream.formats.registered import header_of
+from sqlstream.formats.json_schema import json_schema_of_columns
+from sqlstream.formats.protobuf import ProtoType
+from sqlstream.formats.protobuf_encoder import ProtobufEncoder, proto_of_columns
+from sqlstream.formats.protobuf_schema import parse_proto
+from sqlstream.formats.registered import header_of, written_indexes
 from sqlstream.formats.schema_registry import REFUSED, RegisteredSchema, Registry
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import from_arrow
 
 NOT_IN_SCHEMA = "SS597"
@@ -33,7 +48,7 @@ NOT_IN_SCHEMA = "SS597"
 class MessageEncoder:
     """Encodes rows as messages, each of which begins with the ``header``."""
 
-    records: AvroEncoder
+    records: AvroEncoder | ProtobufEncoder
     header: bytes = b""
 
     def encoded(self, rows: pa.StructArray) -> pa.Array:
@@ -56,6 +71,9 @@ def encode_by_schema(rows: DataFrame, table: Table, values: Mapping[str, Any], s
     the options name one. ConnectorError SS505 where the schema does not have the columns, SS598 and SS599 as
     ``Registry``.
     """
+    if values["format"] == JSON_CONFLUENT:
+        header = json_header(table, tuple(rows.columns), values, subject)
+        return F.concat(F.lit(header), encode_object(rows, json_values(values)).cast("BINARY"))
     encoder = message_encoder(table, tuple(rows.columns), values, subject)
 
     def encoded(batch: pa.Array) -> pa.Array:  # Spark reads from the annotations how to call it
@@ -69,37 +87,73 @@ def encode_by_schema(rows: DataFrame, table: Table, values: Mapping[str, Any], s
 
 def message_encoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], subject: str) -> MessageEncoder:
     """Returns the encoder of the named columns of a table, whose schema is registered if the format has a registry."""
+    own, form = _columns(table, columns), values["format"]
+    fields = [pa.field(c.name, c.type.to_arrow()) for c in own]
+    try:
+        if form in (AVRO, AVRO_CONFLUENT):
+            return _avro(table, own, fields, values, subject)
+        return _protobuf(own, fields, values, subject)
+    except SchemaError as error:
+        raise ConnectorError(WRONG_COLUMN, f'the schema of table "{table.name}" {error}', hint=_HINT) from None
+
+
+_HINT = "Give columns the types of the schema, or leave the option schema of the format out."
+
+
+def _columns(table: Table, names: tuple[str, ...]) -> list[Column]:
+    by_name = {c.name: c for c in table.physical_columns}
+    return [by_name[name] for name in names if name in by_name]
+
+
+def _avro(
+    table: Table, own: list[Column], fields: list[pa.Field], values: Mapping[str, Any], subject: str
+) -> MessageEncoder:
     form = values["format"]
-    own = [c for c in table.physical_columns if c.name in columns]
-    own.sort(key=lambda c: columns.index(c.name))
     text = values[f"{form}.schema"] or avro_text(own, legacy=bool(values[f"{form}.timestamp_mapping.legacy"]))
     encoder = AvroEncoder(text)
-    _check_written(encoder, [pa.field(c.name, c.type.to_arrow()) for c in own], table.name)
-    if form == AVRO:
-        return MessageEncoder(encoder)
-    registers = bool(values[f"{form}.properties.auto.register.schemas"])
-    schema = RegisteredSchema(0, text)
-    return MessageEncoder(
-        encoder, header_of(_id_of(registry_of(values), values[f"{form}.subject"] or subject, schema, registers))
-    )
-
-
-def _check_written(encoder: AvroEncoder, columns: list[pa.Field], name: str) -> None:
-    hint = "Give columns the types of the schema, or leave the option schema of the format out."
-    try:
-        schema = encoder.schema
-    except SchemaError as error:
-        raise ConnectorError(WRONG_COLUMN, f'the schema of table "{name}" {error}', hint=hint) from None
-    for path, kind, written in unwritten_fields(schema, columns):
+    for path, kind, written in unwritten_fields(encoder.schema, fields):
         if kind is None:
-            message = f'table "{name}" has no column "{path}", for which its schema has no default'
+            message = f'table "{table.name}" has no column "{path}", for which its schema has no default'
         elif written == "nothing":
-            message = f'the schema of table "{name}" has no field "{path}"'
+            message = f'the schema of table "{table.name}" has no field "{path}"'
         else:
             message = (
                 f'column "{path}" of type {from_arrow(kind)} is not written as "{written}", its type in the schema'
             )
-        raise ConnectorError(WRONG_COLUMN, message, hint=hint)
+        raise ConnectorError(WRONG_COLUMN, message, hint=_HINT)
+    if form == AVRO:
+        return MessageEncoder(encoder)
+    return MessageEncoder(encoder, header_of(_registered(values, subject, text, schema_registry.AVRO)))
+
+
+def _protobuf(own: list[Column], fields: list[pa.Field], values: Mapping[str, Any], subject: str) -> MessageEncoder:
+    form = values["format"]
+    if form == PROTOBUF:
+        encoder = ProtobufEncoder(proto_type(form, values))
+        encoder.check(fields)
+        return MessageEncoder(encoder)
+    text = values[f"{form}.schema"] or proto_of_columns([(c.name, c.type) for c in own])
+    file, name = parse_proto(text), values[f"{form}.message-class-name"]
+    message = file.at((0,)) if name is None else file.message(name)
+    encoder = ProtobufEncoder(ProtoType(text, message.full_name))
+    encoder.check(fields)
+    number = _registered(values, subject, text, schema_registry.PROTOBUF)
+    return MessageEncoder(encoder, header_of(number) + written_indexes(file.indexes(message)))
+
+
+def json_header(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], subject: str) -> bytes:
+    """Returns what messages of the format ``json-confluent`` begin with, whose schema is registered."""
+    own = [(c.name, c.type, c.nullable) for c in _columns(table, columns)]
+    text = values[f"{JSON_CONFLUENT}.schema"] or json_schema_of_columns(own)
+    return header_of(_registered(values, subject, text, schema_registry.JSON))
+
+
+def _registered(values: Mapping[str, Any], subject: str, text: str, kind: str) -> int:
+    """The id of the schema of a sink."""
+    form = values["format"]
+    registers = bool(values[f"{form}.properties.auto.register.schemas"])
+    subject = values[f"{form}.subject"] or subject
+    return _id_of(registry_of(values), subject, RegisteredSchema(0, text, kind), registers)
 
 
 @cache

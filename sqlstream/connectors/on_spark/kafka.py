@@ -151,7 +151,9 @@ def _rows_of_bytes(
     assert decoder is not None, "a format with a schema"
     given = messages.where(F.col("value").isNotNull())
     reader = MessageRows(decoder, tolerates_bad_rows(table))
-    return decoded(given, F.col("value"), reader, keep, place_of_message())
+    rows = decoded(given, F.col("value"), reader, keep, place_of_message())
+    kinds = {c.name: c.type for c in records_columns(table)}
+    return rows.select(*(as_variants(c, kinds[c]) if c in payload else F.col(quoted(c)) for c in rows.columns))
 
 
 def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:

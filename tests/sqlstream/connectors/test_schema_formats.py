@@ -6,17 +6,21 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
+import jsonschema
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka import Kafka
 from sqlstream.connectors.kafka_messages import key_values, table_of_keys
 from sqlstream.connectors.on_spark.decoders import decoder_of
-from sqlstream.connectors.on_spark.encoders import message_encoder
+from sqlstream.connectors.on_spark.encoders import json_header, message_encoder
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.decoder import Decoded
 from sqlstream.formats.registered import header_of
@@ -183,6 +187,18 @@ def test_keys_have_a_schema_of_their_own(kafka: MakeTable, server: TestRegistry)
         ({"format": "avro", "avro.schema": '"long"'},
          ['SS504: option "avro.schema" is the schema of a long, not of a record',
           "HINT: Each column is a field of the record."]),
+        ({"format": "protobuf", "protobuf.message-class-name": "A"},
+         ['SS503: format "protobuf" requires one of the options "protobuf.descriptor" and "protobuf.schema"',
+          "HINT: The first is a file that protoc writes, the second the text of a .proto."]),
+        ({"format": "protobuf", "protobuf.schema": "message A {}"},
+         ['SS503: format "protobuf" requires the option "protobuf.message-class-name"',
+          "HINT: Add 'protobuf.message-class-name' = '…', the name of a message."]),
+        ({"format": "protobuf", "protobuf.schema": "message A {}", "protobuf.message-class-name": "B"},
+         ['SS504: option "protobuf.schema" has no message "B"; it has A',
+          "HINT: Correct it, or the option protobuf.message-class-name."]),
+        ({"format": "protobuf", "protobuf.descriptor": "/none", "protobuf.message-class-name": "B"},
+         ['SS504: option "protobuf.descriptor" is a file that cannot be read: No such file or directory',
+          "HINT: protoc writes it, with --descriptor_set_out."]),
         ({"format": "json", "avro-confluent.url": "http://h"},
          ['SS504: option "avro-confluent.url" has no effect with format "json"', "HINT: Leave it out."]),
     ],
@@ -197,6 +213,85 @@ def test_types_that_avro_does_not_have_are_refused(kafka: MakeTable):
     assert said(kafka("a VARIANT", format="avro")) == [
         'SS505: format "avro" cannot hold column "a" of type VARIANT', "HINT: Avro has no VARIANT; use another format."
     ]  # fmt: skip
+
+
+ORDER = 'syntax = "proto3"; package shop; message Line { int32 n = 1; } message Order { int64 id = 1; string s = 2; }'
+
+
+def test_messages_of_protobuf_have_the_type_of_a_text_or_a_descriptor(kafka: MakeTable, tmp_path: Path):
+    file = descriptor_pb2.FileDescriptorSet()
+    message = file.file.add(name="o.proto", syntax="proto3", package="shop").message_type.add(name="Order")
+    for number, name, kind in ((1, "id", "INT64"), (2, "s", "STRING")):
+        message.field.add(name=name, number=number, type=f"TYPE_{kind}", label="LABEL_OPTIONAL")
+    (tmp_path / "o.desc").write_bytes(file.SerializeToString())
+    row = {"id": 5, "s": "x"}
+    for given in ({"protobuf__schema": ORDER}, {"protobuf__descriptor": tmp_path / "o.desc"}):
+        table = kafka(
+            "id BIGINT; s STRING", format="protobuf", **given, **{"protobuf__message-class-name": "shop.Order"}
+        )
+        assert said(table) == []
+        assert encoded(table, row) == [b"\x08\5\x12\1x"]
+        assert decoded(table, *encoded(table, row), b"", b"\x12").rows.to_pylist() == [row, {"id": 0, "s": ""}]
+    java = {"format": "protobuf", "protobuf__schema": ORDER, "protobuf__message-class-name": "com.shop.Shop$Order"}
+    assert said(kafka("id BIGINT", **java)) == []
+    with pytest.raises(ConnectorError) as caught:
+        decoded(kafka("other INT", **java))
+    assert str(caught.value).splitlines() == [
+        'SS505: the schema of table "t" has no field "other" in message shop.Order',
+        "HINT: Give columns the names and types of the schema in the options of the format protobuf.",
+    ]
+    with pytest.raises(ConnectorError, match='SS505: the schema of table "t" has "s" as string, as which INT is not'):
+        encoded(kafka("s INT", **java))
+    with pytest.raises(
+        ExecutionError, match='SS597: a row cannot be written: column "id" has a number that is no int64'
+    ):
+        encoded(kafka("id DECIMAL(20, 0)", **java), {"id": Decimal(2**63)})
+
+
+def test_sinks_of_protobuf_register_a_text_and_say_which_message_they_write(kafka: MakeTable, server: TestRegistry):
+    options = {"format": "protobuf-confluent", "protobuf-confluent__url": server.url}
+    table = kafka("id BIGINT; s STRING", **options)
+    row = {"id": 0, "s": None}
+    (message,) = encoded(table, row, subject="proto-value")
+    number = server.subjects["proto-value"][0]
+    assert server.schemas[number]["schemaType"] == "PROTOBUF"
+    assert "optional int64 id = 1;" in server.schemas[number]["schema"]
+    assert message == header_of(number) + b"\0\x08\0"
+    assert decoded(table, message).rows.to_pylist() == [row]
+    given = {"protobuf-confluent__schema": ORDER, "protobuf-confluent__message-class-name": "Order"}
+    table = kafka("id BIGINT; s STRING", **options, **given)
+    (message,) = encoded(table, {"id": 1, "s": "x"}, subject="other-value")
+    assert message[5:] == b"\2\2\x08\1\x12\1x"
+    assert decoded(table, message).rows.to_pylist() == [{"id": 1, "s": "x"}]
+    with pytest.raises(
+        ConnectorError, match=r'the schema of table "t" cannot be made: protobuf has no DECIMAL\(5, 1\)'
+    ):
+        encoded(kafka("d DECIMAL(5, 1)", **options))
+
+
+def test_messages_of_json_follow_the_id_of_a_schema_that_is_made_of_the_columns(kafka: MakeTable, server: TestRegistry):
+    options = {
+        "format": "json-confluent",
+        "json-confluent__url": server.url,
+        "json-confluent__ignore-parse-errors": "true",
+    }
+    table = kafka("a INT; tags ARRAY<STRING>; r STRUCT<x: DOUBLE>; m MAP<STRING, DATE>", **options)
+    header = json_header(table, ("a", "tags"), Kafka().values(table), "json-value")
+    number = server.subjects["json-value"][0]
+    assert header == header_of(number)
+    assert json.loads(server.schemas[number]["schema"]) == {
+        "$schema": "http://json-schema.org/draft-07/schema#", "title": "Record", "type": "object",
+        "properties": {
+            "a": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+            "tags": {"oneOf": [{"type": "null"},
+                               {"type": "array", "items": {"oneOf": [{"type": "null"}, {"type": "string"}]}}]},
+        },
+    }  # fmt: skip
+    found = decoded(table, header + b'{"a": 1, "tags": ["x"]}', header + b'{"a": "x"}', b'{"a": 1}')
+    assert [(row["a"], row["tags"]) for row in found.rows.to_pylist()] == [(1, ["x"]), (None, None)]
+    assert [fault.record for fault in found.faults] == [2]
+    json_header(table, ("r", "m"), Kafka().values(table), "more-value")
+    jsonschema.Draft7Validator.check_schema(json.loads(server.schemas[server.subjects["more-value"][0]]["schema"]))
 
 
 @pytest.mark.spark
@@ -219,6 +314,23 @@ def test_spark_reads_and_writes_keys_and_values_by_their_schemas(spark: Any, kaf
     assert [(row["__bad"] and row["__bad"].error) for row in read] == [
         None, None, None, 'SS402: it ends within column "k"'
     ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_spark_writes_json_after_the_id_of_its_schema(spark: Any, kafka: MakeTable, server: TestRegistry):
+    table = kafka(
+        "a BIGINT; v VARIANT", format="json-confluent", on_error="skip", **{"json-confluent__url": server.url}
+    )  # fmt: skip
+    given = spark.sql("SELECT 7L AS a, parse_json('[1, 2]') AS v")
+    (written,) = Kafka().messages_of_rows(given, table).collect()
+    number = server.subjects["t-value"][-1]
+    assert bytes(written.value) == header_of(number) + b'{"a":7,"v":[1,2]}'
+    messages = spark.createDataFrame(
+        [(None, written.value, "t", 0, 0), (None, b"{}", "t", 0, 1)],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT",
+    )
+    rows = Kafka().rows_of_messages(messages, table, ("v", "a")).selectExpr("a", "to_json(v)", "__bad.error").collect()
+    assert [tuple(row)[:2] for row in rows] == [(7, "[1,2]"), (None, None)]
 
 
 @pytest.mark.spark

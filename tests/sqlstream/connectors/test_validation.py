@@ -352,7 +352,7 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
         ({"properties__max__poll__records": "5"}, "SS504"),
         ({"properties__ssl__truststore__location": "/store.jks"}, "SS504"),
         ({"key__fields": "b"}, "SS504"),
-        ({"format": "protobuf"}, "SS350"),
+        ({"format": "protobuf", "protobuf__schema": "message A {}"}, "SS503"),
     ],
 )
 def test_kafka_options_that_do_not_fit_are_refused(make_table, options: dict[str, object], code: str) -> None:

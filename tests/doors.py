@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.connectors.change_formats import CHANGE_FORMATS
+from sqlstream.connectors.change_formats import TEXT_FORMATS
 from sqlstream.connectors.on_spark.change_messages import change_decoder
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.csv import CsvDecoder
@@ -282,7 +282,7 @@ def of_answers(records: Records, folder: Path) -> list[Outcome]:
 
 def of_changes(name: str) -> Door:
     """Messages of inserted rows in a change format."""
-    form = CHANGE_FORMATS[name]
+    form = TEXT_FORMATS[name]
     operation = form.written[0]
 
     def read(records: Records, folder: Path) -> list[Outcome]:
@@ -319,7 +319,7 @@ DOORS: Mapping[str, Mapping[str, Door]] = {
         "files": of_files("json"),
         "file lookups": of_file_lookups("json"),
         "http": of_answers,
-        **{name: of_changes(name) for name in CHANGE_FORMATS},
+        **{name: of_changes(name) for name in TEXT_FORMATS},
     },
 }
 

@@ -32,7 +32,9 @@ _KINDS = {
 }
 _MODES = {frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")}
 _CONNECTORS = {"postgres-cdc": UPSERT, "upsert-kafka": UPSERT}
-_FORMATS = dict.fromkeys(("canal-json", "debezium-json", "maxwell-json", "ogg-json"), ALL_KINDS)
+_FORMATS = dict.fromkeys(
+    ("canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"), ALL_KINDS
+)
 
 
 def changelog_of(

@@ -1,4 +1,5 @@
-"""Formats of change messages: ``debezium-json``, ``canal-json``, ``maxwell-json`` and ``ogg-json``.
+"""Formats of change messages: ``debezium-json``, ``canal-json``, ``maxwell-json``, ``ogg-json``, and
+``debezium-avro-confluent``.
 
 Messages, options and metadata are those of Flink's formats of these names. A format is data: which field of the
 envelope has the operation, and which ones have the rows. ``change_messages`` reads and writes by it.
@@ -7,10 +8,11 @@ envelope has the operation, and which ones have the rows. ``change_messages`` re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from sqlstream.connectors.formats import json_options
+from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, registry_options
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
@@ -176,8 +178,14 @@ _OGG = ChangeFormat(
     options=_options("ogg-json"),
 )
 
-CHANGE_FORMATS: Mapping[str, ChangeFormat] = {f.name: f for f in (_DEBEZIUM, _CANAL, _MAXWELL, _OGG)}
-CHANGE_OPTIONS = tuple(option for described in CHANGE_FORMATS.values() for option in described.options)
+_DEBEZIUM_AVRO = replace(
+    _DEBEZIUM, name=DEBEZIUM_AVRO, metadata={}, options=registry_options(DEBEZIUM_AVRO)
+)  # Flink's has no columns of metadata either
+TEXT_FORMATS: Mapping[str, ChangeFormat] = {f.name: f for f in (_DEBEZIUM, _CANAL, _MAXWELL, _OGG)}
+"""The formats that lines of files have, too."""
+CHANGE_FORMATS: Mapping[str, ChangeFormat] = {**TEXT_FORMATS, DEBEZIUM_AVRO: _DEBEZIUM_AVRO}
+TEXT_OPTIONS = tuple(option for described in TEXT_FORMATS.values() for option in described.options)
+CHANGE_OPTIONS = (*TEXT_OPTIONS, *_DEBEZIUM_AVRO.options)
 
 
 def change_format(table: Table) -> ChangeFormat | None:

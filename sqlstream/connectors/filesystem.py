@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
-    CHANGE_FORMATS,
-    CHANGE_OPTIONS,
+    TEXT_FORMATS,
+    TEXT_OPTIONS,
     check_changes,
     has_kinds,
     metadata_of,
@@ -186,7 +186,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
         Option(
             "format",
-            one_of(*_OF_ROWS, *CHANGE_FORMATS, planned=("protobuf", "raw")),
+            one_of(*_OF_ROWS, *TEXT_FORMATS, planned=("protobuf", "raw")),
             "How rows are written: csv, json (one object a line), parquet, orc, avro, arrow (IPC, Feather), text (one "
             "STRING a line); changes of a table, one message a line, by the others.",
             required=True,
@@ -235,7 +235,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         *COLUMNAR_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
-        *CHANGE_OPTIONS,
+        *TEXT_OPTIONS,
         *LOOKUP_OPTIONS,
     )
     refused = dict.fromkeys(

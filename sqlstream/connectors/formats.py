@@ -248,7 +248,7 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
             for c in table.physical_columns
             if any(nested.name in _NOT_IN_ORC for nested in c.type.parts())
         )
-    if chosen in ("avro", "avro-confluent"):
+    if chosen in ("avro", "avro-confluent", "debezium-avro-confluent"):
         from sqlstream.formats.avro_schema import unwritable  # Arrow, which other tables do not need
 
         columns = ((c, unwritable(DataType("STRUCT", ((c.name, c.type),)))) for c in table.physical_columns)
@@ -259,8 +259,8 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
 
 
 _OF_FORMATS = (
-    "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-json.", "json.", "json-confluent.",
-    "maxwell-json.", "ogg-json.", "orc.", "parquet.", "protobuf.", "protobuf-confluent.",
+    "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-avro-confluent.", "debezium-json.", "json.",
+    "json-confluent.", "maxwell-json.", "ogg-json.", "orc.", "parquet.", "protobuf.", "protobuf-confluent.",
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})

@@ -51,7 +51,6 @@ from sqlstream.connectors.kafka_sink import (
     writes_once,
 )
 from sqlstream.connectors.schema_formats import (
-    PLANNED_SCHEMAS,
     SCHEMA_FORMATS,
     SCHEMA_OPTIONS,
     SCHEMA_VARIABLES,
@@ -250,7 +249,7 @@ class Kafka(Source, StreamSink):
         *READING_OPTIONS,
         Option(
             "format",
-            one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS, planned=PLANNED_SCHEMAS),
+            one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS),
             "How the value of a message is written: csv, json, raw (one STRING) or by a schema; changes of a table by "
             "the others.",
             required=True,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
-from sqlstream.connectors.schema_formats import PLANNED_SCHEMAS, SCHEMA_FORMATS, SCHEMA_OPTIONS
+from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
 from sqlstream.planner.bad_rows import ON_ERROR
@@ -21,7 +21,7 @@ from sqlstream.types import DataType, parse_type
 KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
 
-_FORMAT = one_of("csv", "json", "raw", *SCHEMA_FORMATS, planned=PLANNED_SCHEMAS)
+_FORMAT = one_of("csv", "json", "raw", *SCHEMA_FORMATS)
 _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)
 _KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from sqlstream.formats.schema_registry import Registry
 
 AVRO, AVRO_CONFLUENT, PROTOBUF, PROTOBUF_CONFLUENT = "avro", "avro-confluent", "protobuf", "protobuf-confluent"
-JSON_CONFLUENT = "json-confluent"
-REGISTERED = (AVRO_CONFLUENT, PROTOBUF_CONFLUENT, JSON_CONFLUENT)
+JSON_CONFLUENT, DEBEZIUM_AVRO = "json-confluent", "debezium-avro-confluent"
+SCHEMA_FORMATS = (AVRO, PROTOBUF, AVRO_CONFLUENT, PROTOBUF_CONFLUENT, JSON_CONFLUENT)
+"""The formats of rows; messages of changes have DEBEZIUM_AVRO."""
+REGISTERED = (AVRO_CONFLUENT, PROTOBUF_CONFLUENT, JSON_CONFLUENT, DEBEZIUM_AVRO)
 """The formats whose schemas are in a registry."""
-SCHEMA_FORMATS = (AVRO, PROTOBUF, *REGISTERED)
-PLANNED_SCHEMAS = ("debezium-avro-confluent",)
 
 _FILES = (".jks", ".p12", ".pfx")
 
@@ -43,11 +43,12 @@ _SCHEMAS = {
     "read by, whose aliases and defaults count.",
     PROTOBUF_CONFLUENT: _WRITTEN,
     JSON_CONFLUENT: _WRITTEN,
+    DEBEZIUM_AVRO: _WRITTEN,
 }
 
 
-def _registry_options(format: str) -> tuple[Option, ...]:  # noqa: A002
-    """The options of a format whose schemas are in a registry."""
+def registry_options(format: str) -> tuple[Option, ...]:  # noqa: A002
+    """Returns the options of a format whose schemas are in a registry."""
     return (
         Option(f"{format}.url", NAME, "The schema registry; several URLs of one, with commas.", sink=True),
         Option(
@@ -149,9 +150,9 @@ PROTOBUF_OPTIONS = (
 SCHEMA_OPTIONS = (
     *AVRO_MESSAGE_OPTIONS,
     *PROTOBUF_OPTIONS,
-    *_registry_options(AVRO_CONFLUENT),
+    *registry_options(AVRO_CONFLUENT),
     Option("avro-confluent.timestamp_mapping.legacy", BOOLEAN, _LEGACY, "false", source=False, sink=True),
-    *_registry_options(PROTOBUF_CONFLUENT),
+    *registry_options(PROTOBUF_CONFLUENT),
     Option(
         f"{PROTOBUF_CONFLUENT}.{_CLASS}",
         NAME,
@@ -160,7 +161,7 @@ SCHEMA_OPTIONS = (
         sink=True,
     ),
     *_protobuf_options(PROTOBUF_CONFLUENT),
-    *_registry_options(JSON_CONFLUENT),
+    *registry_options(JSON_CONFLUENT),
 )
 _SECRET = ("url", "basic-auth.user-info", "bearer-auth.token", "ssl.keystore.password")
 

@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, slices
-from sqlstream.formats.avro_schema import Member, Schema, SchemaError, default_bytes, reads, scalar_type
+from sqlstream.formats.avro_schema import (
+    Member,
+    Schema,
+    SchemaError,
+    as_declared,
+    default_bytes,
+    reads,
+    scalar_type,
+)
 from sqlstream.formats.columnar import converted
 from sqlstream.types import from_arrow
 
@@ -495,6 +503,8 @@ class _Entry(Reader):
 
 
 def _scalar(schema: Schema, path: str, declared: pa.DataType | None) -> Reader:
+    if declared is not None:
+        schema = as_declared(schema, declared)
     match schema.kind:
         case "null":
             return Nothing(path, declared)

@@ -11,7 +11,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,8 @@ class Member:
 
 @dataclass(eq=False)
 class Schema:
-    """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array.
+    """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array. ``connect``: the logical
+    type of Kafka Connect or Debezium, which has none of Avro.
 
     ``inner``: the items of an array, the values of a map, or the branches of a union. Records may contain themselves,
     so that a schema is compared by identity.
@@ -51,6 +52,7 @@ class Schema:
 
     kind: str
     logical: str | None = None
+    connect: str | None = None
     size: int = 0
     precision: int = 0
     scale: int = 0
@@ -144,7 +146,32 @@ def _logical(node: Mapping[str, Any]) -> dict[str, Any]:
         if not (isinstance(precision, int) and isinstance(scale, int)):  # by Avro's specification ignored
             return {}
         return {"logical": logical, "precision": precision, "scale": scale}
-    return {"logical": logical if isinstance(logical, str) else None}
+    connect = node.get("connect.name")
+    return {
+        "logical": logical if isinstance(logical, str) else None,
+        "connect": connect if isinstance(connect, str) else None,
+    }
+
+
+_OF_CONNECT = {
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Time": "time-millis",
+    "io.debezium.time.MicroTime": "time-micros",
+    "io.debezium.time.Timestamp": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
+}
+"""Logical types of Avro that have the values of Debezium's."""
+
+
+def as_declared(schema: Schema, declared: pa.DataType) -> Schema:
+    """Returns the type of a number that is read as a declared type: a date or time of Debezium counts as one only where
+    the column is one, too.
+    """
+    logical = _OF_CONNECT.get(schema.connect or "")
+    if schema.logical is not None or logical is None or not kinds.is_temporal(declared):
+        return schema
+    return replace(schema, logical=logical)
 
 
 # --- Arrow's types of a schema ----------------------------------------------------------------------------------
@@ -247,7 +274,7 @@ def misfits(
         case "record" | "array" | "map":
             yield path, declared, natural_type(schema), ()
         case _:
-            found = scalar_type(schema)
+            found = scalar_type(as_declared(schema, declared))
             if not fits(found, declared) and not promotes(found, declared):
                 yield path, declared, found, ()
 

@@ -1,9 +1,9 @@
-"""Messages that tell changes of a table, such as Debezium's: envelopes of JSON around the rows before and after.
+"""Messages that tell changes of a table, such as Debezium's: envelopes of JSON or Avro around rows before and after.
 
-The decoder of JSON reads the envelope, and with it the values by the rules of all JSON. A message is a change of one
-row, or of several where the format has lists, and an update is -U and +U. One that cannot be read is a fault as a
-whole, so that no half of an update is applied. The rules are those of Flink's ``DebeziumJsonDeserializationSchema``,
-``CanalJsonDeserializationSchema`` and the like.
+The decoder of the format reads the envelope, and with it the values by the rules of all of its messages. A message is a
+change of one row, or of several where the format has lists, and an update is -U and +U. One that cannot be read is a
+fault as a whole, so that no half of an update is applied. The rules are those of Flink's
+``DebeziumJsonDeserializationSchema``, ``CanalJsonDeserializationSchema`` and the like.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Envelope:
     * ``old``: the field ``before`` has only the columns that an update changed, and a deleted row is in ``after``.
     * ``ddl``: a boolean field that is true for statements that change no rows.
     * ``nested``: all of this is in the field ``payload``, beside ``schema``.
+    * ``unavailable``: the text of values that are not in the message, because the database did not log them.
     * ``hint``: what is said beside that the operation is missing; ``number_hint``: beside that a number is no time.
     """
 
@@ -56,6 +57,7 @@ class Envelope:
     nested: bool = False
     hint: str = ""
     number_hint: str = ""
+    unavailable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class ChangeDecoder(Decoder):
     ``fields``: the columns of the rows. ``metadata``: further fields of the envelope, as columns ``names[i]`` behind
     those of the rows. ``kind``: the name of the last column, with the kind of each row: +I, -U, +U or -D.
     ``with_before``: updates have -U, and must have the old row. ``logical``: the schema of a message says which of its
-    numbers are dates and times, as Debezium does; ``unit``: else it is this one, "ms", "us" or "ns". The others are
-    those of ``JsonDecoder``.
+    numbers are dates and times, as Debezium does; ``unit``: else it is this one, "ms", "us" or "ns".
+    ``records``: decodes the envelope, where it is no JSON. The others are those of ``JsonDecoder``.
     """
 
     fields: tuple[Field, ...]
@@ -79,6 +81,7 @@ class ChangeDecoder(Decoder):
     zone: str = "UTC"
     logical: bool = False
     unit: str | None = None
+    records: Decoder | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -98,7 +101,7 @@ class ChangeDecoder(Decoder):
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         values = values.cast(pa.binary())
-        read = self._json.messages(values)
+        read = (self.records or self._json).messages(values)
         good = read.numbers
         message = _Message(self.envelope, read.rows)
         changes = _Changes(self, message, values.take(pa.array(good)))
@@ -232,6 +235,8 @@ class _Changes:
         self.after, self.before = self._images(after), self._images(before)
         self._note_lacking()
         self._note_misfits()
+        if self.envelope.unavailable is not None:
+            self._fill_unavailable(self.envelope.unavailable)
 
     def _note(self, messages: np.ndarray, reason: str) -> None:
         for message in np.unique(messages).tolist():
@@ -308,6 +313,26 @@ class _Changes:
                         wrong.setdefault(int(self.of[row]), {})[reason] = None
         for message, reasons in wrong.items():
             self.reasons.setdefault(message, ", ".join(reasons))
+
+    def _fill_unavailable(self, text: str) -> None:
+        """Takes values that are not in the new rows from the old ones. Messages that have them in neither are faults.
+
+        Only texts and bytes can be such values; for others Debezium's text is one that does not fit.
+        """
+        for n, f in enumerate(self.decoder.fields):
+            if f.type.name not in ("STRING", "BINARY"):
+                continue
+            after, before = self.after.columns[n], self.before.columns[n]
+            missing = pc.equal(after, pa.scalar(text, pa.string()).cast(after.type)).fill_null(False)
+            if not pc.any(missing).as_py():
+                continue
+            known = pc.and_(pa.array(self.before.there), pc.not_equal(before, pa.scalar(text).cast(before.type)))
+            known = pc.if_else(before.is_null(), pa.array(self.before.there), known)
+            self.after.columns[n] = pc.if_else(pc.and_(missing, known), before, after)
+            lost = pc.and_not(missing, known).to_numpy(zero_copy_only=False) & self._reads_after
+            self._note(
+                self.of[lost], f'column "{f.name}" is not in the message: "{text}" (REPLICA IDENTITY FULL adds it)'
+            )
 
     # --- rows -------------------------------------------------------------------------------------------------
 

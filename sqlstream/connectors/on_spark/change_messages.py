@@ -1,4 +1,4 @@
-"""Change messages to rows with kinds, decoded by tasks, and back, by functions of Spark.
+"""Change messages to rows with kinds, decoded by tasks, and back, by functions of Spark, or by tasks as Avro.
 
 A message without text is a tombstone, which is skipped. What is in the others: ``formats.changes``.
 """
@@ -6,6 +6,7 @@ A message without text is a tombstone, which is skipped. What is in the others: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -23,15 +24,18 @@ from sqlstream.connectors.change_formats import (
     of_message,
 )
 from sqlstream.connectors.formats import quoted, records_columns, writing
+from sqlstream.connectors.on_spark.encoders import encoded_by, message_encoder
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import json_columns
+from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, registry_of
 from sqlstream.formats import changes
 from sqlstream.formats.changes import ChangeDecoder, Envelope
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json_records import with_raw_json
+from sqlstream.formats.registered import RegisteredAvro
 from sqlstream.planner.bad_rows import tolerates_bad_rows
-from sqlstream.planner.catalog import RowKind, Table
-from sqlstream.types import parse_type
+from sqlstream.planner.catalog import Column, RowKind, Table
+from sqlstream.types import STRING, DataType, parse_type
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import MessageRows
@@ -69,7 +73,10 @@ def decode_changes(
     zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
     metadata = {c.name: m for c in table.columns if (m := of_message(table, c)) is not None}
     decoder = change_decoder(form, table, columns, values, zone, metadata.values())
-    texts = messages.where(~F.col(value).rlike(r"^\s*$") & _included(form, F.col(value), values))
+    if form.name == DEBEZIUM_AVRO:
+        texts = messages.where(F.length(value) > 0)
+    else:
+        texts = messages.where(~F.col(value).rlike(r"^\s*$") & _included(form, F.col(value), values))
     reader = MessageRows(decoder, tolerates_bad_rows(table), of_files=of_files)
     rows = decoded(texts, F.col(value), reader, keep, position)
     kinds = {c.name: c.type for c in table.columns}
@@ -96,6 +103,7 @@ def change_decoder(
     """Returns the decoder of the messages of a table. ``metadata``: the fields of the envelope that columns hold."""
     nested = bool(values.get(form.key("schema-include")))
     debezium = form.name == _DEBEZIUM
+    fields = tuple(Field(c.name, with_raw_json(c.type), c.name in columns) for c in records_columns(table))
     envelope = Envelope(
         form.operation,
         tuple((word, _CODES[meant]) for word, meant in form.operations.items()),
@@ -107,20 +115,32 @@ def change_decoder(
         nested,
         " (schema-include says whether it is within a payload)" if debezium else "",
         ", and neither a schema nor debezium-json.time-unit fits it" if debezium else "",
+        _UNAVAILABLE if debezium or form.name == DEBEZIUM_AVRO else None,
     )
     paths = {m.path: m.read for m in metadata}
     return ChangeDecoder(
-        tuple(Field(c.name, with_raw_json(c.type), c.name in columns) for c in records_columns(table)),
+        fields,
         envelope,
         ROW_KIND,
         tuple((_of_envelope(path), Field(path, parse_type(read))) for path, read in paths.items()),
         RowKind.UPDATE_BEFORE in table.changelog,
-        bool(values[form.key("ignore-parse-errors")]),
-        values[form.key("timestamp-format.standard")],
+        bool(values.get(form.key("ignore-parse-errors"))),
+        values.get(form.key("timestamp-format.standard")),
         zone,
         debezium and nested,
         values.get(form.key("time-unit")),
+        _avro_envelope(form, fields, values) if form.name == DEBEZIUM_AVRO else None,
     )
+
+
+_UNAVAILABLE = "__debezium_unavailable_value"
+"""Debezium's text for a value that is unchanged and that the database does not log, its default one."""
+
+
+def _avro_envelope(form: ChangeFormat, fields: tuple[Field, ...], values: Mapping[str, Any]) -> RegisteredAvro:
+    row = DataType("STRUCT", tuple((f.name, f.type) for f in fields))
+    envelope = (Field(form.before, row), Field(form.after, row), Field(form.operation, STRING))
+    return RegisteredAvro(envelope, registry_of(values))
 
 
 def _of_envelope(path: str) -> str:
@@ -152,8 +172,25 @@ def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
 
     As in Flink, +U is written as an insert and -U as a delete, because a message has no link to the other half.
     """
-    form: ChangeFormat = CHANGE_FORMATS[values["format"]]
     row = F.struct(*json_columns(rows.drop(ROW_KIND), values))
+    return F.to_json(F.struct(*_envelope(rows, row, CHANGE_FORMATS[values["format"]])), writing(values))
+
+
+def encode_avro_changes(rows: DataFrame, table: Table, values: Mapping[str, Any], subject: str) -> SparkColumn:
+    """Returns an expression that encodes each row as a message of changes in Avro, as ``encode_changes`` does in JSON.
+    ``subject``: as of ``encode_by_schema``, which says what is raised.
+    """
+    form = CHANGE_FORMATS[values["format"]]
+    own = {c.name: c.type for c in table.physical_columns}
+    row = DataType("STRUCT", tuple((name, own[name]) for name in rows.columns if name in own))
+    columns = (Column(form.before, row), Column(form.after, row), Column(form.operation, STRING))
+    encoder = message_encoder(replace(table, columns=columns), tuple(c.name for c in columns), values, subject)
+    image = F.struct(*(F.col(quoted(name)) for name, _ in row.fields()))
+    return encoded_by(encoder, F.struct(*_envelope(rows, image, form)))
+
+
+def _envelope(rows: DataFrame, row: SparkColumn, form: ChangeFormat) -> list[SparkColumn]:
+    """The fields of a message about a row."""
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit(RowKind.INSERT.value)
     retracted = kind.isin(RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
     came, went = form.written
@@ -162,4 +199,4 @@ def encode_changes(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
         fields = [(F.array(row) if form.lists else row).alias(form.after), operation]
     else:
         fields = [F.when(retracted, row).alias(form.before), F.when(~retracted, row).alias(form.after), operation]
-    return F.to_json(F.struct(*fields), writing(values))
+    return fields

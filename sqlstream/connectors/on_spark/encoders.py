@@ -20,6 +20,7 @@ from sqlstream.connectors.on_spark.records import encode_object
 from sqlstream.connectors.schema_formats import (
     AVRO,
     AVRO_CONFLUENT,
+    DEBEZIUM_AVRO,
     JSON_CONFLUENT,
     PROTOBUF,
     avro_text,
@@ -75,14 +76,17 @@ def encode_by_schema(rows: DataFrame, table: Table, values: Mapping[str, Any], s
         header = json_header(table, tuple(rows.columns), values, subject)
         return F.concat(F.lit(header), encode_object(rows, json_values(values)).cast("BINARY"))
     encoder = message_encoder(table, tuple(rows.columns), values, subject)
+    return encoded_by(encoder, F.struct(*(F.col(quoted(name)) for name in rows.columns)))
+
+
+def encoded_by(encoder: MessageEncoder, row: SparkColumn) -> SparkColumn:
+    """Returns the messages of rows, which are a STRUCT, as BINARY."""
 
     def encoded(batch: pa.Array) -> pa.Array:  # Spark reads from the annotations how to call it
         return encoder.encoded(batch)
 
     make: Any = arrow_udf
-    return make(encoded, "binary")(  # type: ignore[no-any-return]
-        F.struct(*(F.col(quoted(name)) for name in rows.columns))
-    )
+    return make(encoded, "binary")(row)  # type: ignore[no-any-return]
 
 
 def message_encoder(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], subject: str) -> MessageEncoder:
@@ -90,7 +94,7 @@ def message_encoder(table: Table, columns: tuple[str, ...], values: Mapping[str,
     own, form = _columns(table, columns), values["format"]
     fields = [pa.field(c.name, c.type.to_arrow()) for c in own]
     try:
-        if form in (AVRO, AVRO_CONFLUENT):
+        if form in (AVRO, AVRO_CONFLUENT, DEBEZIUM_AVRO):
             return _avro(table, own, fields, values, subject)
         return _protobuf(own, fields, values, subject)
     except SchemaError as error:
@@ -109,7 +113,7 @@ def _avro(
     table: Table, own: list[Column], fields: list[pa.Field], values: Mapping[str, Any], subject: str
 ) -> MessageEncoder:
     form = values["format"]
-    text = values[f"{form}.schema"] or avro_text(own, legacy=bool(values[f"{form}.timestamp_mapping.legacy"]))
+    text = values[f"{form}.schema"] or avro_text(own, legacy=bool(values.get(f"{form}.timestamp_mapping.legacy")))
     encoder = AvroEncoder(text)
     for path, kind, written in unwritten_fields(encoder.schema, fields):
         if kind is None:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sqlstream.connectors.change_formats import CHANGE_FORMATS, has_kinds
+from sqlstream.connectors.change_formats import TEXT_FORMATS, has_kinds
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
 from sqlstream.connectors.file_sink import (
     SINK_LOG_GONE,
@@ -208,7 +208,7 @@ _FORMATS: Mapping[str, Find] = {
     "json": _in_json,
     "text": _in_text,
     "orc": _in_orc,
-    **dict.fromkeys(CHANGE_FORMATS, _in_json),
+    **dict.fromkeys(TEXT_FORMATS, _in_json),
 }
 
 

@@ -28,12 +28,12 @@ from sqlstream.connectors.kafka_messages import (
     with_key_fields,
 )
 from sqlstream.connectors.kafka_offsets import TopicSettings
-from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_changes
+from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
-from sqlstream.connectors.schema_formats import has_schema
+from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
@@ -128,7 +128,8 @@ def rows_of_messages(
     if has_schema(values["format"]):
         rows = _rows_of_bytes(messages, table_of_values(table), payload, values, keep)
         return with_keys(rows, table, columns) if in_key else rows.select(*_columns_of(rows, columns))
-    texts = messages.withColumn("value", F.col("value").cast("string"))
+    in_bytes = values["format"] == DEBEZIUM_AVRO
+    texts = messages if in_bytes else messages.withColumn("value", F.col("value").cast("string"))
     if values["format"] == "json":  # as Flink, which takes an empty message for none
         texts = texts.where(F.trim("value") != "")
     read = decode_changes if has_kinds(table) else decode
@@ -171,12 +172,13 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     apart = {*only_in_keys(table), *table.written_metadata}
     metadata = written_metadata(table)
     payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
-    by_schema = has_schema(values["format"])
-    value = (
-        encode_by_schema(payload, table, values, f"{values['topic']}-value")
-        if by_schema
-        else (encode_changes if changes else encode)(payload, values)
-    )
+    by_schema, subject = has_schema(values["format"]), f"{values['topic']}-value"
+    if by_schema:
+        value = encode_by_schema(payload, table, values, subject)
+    elif values["format"] == DEBEZIUM_AVRO:
+        value = encode_avro_changes(payload, table, values, subject)
+    else:
+        value = (encode_changes if changes else encode)(payload, values)
     fields = [value.alias("value")]
     names = key_fields(table)
     if names:

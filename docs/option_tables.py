@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sqlstream.connectors import BUILT_IN, Connector, connector
 from sqlstream.connectors.__main__ import escaped, option_table, section, value_cell
-from sqlstream.connectors.change_formats import CHANGE_OPTIONS
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS
+from sqlstream.connectors.change_formats import CHANGE_OPTIONS, TEXT_OPTIONS
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS
+from sqlstream.connectors.schema_formats import AVRO_CONFLUENT, REGISTERED, SCHEMA_OPTIONS, registry_options
 from sqlstream.settings import OPTIONS, PLANNED
 
 _HERE = Path(__file__).parent
-_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *CHANGE_OPTIONS)
+_OF_REGISTRIES = {option.key for form in REGISTERED for option in registry_options(form)}
+_REGISTRIES = [replace(o, key=f"…{o.key.removeprefix('avro')}") for o in registry_options(AVRO_CONFLUENT)]
+"""The options of a registry, which are those of all formats with one."""
+_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *(o for o in SCHEMA_OPTIONS if o.key not in _OF_REGISTRIES), *TEXT_OPTIONS)
+_OF_SCHEMAS = [option.key for option in (*SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)]
+_ELSEWHERE = {o.key for o in (*_FORMATS, *CHANGE_OPTIONS)} | {*_OF_SCHEMAS, *(f"key.{key}" for key in _OF_SCHEMAS)}
+"""Options that the sections of connectors leave out."""
+_OF_FILES = {"avro.timestamp_mapping.legacy"}
+"""But this one, which files have, too."""
+
+
+_REGISTRY_NOTE = (
+    "The formats whose names end with `-confluent` have these, each with its own name for the dots, as in "
+    "`avro-confluent.url`; `json-confluent` has those of `json`, too. Options of keys begin with `key.`, as in "
+    "`key.avro-confluent.url`."
+)
 
 
 def connectors_page() -> str:
     """What is said of all connectors, and a section for each."""
     sections = [_section(connector(name)) for name in BUILT_IN if name != "test"]
     formats = ["## Options of the formats", "", *option_table(_FORMATS)]
+    formats += ["", _REGISTRY_NOTE, "", *option_table(_REGISTRIES)]
     return "\n".join([_part("connectors"), "", *(line for s in sections for line in s), *formats]) + "\n"
 
 
@@ -45,8 +63,9 @@ def _part(name: str) -> str:
 
 
 def _section(kind: Connector) -> list[str]:
-    names = "csv or json, or one of changes," if set(CHANGE_OPTIONS) <= set(kind.options) else "csv or json"
+    names = "csv or json, or one of changes," if set(TEXT_OPTIONS) <= set(kind.options) else "csv or json"
+    names = "csv or json, one with a schema, or one of changes," if set(SCHEMA_OPTIONS) <= set(kind.options) else names
     formats = f"With the format {names} also [their options](#options-of-the-formats)."
-    lines = section(kind, {o.key for o in _FORMATS}, formats)
+    lines = section(kind, _ELSEWHERE - _OF_FILES, formats)
     notes = _part(kind.name)
     return [*lines, notes, ""] if notes else lines

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import json
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -137,8 +139,24 @@ def test_values_that_are_not_in_the_message_are_those_of_before_or_a_fault(
     assert [fault.reason for fault in found.faults] == ([] if expected else [reason])
 
 
+def test_values_that_are_not_in_a_message_of_json_are_known_as_well():
+    table = Table(
+        "t", (Column("id", parse_type("INT")), Column("b", parse_type("BINARY"))), "kafka",
+        (("format", "debezium-json"), ("topic", "t"), ("properties.bootstrap.servers", "h:1")), changelog=ALL_KINDS,
+    )  # fmt: skip
+    decoder = change_decoder(CHANGE_FORMATS["debezium-json"], table, ("id", "b"), Kafka().values(table), "UTC")
+    lost = base64.b64encode(LOST.encode()).decode()
+    messages = [
+        json.dumps({"op": "u", "before": {"id": 1, "b": old}, "after": {"id": 1, "b": lost}}).encode()
+        for old in ("eA==", lost)
+    ]
+    found = decoder.messages(pa.array(messages, pa.binary()))
+    assert found.rows.column("b").to_pylist() == [b"x", b"x"]
+    assert [fault.record for fault in found.faults] == [1]
+
+
 def test_a_schema_may_change_while_a_job_runs(server: TestRegistry):
-    newer = {**ENVELOPE, "fields": [ENVELOPE["fields"][3], *ENVELOPE["fields"][:2]]}  # type: ignore[index]
+    newer = {**ENVELOPE, "fields": [ENVELOPE["fields"][3], *ENVELOPE["fields"][:2]]}
     number = server.register("t-value", newer)
     file = io.BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(newer), {"op": "c", "before": None, "after": row(7, "new")})

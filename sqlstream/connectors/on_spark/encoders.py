@@ -28,6 +28,7 @@ from sqlstream.connectors.schema_formats import (
     proto_type,
     registry_of,
 )
+from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats import schema_registry
 from sqlstream.formats.avro_encoder import AvroEncoder, Unwritable
@@ -156,7 +157,7 @@ def _registered(values: Mapping[str, Any], subject: str, text: str, kind: str) -
     """The id of the schema of a sink."""
     form = values["format"]
     registers = bool(values[f"{form}.properties.auto.register.schemas"])
-    subject = values[f"{form}.subject"] or subject
+    subject = values[f"{form}.subject"] or resolved({"topic": subject})["topic"]  # which may be a variable
     return _id_of(registry_of(values), subject, RegisteredSchema(0, text, kind), registers)
 
 

@@ -276,7 +276,8 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
     rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
     place, kept = F.col(f"{_REST}.{_KEY_PLACE}"), {_REST: F.col(_REST)}
     if has_schema(values["format"]):
-        decoder = decoder_of(keys, names, values, "UTC", all_columns=True)
+        zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
+        decoder = decoder_of(keys, names, values, zone, all_columns=True)
         assert decoder is not None, "a format with a schema"
         reader = MessageRows(OptionalRecords(decoder), tolerates_bad_rows(keys))
         read = decoded(rows.select(rest.alias(_REST), F.col(_KEY_TEXT)), F.col(_KEY_TEXT), reader, kept, place)

@@ -128,7 +128,8 @@ def test_sinks_register_their_schema_and_sources_find_it_by_its_id(
                "avro-confluent__basic-auth__user-info": "${REGISTRY_USER}"}  # fmt: skip
     table = kafka("a BIGINT; b STRING", **options)
     row = {"a": 1, "b": None}
-    (message,) = encoded(table, row, subject="mine-value")
+    monkeypatch.setenv("TOPIC", "mine")
+    (message,) = encoded(table, row, subject="${TOPIC}-value")
     number = server.subjects["mine-value"][-1]
     assert message == header_of(number) + b"\2\2\0"
     assert decoded(table, message).rows.to_pylist() == [row]

@@ -35,6 +35,7 @@ def wire_of(kind: str) -> int:
     return _WIRES.get(kind, VARINT)
 
 
+_NUMBERS_END = 1 << 29
 _MOST_SORTED = 256
 """After so many steps messages are not written alike, and each step reads the next field of all of them."""
 
@@ -366,7 +367,7 @@ class MessageReader:
         number, wire = tag >> 3, tag & 7
         reader = self.by_number.get(number)
         path = self.path if reader is None else reader.path
-        if not number:
+        if not 0 < number < _NUMBERS_END:
             wire = -1
         if wire == VARINT:
             piece: Piece = (rows, cursor.bits(path))

@@ -356,6 +356,7 @@ def test_fields_of_another_version_are_skipped_and_those_that_are_missing_null()
         (b"\x00\x01", "it has no field of protobuf"),
         (b"\x0b\x0c", "it has a group, which is not read"),
         (b"\x0f", "it has no field of protobuf"),
+        (b"\x80\x80\x80\x80\x20\x05", "it has no field of protobuf"),
         (b"\x02\x00", "it has no field of protobuf"),
         (b"\x4a\x01\xff", 'column "s" of type STRING is'),
         (b"\xa2\x01\x02\x05\x80", 'it ends within column "packed"'),

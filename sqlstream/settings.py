@@ -385,8 +385,8 @@ OPTIONS = (
     Option(
         "table.exec.source.idle-timeout",
         DURATION,
-        "A source without rows for so long holds no watermark back where a query has several; its rows that come later "
-        "may be late. 0: never. A table may say another one ('source.idle-timeout').",
+        "A source, or a partition of a Kafka topic, without rows for so long holds no watermark back where there are "
+        "several; its rows that come later may be late. 0: never. A table may say another one ('source.idle-timeout').",
         "0",
     ),
     Option(

@@ -1,4 +1,4 @@
-"""Queries that tasks compute over the columns of the files that they read, before rows cross into Java."""
+"""Queries that tasks compute over the columns of the files or messages that they read, before rows cross into Java."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import newest_time
 from sqlstream.udfs.expressions.evaluation import is_true, whole_column
 from sqlstream.udfs.expressions.tree import Added, Column, ColumnStep
-from sqlstream.udfs.file_splits import FileRows, in_micros
+from sqlstream.udfs.file_splits import SplitRows, in_micros
 
 ROWS_READ, ROWS_GIVEN, ROWS_BAD = "__rows_read", "__rows_given", "__rows_bad"
 """BIGINT columns: NULL in rows of the result. One more row, of the task, has the number of rows that it has read there,
@@ -63,20 +63,20 @@ class SelectedRows:
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """Filters and projects the rows of files. ``schema``: the columns of the result, then ROWS_READ and ROWS_GIVEN. If
+    """Filters and projects the rows of splits. ``schema``: the columns of the result, then ROWS_READ and ROWS_GIVEN. If
     bad records are tolerated, also ROWS_BAD, and BAD if they become rows of the result, which are NULL elsewhere.
     ``sources``: the column after the ``steps`` for each column of the result. ``discards``: only the numbers of rows
     are given, because nobody keeps the result.
     """
 
-    reader: FileRows
+    reader: SplitRows
     schema: pa.Schema
     sources: tuple[str, ...]
     steps: tuple[ColumnStep, ...]
     discards: bool
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Reads a task's share of the files (``FileRows.rows``). Raises what the reader raises."""
+        """Reads a task's share of the source splits (``SplitRows.rows``). Raises what the reader raises."""
         counts = {ROWS_READ: 0, ROWS_GIVEN: 0, ROWS_BAD: 0}
         for batch in self.reader.rows(places):
             counts[ROWS_READ] += batch.num_rows

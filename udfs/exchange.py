@@ -43,6 +43,10 @@ HOLD = "__hold"
 """BIGINT column between operators, in microseconds: an operator below holds the watermark, which must not reach this
 time; END_OF_TIME when it stops holding. All other columns are NULL."""
 
+LIFT = "__lift"
+"""BIGINT column of rows whose source says how far the watermark may go, whatever their own times: that time in
+microseconds, the same for all rows of a micro-batch; NULL if it stays."""
+
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
 comes from. Spark spreads files over partitions by their size, so partitions say nothing about their order."""
@@ -456,13 +460,13 @@ def from_bytes(blob: bytes) -> pa.Table:
 
 
 def _of_data(table: pa.Table) -> pa.Table:
-    """The rows of data, without the columns that mark ticks, holds and late rows on their way."""
+    """The rows of data, without the columns that mark ticks, holds and late rows on their way, and lifts."""
     for marker in (TICK, HOLD, LATE_TABLE):
         if marker in table.column_names:
             column = table.column(marker)
             if column.null_count < len(column):
                 table = table.filter(pc.is_null(column))
-    return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE) if name in table.column_names])
+    return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE, LIFT) if name in table.column_names])
 
 
 # --- chained operators: rows are handed over without an exchange ----------------------------------------------

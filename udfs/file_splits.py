@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -52,8 +53,8 @@ SHARE, SHARES = "__share", "__shares"
 
 @dataclass(frozen=True)
 class FromFile:
-    """How a column of the table is read from its files: the column ``source`` of the file becomes Arrow's type
-    ``type``.
+    """How a column of the table is read from its files or messages: the column ``source`` of the file becomes Arrow's
+    type ``type``.
 
     ``micros``: the timestamp is converted to BIGINT microseconds. ``event_time``: for the event-time column, its name
     in error messages; its values must be neither NULL nor out of range. ``not_null``: for a NOT NULL column, the
@@ -108,23 +109,74 @@ class Piece(NamedTuple):
     place: Callable[[int], str]
 
 
-@dataclass(frozen=True)
-class FileRows(ABC):
-    """The base of readers of files in Spark tasks. Reads the file ranges of a task as batches of ``schema``; subclasses
-    read the formats.
+Where = Callable[[int], str]
+"""Returns where a row was read, by its index in a batch, as the end of a sentence: ``in line 7 of file "/in/a.csv"``.
+"""
 
-    ``columns``: how to read columns from the files, by their name in ``schema``. All others are either among the rows
-    that ``read`` returns or the same for all rows of a file range (see ``constants``).
+
+@dataclass(frozen=True)
+class SplitRows(ABC):
+    """The base of readers of source splits in Spark tasks. Reads the splits of a task as batches of ``schema``;
+    subclasses read files and topics.
+
+    ``columns``: how to read columns from the splits, by their name in ``schema``. All others are either among the rows
+    that were read or the same for all rows of a batch.
     """
 
     schema: pa.Schema
     columns: Mapping[str, FromFile]
 
+    @abstractmethod
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Reads a task's share of the splits, which are rows of ``places``. Raises ExecutionError SS401 for a NULL
+        event time, SS430 for one out of range, SS403 for a NULL in a NOT NULL column, and what the source raises.
+        """
+
+    @property
+    def lifts(self) -> bool:
+        """True where the source says how far the watermark may go (``exchange.LIFT``), instead of its rows."""
+        return False
+
+    def batch(self, rows: pa.RecordBatch, constants: Mapping[str, Any], where: Where) -> pa.RecordBatch:
+        """The columns of ``schema`` of rows that were read, which are checked. ``constants``: the value of each column
+        that is the same for all of them.
+        """
+        filled = (self._filled(f, rows, constants, where) for f in self.schema)
+        return pa.RecordBatch.from_arrays([*filled], schema=self.schema)
+
+    def _filled(self, f: pa.Field, rows: pa.RecordBatch, constants: Mapping[str, Any], where: Where) -> pa.Array:
+        if f.name in self.columns:
+            return self._column(self.columns[f.name], rows, constants, where)
+        if f.name in rows.schema.names:
+            return rows.column(f.name)
+        return pa.repeat(pa.scalar(constants[f.name], f.type), rows.num_rows)
+
+    def _column(self, column: FromFile, rows: pa.RecordBatch, constants: Mapping[str, Any], where: Where) -> pa.Array:
+        if column.source not in rows.schema.names:
+            values = pa.nulls(rows.num_rows, column.type)
+        else:
+            values = self.as_declared(rows.column(column.source), column, constants)
+        if column.event_time is not None:
+            _require_time(in_micros(values), column.event_time, where)
+        elif column.not_null is not None and values.null_count:
+            raise _null_in_column(column.not_null, values, rows, where)
+        return in_micros(values) if column.micros else values
+
+    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any]) -> pa.Array:
+        """Converts the values of a column, as they were read, to the type that the table declares. The default returns
+        them unchanged.
+        """
+        return values
+
+
+@dataclass(frozen=True)
+class FileRows(SplitRows):
+    """The base of readers of files in Spark tasks. Subclasses read the formats."""
+
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reads a task's share of the files. ``places`` has a row for each file, with its path, its size, the number of
-        the task and the number of tasks. Raises ExecutionError SS401 for a NULL event time, SS430 for one out of range,
-        SS403 for a NULL in a NOT NULL column, SS531 for a file of which a part was read before and that has become
-        shorter, and what ``read`` raises.
+        the task and the number of tasks. Also raises SS531 for a file of which a part was read before and that has
+        become shorter, and what ``read`` raises.
         """
         for file_range in ranges_of([file for batch in places for file in batch.to_pylist()]):
             file_range.require_whole()
@@ -147,32 +199,11 @@ class FileRows(ABC):
         constants = self.constants(file_range)
         for piece in self.read(file_range):
             constants[PARTS[2]] = piece.start
-            filled = (self._filled(f, piece, constants, file_range.path) for f in self.schema)
-            yield pa.RecordBatch.from_arrays([*filled], schema=self.schema)
+            yield self.batch(piece.rows, constants, partial(_in_file, piece, file_range.path))
 
-    def _filled(self, f: pa.Field, piece: Piece, constants: Mapping[str, Any], path: str) -> pa.Array:
-        if f.name in self.columns:
-            return self._column(self.columns[f.name], piece, path)
-        if f.name in piece.rows.schema.names:
-            return piece.rows.column(f.name)
-        return pa.repeat(pa.scalar(constants[f.name], f.type), piece.rows.num_rows)
 
-    def _column(self, column: FromFile, piece: Piece, path: str) -> pa.Array:
-        if column.source not in piece.rows.schema.names:
-            values = pa.nulls(piece.rows.num_rows, column.type)
-        else:
-            values = self.as_declared(piece.rows.column(column.source), column, path)
-        if column.event_time is not None:
-            _require_time(in_micros(values), column.event_time, path, piece)
-        elif column.not_null is not None and values.null_count:
-            raise _null_in_column(column.not_null, values, path, piece)
-        return in_micros(values) if column.micros else values
-
-    def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
-        """Converts the values of a column, as read from the file ``path``, to the type that the table declares. The
-        default returns them unchanged.
-        """
-        return values
+def _in_file(piece: Piece, path: str, row: int) -> str:
+    return f'in {piece.place(row)} of file "{path}"'
 
 
 def in_micros(values: pa.Array) -> pa.Array:
@@ -180,22 +211,20 @@ def in_micros(values: pa.Array) -> pa.Array:
     return values.cast(pa.timestamp("us")).view(pa.int64())
 
 
-def _require_time(times: pa.Array, name: str, path: str, piece: Piece) -> None:
+def _require_time(times: pa.Array, name: str, where: Where) -> None:
     if times.null_count:
-        place = piece.place(int(np.flatnonzero(times.is_null())[0]))
-        raise ExecutionError(NULL_EVENT_TIME, f'{name} is NULL in {place} of file "{path}"', hint=_HINT)
+        row = int(np.flatnonzero(times.is_null())[0])
+        raise ExecutionError(NULL_EVENT_TIME, f"{name} is NULL {where(row)}", hint=_HINT)
     least, most = pc.min_max(times).values()
     for time in (least.as_py(), most.as_py()):
         if time is not None and not EARLIEST <= time <= LATEST:
-            place = piece.place(int(pc.index(times, time).as_py()))
-            message = f'{out_of_range(name, str(time))} in {place} of file "{path}"'
-            raise ExecutionError(OUT_OF_RANGE, message, hint=HINT)
+            row = int(pc.index(times, time).as_py())
+            raise ExecutionError(OUT_OF_RANGE, f"{out_of_range(name, str(time))} {where(row)}", hint=HINT)
 
 
-def _null_in_column(text: str, values: pa.Array, path: str, piece: Piece) -> ExecutionError:
+def _null_in_column(text: str, values: pa.Array, rows: pa.RecordBatch, where: Where) -> ExecutionError:
     row = int(np.flatnonzero(values.is_null())[0])
-    message = f'{text} in {piece.place(row)} of file "{path}": {_record(piece.rows, row)}'
-    return ExecutionError(NULL_IN_COLUMN, message, hint=_HINT)
+    return ExecutionError(NULL_IN_COLUMN, f"{text} {where(row)}: {_record(rows, row)}", hint=_HINT)
 
 
 def _record(rows: pa.RecordBatch, row: int) -> str:

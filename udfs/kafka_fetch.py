@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.formats.decoder import Decoded, Fault
+from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.messages import VALUE, MessageRows
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ UNREACHABLE = "SS590"
 LOST = repeating("SS592")
 
 TOPIC, PARTITION, BEGIN, END = "topic", "partition", "begin", "until"
-RANGES_DDL = f"{TOPIC} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT"
-"""The schema of ranges: the messages of a partition from ``begin`` to before ``until``."""
+RANGES_DDL = f"{TOPIC} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT, {LIFT} BIGINT"
+"""The schema of ranges: the messages of a partition from ``begin`` to before ``until``. LIFT: the time that the
+watermark may reach behind the micro-batch, in microseconds; a row may have this alone."""
 
-RANGES = pa.schema([(TOPIC, pa.string()), (PARTITION, pa.int32()), (BEGIN, pa.int64()), (END, pa.int64())])
+RANGES = pa.schema(
+    [(TOPIC, pa.string()), (PARTITION, pa.int32()), (BEGIN, pa.int64()), (END, pa.int64()), (LIFT, pa.int64())]
+)
 
 _PATIENCE_SECONDS = 120
 _AT_ONCE = 20_000
@@ -87,7 +91,8 @@ class FetchedMessages:
 
         ConnectorError SS590 where the brokers do not give them, SS592 where they are gone.
         """
-        ranges = {(row[TOPIC], row[PARTITION]): (row[BEGIN], row[END]) for batch in places for row in batch.to_pylist()}
+        rows = (row for batch in places for row in batch.to_pylist() if row[TOPIC] is not None)
+        ranges = {(row[TOPIC], row[PARTITION]): (row[BEGIN], row[END]) for row in rows}
         if not ranges:
             return
         reader = _reader_of(self.properties)
@@ -108,6 +113,12 @@ class FetchedMessages:
         return pa.RecordBatch.from_arrays(arrays, [*self.columns])
 
 
+def place_of(messages: pa.RecordBatch, index: int) -> str:
+    """Where a message is: ``topic[partition]@offset``."""
+    topic, number, offset = (messages.column(name)[index] for name in (TOPIC, PARTITION, "offset"))
+    return f"{topic}[{number}]@{offset}"
+
+
 # --- messages as rows -------------------------------------------------------------------------------------------
 
 
@@ -121,10 +132,10 @@ class TopicRecords(MessageRows):
     keeps_null: bool = False
 
     def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:
-        topic, number, offset = (batch.column(name)[fault.record] for name in (TOPIC, PARTITION, "offset"))
-        return f"{topic}[{number}]@{offset}"
+        return place_of(batch, fault.record)
 
-    def _decoded(self, values: pa.Array) -> Decoded:
+    def decoded(self, values: pa.Array) -> Decoded:
+        """The rows and faults of messages, without those that are no rows. ``values``: what they hold."""
         if self.keeps_null and values.null_count:
             decoded = self.decoder.messages(values.fill_null(b""))
             if not decoded.rows.num_columns:
@@ -143,25 +154,35 @@ class TopicRecords(MessageRows):
         return value is None or (self.skips_blank and not value.strip())
 
 
+def lift_of(ranges: Iterable[pa.RecordBatch]) -> int | None:
+    """The time that the watermark may reach behind the micro-batch of a task's ranges; None if it stays."""
+    return next((lift for batch in ranges for lift in batch.column(LIFT).to_pylist() if lift is not None), None)
+
+
 @dataclass(frozen=True)
 class RowsOfTopics:
     """Fetches messages and decodes them, in one task. The rows have the columns of ``records`` by the ``names``, and
-    the columns ``kept`` of their message.
+    the columns ``kept`` of their message. If ``lifts``, they also have LIFT, that of their micro-batch.
     """
 
     fetched: FetchedMessages
     records: TopicRecords
     names: tuple[str, ...]
     kept: tuple[str, ...]
+    lifts: bool = False
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges. Raises what fetching and decoding raise."""
+        ranges = [*places]
+        names = [*self.names, *self.kept, *([LIFT] if self.lifts else [])]
+        lift = pa.scalar(lift_of(ranges), pa.int64())
         renamed = [VALUE if name == "value" else name for name in self.fetched.columns]
-        messages = (batch.rename_columns(renamed) for batch in self.fetched.rows(places))
+        messages = (batch.rename_columns(renamed) for batch in self.fetched.rows(ranges))
         for batch in self.records.rows(messages):
             own = batch.columns[: len(self.names)]
             kept = (batch.column(len(self.names) + place) for place in self._places_of_kept(renamed))
-            yield pa.RecordBatch.from_arrays([*own, *kept], [*self.names, *self.kept])
+            lifts = [pa.repeat(lift, batch.num_rows)] if self.lifts else []
+            yield pa.RecordBatch.from_arrays([*own, *kept, *lifts], names)
 
     def _places_of_kept(self, columns: Sequence[str]) -> list[int]:
         others = [name for name in columns if name != VALUE]

@@ -113,7 +113,7 @@ class MessageRows:
             yield self._of(batch)
 
     def _of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = self._decoded(batch.column(VALUE))
+        decoded = self.decoded(batch.column(VALUE))
         if decoded.faults and not self.tolerant:
             fault = decoded.faults[0]
             place = self._place(batch, fault)
@@ -134,7 +134,8 @@ class MessageRows:
         place = None if self.lines else batch.column(PLACE)[fault.record].as_py()
         return path_of_url(place) if self.of_files and place is not None else place
 
-    def _decoded(self, values: pa.Array) -> Decoded:
+    def decoded(self, values: pa.Array) -> Decoded:
+        """The rows and faults of messages. ``values``: what they hold."""
         if not self.lines:
             return self.decoder.messages(values.cast(pa.binary()))
         ends, nothing = pa.scalar(b"\n", pa.binary()), pa.scalar(b"", pa.binary())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.formats.columnar import converted
+from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.file_details import FileDetails
-from sqlstream.udfs.file_splits import FileRange, FileRows, FromFile, Piece, naming
+from sqlstream.udfs.file_splits import FILE, FileRange, FileRows, FromFile, Piece, naming
 from sqlstream.udfs.listed_files import Mismatch
 
 _ROWS_PER_BATCH = 1 << 17
@@ -43,8 +45,8 @@ class ParquetRows(FileRows):
     def _types(self) -> dict[str, pa.DataType]:
         return {column.source: column.type for _, column in sorted(self.columns.items())}
 
-    def as_declared(self, values: pa.Array, column: FromFile, path: str) -> pa.Array:
-        return _as(values, column, path)
+    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any]) -> pa.Array:
+        return _as(values, column, path_of_url(constants[FILE]))
 
 
 def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[Piece]:

@@ -155,7 +155,7 @@ class RecordRows(FileRows):
             yield Piece(start, rows, lambda row: read.place(row, decoded))
             return
         if self.apart:
-            yield from self._bad_apart(decoded, read, start)
+            yield from pieces_apart(decoded, read, start, self.required, letters=self.letters)
             return
         good = read.records(decoded) if self.format.keeps_records else pa.nulls(rows.num_rows, BAD_TYPE)
         if not decoded.faults:
@@ -165,31 +165,36 @@ class RecordRows(FileRows):
         in_order = with_bad(decoded, good, bad)
         yield Piece(start, in_order, lambda row: f"record {row + 1} of a block")
 
-    def _bad_apart(self, decoded: Decoded, read: ReadRecords, start: int) -> Iterator[Piece]:
-        rows = decoded.rows
-        errors = [errors for required in self.required if (errors := required.errors(rows)) is not None]
-        bad = [read.bad(decoded.faults) if self.letters else _unnamed(len(decoded.faults))] if decoded.faults else []
-        if errors:
-            error = pc.coalesce(*errors)
-            is_bad = error.is_valid()
-            rows = rows.filter(pc.invert(is_bad))
-            bad.append(self._lacking(decoded, read, error, is_bad))
-        if bad:
-            yield Piece(
-                start,
-                rows_of_bad(decoded, pa.concat_arrays(bad)),
-                lambda row: f"record {row + 1} of those that are bad",
-            )
-        good = with_column(rows, pa.nulls(rows.num_rows, BAD_TYPE))
-        yield Piece(start, good, lambda row: f"record {row + 1} of those that are good")
 
-    def _lacking(self, decoded: Decoded, read: ReadRecords, error: pa.Array, is_bad: pa.Array) -> pa.StructArray:
-        """The column BAD of rows that could be read and are bad all the same."""
-        if not self.letters:
-            return _unnamed(is_bad.true_count)
-        records = read.records(decoded).filter(is_bad)
-        parts = [records.field("record"), error.filter(is_bad), records.field("place")]
-        return pa.StructArray.from_arrays(parts, fields=[*BAD_TYPE])
+def pieces_apart(
+    decoded: Decoded, read: ReadRecords, start: int, required: Sequence[RequiredValue], *, letters: bool
+) -> Iterator[Piece]:
+    """The rows of a block with the column BAD: the bad ones, if there are some, and then the good ones. See
+    ``RecordRows``.
+    """
+    rows = decoded.rows
+    errors = [errors for value in required if (errors := value.errors(rows)) is not None]
+    bad = [read.bad(decoded.faults) if letters else _unnamed(len(decoded.faults))] if decoded.faults else []
+    if errors:
+        error = pc.coalesce(*errors)
+        is_bad = error.is_valid()
+        rows = rows.filter(pc.invert(is_bad))
+        bad.append(_lacking(decoded, read, error, is_bad) if letters else _unnamed(is_bad.true_count))
+    if bad:
+        yield Piece(
+            start,
+            rows_of_bad(decoded, pa.concat_arrays(bad)),
+            lambda row: f"record {row + 1} of those that are bad",
+        )
+    good = with_column(rows, pa.nulls(rows.num_rows, BAD_TYPE))
+    yield Piece(start, good, lambda row: f"record {row + 1} of those that are good")
+
+
+def _lacking(decoded: Decoded, read: ReadRecords, error: pa.Array, is_bad: pa.Array) -> pa.StructArray:
+    """The column BAD of rows that could be read and are bad all the same."""
+    records = read.records(decoded).filter(is_bad)
+    parts = [records.field("record"), error.filter(is_bad), records.field("place")]
+    return pa.StructArray.from_arrays(parts, fields=[*BAD_TYPE])
 
 
 def _unnamed(count: int) -> pa.StructArray:

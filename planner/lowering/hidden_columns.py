@@ -14,7 +14,7 @@ from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.udfs.event_times import END_OF_INPUT, LATEST
-from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, LIFT, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
 
 EPOCH_SHIFT_MS = 62_135_596_800_000
@@ -76,6 +76,7 @@ _HIDDEN = {
     BARRIER: "BIGINT",
     LATE_TABLE: "STRING",
     LATE: "BINARY",
+    LIFT: "BIGINT",
     **dict(zip(PARTS, ("BIGINT", "STRING", "BIGINT"), strict=True)),
 }
 """With their types, in the order in which they stand."""

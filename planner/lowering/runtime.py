@@ -8,7 +8,7 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.topic_rows import SplitFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,12 +60,13 @@ class Runtime(Protocol):
 
         A streaming DataFrame in which each task gets all files and its own number: FILE (path), LENGTH (bytes),
         MODIFIED (microseconds since 1970), SHARE (number of the task) and SHARES (number of tasks). With ``in_order``,
-        where the files' times do not define their order, it also has the file's name (PARTS).
+        where the files' times do not define their order, it also has the file's name (PARTS). Of topics it has the
+        ranges of offsets that a task fetches (``udfs.kafka_fetch.RANGES``).
         """
         ...
 
-    def record_format(self, scan: Scan) -> RecordFormat | None:
-        """How tasks decode the records of the files of ``places``; None for Parquet."""
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        """How tasks decode the records of the files, or the messages, of ``places``; None for Parquet."""
         ...
 
     def control(self, table: str) -> DataFrame:

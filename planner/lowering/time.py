@@ -30,7 +30,7 @@ from sqlstream.planner.lowering.hidden_columns import (
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.physical.steps import Engine, Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
-from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.exchange import LATE_TABLE, LIFT
 
 # --- checks of event times as SQL text: they must not be NULL or out of the range that kernels can compute -------
 
@@ -110,6 +110,8 @@ def lower_assign_time(node: AssignTime, step: Mark, context: Context) -> DataFra
     below = context.requiring(_required(node)) if is_awaited and node.domain is TimeDomain.EVENT else context
     rows = _with_time_column(node, below.lower(step.input))
     rows = _with_watermark(step, rows, context) if step.watermark_source is WatermarkSource.BY_ROWS else rows
+    if LIFT in rows.columns and step.watermark_source is not WatermarkSource.BY_BLOBS:
+        rows = rows.drop(LIFT)
     return rows if node.follows is None else rows.drop(node.follows)
 
 
@@ -139,7 +141,8 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
     node = step.node
     from_rows = context.runtime.event_time_from_rows(node.table)
     passing = f"{LATE_TABLE} IS NOT NULL" if LATE_TABLE in rows.columns else None
-    data = rows.select("*", _event_time(node, from_rows, passing).alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
+    lifting = _event_time(node, from_rows, passing, lifted=LIFT in rows.columns)
+    data = rows.select("*", lifting.alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     united = observed(_control_rows(node, rows, context).union(data), node, step.metric)
     if context.plan.engine is Engine.NATIVE and node.sub_millisecond:
@@ -160,9 +163,13 @@ def observed(rows: DataFrame, node: AssignTime, metric: int | None) -> DataFrame
     return rows.observe(f"{WATERMARK_METRIC}/{metric}/{node.table}", reached.alias("watermark_ms"))
 
 
-def _event_time(node: AssignTime, from_rows: bool, passing: str | None) -> Column:
-    """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table."""
-    otherwise = lifting_time(micros(node.follows or node.column)) if from_rows else "CAST(NULL AS TIMESTAMP)"
+def _event_time(node: AssignTime, from_rows: bool, passing: str | None, *, lifted: bool) -> Column:
+    """NULL, which moves no watermark, where only control rows do, and in rows on their way to another table.
+    ``lifted``: the source of the rows says how far they move it.
+    """
+    is_event = node.domain is TimeDomain.EVENT
+    time = quoted(LIFT) if lifted and is_event else micros(node.follows or node.column)
+    otherwise = lifting_time(time) if from_rows else "CAST(NULL AS TIMESTAMP)"
     if node.domain is not TimeDomain.EVENT:
         return F.expr(otherwise)
     return F.expr(required_time(time_of(node), node.column, "CAST({error} AS TIMESTAMP)", otherwise, passing))

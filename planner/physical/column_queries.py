@@ -1,5 +1,6 @@
-"""What tasks compute over the columns of the files that they read: filters and projections of queries without state,
-so that only the rows of the result cross into Java, and those below an operator with state, in its exchange.
+"""What tasks compute over the columns of the files or messages that they read: filters and projections of queries
+without state, so that only the rows of the result cross into Java, and those below an operator with state, in its
+exchange.
 
 Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
 and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
@@ -19,7 +20,7 @@ from sqlglot import exp
 from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
 from sqlstream.planner.bad_rows import computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Function, TimeDomain
+from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import columns_of, conjuncts
 from sqlstream.planner.fields import Item
@@ -67,8 +68,8 @@ _ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """What tasks compute over the columns of the files of ``scan``: the ``steps`` in their order. ``fields``: for each
-    field of the node above that is read, the column that has it after the steps, and its type. ``required``: the
+    """What tasks compute over the columns of ``scan``: the ``steps`` in their order. ``fields``: for each field of the
+    node above that is read, the column that has it after the steps, and its type. ``required``: the
     columns in which a row must have a value to be a good one, where bad rows do not fail the job.
     """
 
@@ -85,7 +86,7 @@ class Selection:
         names = {column.name for step in self.steps for column in step.expression.columns}
         names |= {column for _, column, _ in self.fields}
         names |= {*self.required}
-        there = self.scan.table.physical_columns
+        there = _read_columns(self.scan.table)
         read = tuple(c for c in there if c.name in names)
         return read or tuple(sorted(there, key=lambda c: (c.type != STRING, c.type.name not in FILE_TYPES))[:1])
 
@@ -101,7 +102,12 @@ class Selection:
     def column(self, field: str) -> TableColumn | None:
         """The column of the table that a field is; None if the field is computed."""
         name = next(column for own, column, _ in self.fields if own == field)
-        return next((c for c in self.scan.table.physical_columns if c.name == name), None)
+        return next((c for c in _read_columns(self.scan.table) if c.name == name), None)
+
+
+def _read_columns(table: Table) -> tuple[TableColumn, ...]:
+    """The columns that a source reads: those that are stored, and metadata."""
+    return tuple(c for c in table.columns if c.expression is None)
 
 
 def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> Selection | None:
@@ -165,12 +171,15 @@ def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
 
 def _required(scan: Scan) -> tuple[str, ...] | None:
     """The columns of which tasks check that each row has a value, because a row without one is bad. None where Spark
-    must check rows: for fields within columns, times that are computed or have no zone, and rows that may be deletions,
-    which are their key alone. Only Spark makes JSON of rows, which dead letters hold of those that have no text.
+    must check rows: for fields within columns, times that are computed, are metadata or have no zone, and rows that may
+    be deletions, which are their key alone. Only Spark makes JSON of rows, which dead letters hold of those that have
+    no text.
     """
     table, required = scan.table, required_columns(scan.table)
     has_fields = any(not part.nullable for c in table.physical_columns for part in c.type.parts())
-    if has_fields or computed_event_time(table) is not None:
+    time = None if table.watermark is None else table.watermark.column
+    is_stored = time is None or any(c.name == time for c in required)
+    if has_fields or computed_event_time(table) is not None or not is_stored:
         return None
     has_texts = (table.option("format") or "").strip().lower() != "avro" or scan.on_error.table is None
     has_instants = all(c.type.name == "TIMESTAMP" for c in required if c.time is TimeDomain.EVENT)
@@ -191,7 +200,7 @@ class _ColumnCompiler(Compiler):
         self._function = function
         self._fields = {
             c.name: (c.name, c.type)
-            for c in scan.table.physical_columns
+            for c in _read_columns(scan.table)
             if c.name in scan.columns and c.type.name in FILE_TYPES
         }
         self.steps: list[ColumnStep] = []

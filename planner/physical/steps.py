@@ -104,7 +104,7 @@ class PlannedSources(Protocol):
     """What planning asks about the tables and functions of a plan."""
 
     def reads_files(self, scan: Scan) -> bool:
-        """True for a scan whose files tasks may read themselves, instead of Spark."""
+        """True for a scan whose files or messages tasks may read themselves, instead of Spark."""
         ...
 
     def discards(self, table: Table) -> bool:
@@ -166,6 +166,10 @@ def engine_of(plan: Node, setting: str) -> Engine:
 # An operator's exchange reads the files itself where it takes columns that tasks compute (``selection``).
 
 _FORMATS = frozenset({"csv", "json", "parquet", "text"})
+"""Formats of files that exchanges read."""
+
+_TOPICS = "kafka"
+"""The connector whose messages exchanges read, in any format."""
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 """Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
@@ -208,7 +212,9 @@ def files_to_read(
     """
     below, read = node.inputs[port], node.fields_read(port)
     *_, last = _down(below)
-    if read is None or not read.names or not isinstance(last, Scan) or format_of(last) not in _FORMATS:
+    if read is None or not read.names or not isinstance(last, Scan):
+        return None
+    if last.table.connector != _TOPICS and format_of(last) not in _FORMATS:
         return None
     selected = selection(below, read.names, function, marked)
     if selected is None or selected.scan.on_error.tolerates:
@@ -307,9 +313,9 @@ class Ask(Compute):
 
 @dataclass(frozen=True)
 class Read(Step):
-    """The step that reads a table. ``by_exchange``: Spark only lists its files, which the exchange downstream reads.
-    ``filtered``: it filters them, too. ``by_root``: the tasks of the root read them. ``in_order``: hidden columns
-    number the rows in their order.
+    """The step that reads a table. ``by_exchange``: Spark only lists its files or ranges of messages, and the exchange
+    downstream reads them. ``filtered``: it filters them, too. ``by_root``: the tasks of the root read them.
+    ``in_order``: hidden columns number the rows in their order.
     """
 
     node: Scan
@@ -323,7 +329,8 @@ class Read(Step):
         if self.by_exchange or self.by_root:
             reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
             reader += " and filters" if self.filtered else ""
-            return f"Spark lists the files, the {reader} their columns"
+            listed = "ranges of messages" if self.node.table.connector == _TOPICS else "files"
+            return f"Spark lists the {listed}, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
         return f'stream of connector "{self.node.table.connector}"{filters}'
 

@@ -257,13 +257,18 @@ def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: fl
     if progress.input_ended:
         parts.append("end of input")
     elif progress.watermark_ms is not None:
-        parts.append(f"watermark {watermark_text(progress.watermark_ms)} ({lag_text(progress.watermark_ms, now)})")
+        lag = lag_text(progress.watermark_ms, now)
+        parts.append(f"watermark {watermark_text(progress.watermark_ms)} ({lag}){_holders(progress)}")
     elif progress.state_rows:
-        parts.append("no watermark yet")
+        parts.append(f"no watermark yet{_holders(progress)}")
     parts.append(f"micro-batch {progress.batch_ms:,} ms")
     if progress.state_rows:
         parts.append(f"state {progress.state_rows:,} rows ({size_text(progress.state_bytes)})")
     return parts
+
+
+def _holders(progress: Progress) -> str:
+    return f" held by {', '.join(progress.held_by)}" if progress.held_by else ""
 
 
 def lag_text(watermark_ms: int, now: float) -> str:

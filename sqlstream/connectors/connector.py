@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-    from sqlstream.udfs.record_files import RecordFormat
+    from sqlstream.udfs.topic_rows import SplitFormat
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"
@@ -75,7 +75,7 @@ EMIT_STRATEGY = Option(
     "Either means the same: a watermark passes when a micro-batch ends, behind all its rows.",
 )
 
-_IDLE = "Without rows for so long it holds no watermark of a query with several sources back; 0: never."
+_IDLE = "Without rows for so long it, or a partition of its topics, holds no watermark back; 0: never."
 IDLE_TIMEOUT = Option("source.idle-timeout", DURATION, f"{_IDLE} Else 'table.exec.source.idle-timeout' holds.")
 
 _TOGETHER = "Changes nothing: a micro-batch reads all sources, and their watermarks pass together behind it."
@@ -94,6 +94,15 @@ SOURCE_OPTIONS = (
     Option("scan.watermark.idle-timeout", DURATION, "Flink's name of 'source.idle-timeout'."),
 )
 """Options of every source. The planner reads them, the connector does not."""
+
+_OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
+
+
+def idle_timeout_ms(table: Table, otherwise: int) -> int:
+    """After how long without rows a table is idle, in milliseconds; 0: never. ``otherwise``: what the settings say."""
+    given = next(filter(None, map(table.option, _OF_TABLE)), None)
+    return otherwise if given is None else int(DURATION.parse(given))
+
 
 PARALLELISM = Option(
     "sink.parallelism",
@@ -147,6 +156,11 @@ class Environment:
     * ``watches``: sources add what must be done while the job runs; None where there is no job.
     * ``filters``: comparisons that rows of the scan must pass, of those for which ``LookupTable.filters`` is true. A
       source that ``prunes`` may leave out rows that fail one.
+    * ``timed``: the names of the tables whose own watermark operators of the job wait for.
+    * ``idle_timeout_ms``: after how long without rows a source, or a part of it, holds no watermark back; 0: never. A
+      table may say another time (``idle_timeout_ms``).
+    * ``first_rows``: the query ends with so many rows of its only table, whichever come first, so a source need not
+      read many at once; None where it needs others, too.
     """
 
     spark: SparkSession
@@ -164,6 +178,9 @@ class Environment:
     finished: bool = False
     watches: list[Watch] | None = None
     filters: tuple[Comparison, ...] = ()
+    timed: frozenset[str] = frozenset()
+    idle_timeout_ms: int = 0
+    first_rows: int | None = None
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -417,7 +434,9 @@ class Source(Connector):
 
 
 class SplitSource(Source):
-    """A source of files that the tasks of the exchange can read themselves, which is faster than Spark's reader."""
+    """A source of files or messages that the tasks of the exchange can read themselves, which is faster than to hand
+    rows to Spark.
+    """
 
     @abstractmethod
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
@@ -425,12 +444,13 @@ class SplitSource(Source):
 
     @abstractmethod
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """Returns a streaming DataFrame of file splits to read. ``planner.lowering.runtime.Runtime.places`` describes
-        its columns.
+        """Returns a streaming DataFrame of the file splits to read, or of ranges of messages.
+        ``planner.lowering.runtime.Runtime.places`` describes its columns.
         """
 
-    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
-        """Returns how tasks read the records of the files of ``file_splits``; None for Parquet files."""
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> SplitFormat | None:
+        """Returns how tasks read the records of the files of ``file_splits``, or the messages; None for Parquet
+        files."""
         return None
 
 

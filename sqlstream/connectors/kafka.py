@@ -5,6 +5,7 @@ whose jar is not a part of PySpark.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +19,15 @@ from sqlstream.connectors.change_formats import (
     metadata_of,
     takes_changes,
 )
-from sqlstream.connectors.connector import BatchWriter, Environment, Sink, Source, StreamSink, UpsertSink
+from sqlstream.connectors.connector import (
+    BatchWriter,
+    Environment,
+    Sink,
+    Source,
+    SplitSource,
+    StreamSink,
+    UpsertSink,
+)
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_CONFLUENT_OPTIONS,
@@ -64,6 +73,8 @@ from sqlstream.udfs.lookup.sources.clients import no_package
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from sqlstream.udfs.topic_rows import TopicFormat
 
 
 def source_options(table: Table) -> dict[str, str]:
@@ -150,7 +161,7 @@ def _messages(kind: Source, environment: Environment, table: Table, fields: tupl
     values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
     if values[CLIENT] == LIBRDKAFKA:
         return on_spark.kafka_source.messages_of(
-            environment.spark, topic_settings(values), fields, finished=environment.finished
+            environment.spark, _settings(environment, values), fields, finished=environment.finished
         )
     return on_spark.kafka.messages_of(environment.spark, source_options(table), finished=environment.finished)
 
@@ -163,10 +174,15 @@ def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
     }
 
 
-def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
-    """Returns which messages a table has, by its parsed and resolved options. SS577 without confluent-kafka."""
+def require_librdkafka() -> None:
+    """Raises ConnectorError SS577 where confluent-kafka is not installed."""
     if find_spec("confluent_kafka") is None:
         raise no_package("kafka", "confluent-kafka")
+
+
+def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
+    """Returns which messages a table has, by its parsed and resolved options. SS577 without confluent-kafka."""
+    require_librdkafka()
     stop = _bound(values, "bounded")
     return TopicSettings(
         properties=client_properties(values),
@@ -180,6 +196,15 @@ def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
         discovery_ms=values["scan.topic-partition-discovery.interval"],
         skips_lost=values["on-data-loss"] == "skip",
     )
+
+
+_FEWEST = 1000
+
+
+def _settings(environment: Environment, values: Mapping[str, Any]) -> TopicSettings:
+    """The settings of a table for a job. Where a few rows end the query, its micro-batches read few messages."""
+    settings, first = topic_settings(values), environment.first_rows
+    return settings if first is None else replace(settings, most=min(settings.most or first, max(first, _FEWEST)))
 
 
 def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -222,7 +247,7 @@ def _by_spark(table: Table) -> bool:
     return (table.option(CLIENT) or "").strip().lower() == "spark"
 
 
-class Kafka(Source, StreamSink):
+class Kafka(SplitSource, StreamSink):
     """Tables in Kafka topics, which librdkafka or Spark's Kafka connector reads and writes. Raises ConnectorError SS577
     without the package confluent-kafka, SS509 without Spark's jar.
     """
@@ -273,11 +298,29 @@ class Kafka(Source, StreamSink):
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.resolved_values(table)
         if values[CLIENT] == LIBRDKAFKA:
-            rows = on_spark.kafka.rows_by_tasks(environment, table, columns, values, topic_settings(values))
+            rows = on_spark.kafka.rows_by_tasks(environment, table, columns, values, _settings(environment, values))
             if rows is not None:
                 return rows
         fields = on_spark.kafka.fields_of_messages(table, columns)
         return self.rows_of_messages(_messages(self, environment, table, fields), table, columns)
+
+    def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+        values = self.values(table)
+        by_tasks = values[CLIENT] == LIBRDKAFKA and on_spark.kafka.fields_of_columns(table, columns) is not None
+        return by_tasks and on_spark.kafka.topic_records(environment, table, columns, values) is not None
+
+    def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.resolved_values(table)
+        return on_spark.kafka_source.ranges_of_topics(
+            environment.spark,
+            _settings(environment, values),
+            finished=environment.finished,
+            watermark=on_spark.kafka.watermark_of_topics(environment, table, values),
+        )
+
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TopicFormat:
+        values = self.resolved_values(table)
+        return on_spark.kafka.topic_format(environment, table, columns, values, topic_settings(values))
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 
@@ -35,23 +35,37 @@ class Position:
     """How far a job has read, as its checkpoint has it. ``stop``: where a bounded table ends, which is decided when the
     job starts for the first time; None for tables without end. ``begun``: where partitions begin that are in ``next``
     for the first time.
+
+    For tables whose partitions have watermarks (``kafka_watermarks``), in microseconds since 1970: ``times``, the
+    newest event time of each partition, and ``lift``, which the watermark may reach; and the partition that holds it.
     """
 
     next: Offsets
     stop: Offsets | None = None
     begun: Offsets = field(default_factory=dict)
+    times: Offsets = field(default_factory=dict)
+    lift: int | None = None
+    holder: Partition | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The position as Spark's offset log holds it."""
         stop = {} if self.stop is None else {"stop": _to_json(self.stop)}
         begun = {"begun": _to_json(self.begun)} if self.begun else {}
-        return {"next": _to_json(self.next), **stop, **begun}
+        times = {"times": _to_json(self.times)} if self.times else {}
+        lift = {} if self.lift is None else {"lift": self.lift}
+        holder = {} if self.holder is None else {"holder": [*self.holder]}
+        return {"next": _to_json(self.next), **stop, **begun, **times, **lift, **holder}
 
     @staticmethod
     def of_json(value: Mapping[str, Any]) -> Position:
-        stop = value.get("stop")
+        stop, holder = value.get("stop"), value.get("holder")
         return Position(
-            _of_json(value["next"]), None if stop is None else _of_json(stop), _of_json(value.get("begun", {}))
+            _of_json(value["next"]),
+            None if stop is None else _of_json(stop),
+            _of_json(value.get("begun", {})),
+            _of_json(value.get("times", {})),
+            value.get("lift"),
+            None if holder is None else Partition(*holder),
         )
 
     def advanced(self, latest: Offsets, most: int | None, begun: Offsets) -> Position:
@@ -67,7 +81,8 @@ class Position:
         if most is not None and total > most:
             waiting = {p: min(count, -(-count * most // total)) for p, count in waiting.items()}
         after = {p: begin + waiting[p] for p, begin in begins.items()}
-        return Position(after, self.stop, begun) if begun or after != dict(self.next) else self
+        is_other = begun or after != dict(self.next)
+        return replace(self, next=after, begun=begun) if is_other else self
 
 
 def ranges(start: Position, end: Position) -> list[OffsetRange]:

@@ -214,6 +214,8 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "last micro-batch", f"{progress.batch_ms:,} ms"
     yield "rows per second", f"{progress.rows_per_second:,.0f}"
     yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)
+    if progress.held_by:
+        yield "watermark held by", ", ".join(progress.held_by)
     yield "state rows", f"{progress.state_rows:,}"
     yield "state bytes", f"{progress.state_bytes:,}"
     yield "late rows", f"{progress.late_rows:,}"

@@ -25,8 +25,9 @@ from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.columnar_files import ColumnarFiles
 from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
-from sqlstream.udfs.file_splits import FILE, FileRows
+from sqlstream.udfs.file_splits import FILE, SplitRows
 from sqlstream.udfs.garbage import spare_imports
+from sqlstream.udfs.kafka_fetch import lift_of
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.spark.internals import arrow_schema
@@ -41,15 +42,15 @@ BLOBS_DDL = (
 
 
 def to_blobs(
-    exchange: Exchange, schema: pa.Schema, files: FileRows | None = None, selected: SelectedRows | None = None
+    exchange: Exchange, schema: pa.Schema, files: SplitRows | None = None, selected: SelectedRows | None = None
 ) -> Batches:
     """Returns a function for ``mapInArrow`` that divides rows of ``schema`` by key group and packs them into blobs:
     rows of ``BLOBS_DDL``, each of which has many input rows as bytes. Spark may use other names of time zones than
     ``schema``.
 
-    ``files``: the input rows of the function are file splits, whose rows it reads; a last blob then reports their
+    ``files``: the input rows of the function are source splits, whose rows it reads; a last blob then reports their
     number to Spark's metrics. ``selected``: which of these rows, and what of them, the exchange takes; Spark learns the
-    newest event time of all.
+    newest event time of all, or the one that the source says.
     """
 
     numbers = pa.array(numbers_of(exchange.groups))
@@ -60,10 +61,13 @@ def to_blobs(
         if files is None:
             yield from exchange.blobs((_as(batch, schema) for batch in batches), partition)
         else:
-            rows = _Counted(files.rows(batches), selected, exchange.time)
-            yield from (exchange if selected is None else replace(exchange, time=None)).blobs(rows, partition)
-            if rows.newest is not None:
-                yield exchange.lift(rows.newest)
+            places = [*batches]
+            rows = _Counted(files.rows(iter(places)), selected, None if files.lifts else exchange.time)
+            finds_newest = selected is None and not files.lifts
+            yield from (exchange if finds_newest else replace(exchange, time=None)).blobs(rows, partition)
+            lift = lift_of(places) if files.lifts and exchange.time is not None else rows.newest
+            if lift is not None:
+                yield exchange.lift(lift)
             yield exchange.read(rows.count)
 
     def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -75,8 +79,8 @@ def to_blobs(
 
 
 class RowsReader(Protocol):
-    """Turns batches into others: file splits into the rows of their files, messages into the rows that they hold,
-    ranges of offsets into messages, or rows into the files that they are written to.
+    """Turns batches into others: source splits into their rows, messages into the rows that they hold, ranges of
+    offsets into messages, or rows into the files that they are written to.
     """
 
     def rows(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:

@@ -27,13 +27,14 @@ from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.column_rows import SelectedRows
-from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange, part_fields
-from sqlstream.udfs.file_splits import FileRows, FromFile
+from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, Content, Exchange, part_fields
+from sqlstream.udfs.file_splits import FILE, FromFile, SplitRows
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
 from sqlstream.udfs.parquet import ParquetRows
 from sqlstream.udfs.record_files import RecordRows, RequiredValue
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
+from sqlstream.udfs.topic_rows import TopicFormat, TopicRows
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -170,9 +171,12 @@ def came_at(rows: DataFrame, context: Context) -> str:
     return "0L" if context.runtime.steps_clock and not hidden_clock(rows) else clock_of(rows)
 
 
+_PASSED_ON = (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, LIFT, *PARTS)
+
+
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns of ``rows`` that the exchange sends to the kernel together with the data."""
-    return [column(name) for name in (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, *PARTS) if name in rows.columns]
+    return [column(name) for name in _PASSED_ON if name in rows.columns]
 
 
 def row_kind() -> Column:
@@ -240,13 +244,14 @@ of the table end it."""
 
 @dataclass(frozen=True)
 class Files:
-    """Files that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a DataFrame with one
-    row per file of ``table`` and task, since each task gets the whole list and reads its share; ``reader`` turns such
-    rows into the rows of the files, of which the exchange takes what is ``selected``; all without it.
+    """Files or messages that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a
+    DataFrame with one row per file of ``table`` and task, since each task gets the whole list and reads its share, or
+    per range of messages; ``reader`` turns such rows into the rows of ``table``, of which the exchange takes what is
+    ``selected``; all without it.
     """
 
     places: DataFrame
-    reader: FileRows
+    reader: SplitRows
     table: str
     selected: SelectedRows | None = None
 
@@ -294,7 +299,8 @@ def files_of(
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
-    hidden = part_fields(places.columns) if step.in_order else []
+    # Each partition of a topic is read by one task, in its order.
+    hidden = part_fields(places.columns) if step.in_order and FILE in places.columns else []
     whole = pa.schema([*rows, *hidden])
     if not files.steps:
         columns = {name: _from_file(source, files, inputs) for name, source in taken.items()}
@@ -316,9 +322,11 @@ def file_rows(
     *,
     letters: bool = False,
     required: tuple[RequiredValue, ...] = (),
-) -> FileRows:
-    """The reader of the files of a scan in tasks, with bad records apart. See ``RecordRows``."""
+) -> SplitRows:
+    """The reader of the files or messages of a scan in tasks, with bad records apart. See ``RecordRows``."""
     records = context.runtime.record_format(scan)
+    if isinstance(records, TopicFormat):
+        return TopicRows(rows, columns, records, letters, required)
     if records is not None:
         return RecordRows(rows, columns, records, apart=True, letters=letters, required=required)
     return ParquetRows(rows, columns, missing_are_null(scan.table))

@@ -20,7 +20,7 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import EVENT_TIME, observed
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Content, Exchange, Handover
+from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Content, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
 from sqlstream.udfs.spark import Watermark, internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
@@ -36,11 +36,13 @@ from sqlstream.udfs.spark.shipped import ShippedProcessor
 _PLACE = ("partition", "number", "port")
 
 
-def watermark_column(watermark: BlobWatermark, runtime: Runtime) -> str | None:
-    """The name of the column whose maximum the exchange reports to Spark as watermark; None if only control rows
-    advance the watermark.
+def watermark_column(watermark: BlobWatermark, rows: DataFrame, runtime: Runtime) -> str | None:
+    """The name of the column whose maximum the exchange reports to Spark as watermark: that with the times of the
+    ``rows``, or with what their source says. None if only control rows advance the watermark.
     """
-    return TIME if runtime.event_time_from_rows(watermark.source.table) else None
+    if not runtime.event_time_from_rows(watermark.source.table):
+        return None
+    return LIFT if LIFT in rows.columns else TIME
 
 
 def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, runtime: Runtime) -> DataFrame:
@@ -144,8 +146,8 @@ class Above:
 
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The Arrow schema of the rows as kernels see it, without the hidden columns of control rows."""
-    schema, none = arrow_schema(rows.schema), (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, *PARTS)
-    return pa.schema([f for f in schema if f.name not in none])
+    none = (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, LIFT, *PARTS)
+    return pa.schema([f for f in arrow_schema(rows.schema) if f.name not in none])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -229,7 +231,7 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
     rows = rows.drop(KEY_HASH) if operator.hashed else rows
     rows = _with_ticks(rows, operator, runtime) if operator.ticks and port == 0 else rows
     watermark, groups = operator.watermarks_by_port[port], _groups(operator, runtime)
-    time = watermark_column(watermark, runtime) if watermark is not None else None
+    time = watermark_column(watermark, rows, runtime) if watermark is not None else None
     exchange = Exchange(operator.kernel, groups, time, operator.hashed, port, operator.spread)
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of
+from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of, idle_timeout_ms
 from sqlstream.connectors.formats import quoted, reading, records_columns, schema_ddl, writing
 from sqlstream.connectors.kafka_messages import (
     FORMAT,
@@ -31,6 +32,7 @@ from sqlstream.connectors.kafka_offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
+from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
@@ -39,11 +41,14 @@ from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.bad_records import BAD
-from sqlstream.udfs.kafka_fetch import FIELDS, TopicRecords
+from sqlstream.udfs.exchange import LIFT
+from sqlstream.udfs.kafka_fetch import FIELDS, FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka_produce import HEADERS as WRITTEN_HEADERS
 from sqlstream.udfs.kafka_produce import TIME
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import MessageRows
+from sqlstream.udfs.topic_rows import TopicFormat
+from sqlstream.udfs.topic_times import TopicTimes
 
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
@@ -213,27 +218,83 @@ def rows_by_tasks(
     """Returns the named columns of a table whose messages tasks fetch and decode at once; None where Spark must do a
     part: for changes, keys of a format of their own, and types that no decoder reads.
     """
-    if has_kinds(table) or only_in_keys(table):
-        return None
     metadata = metadata_columns(table, columns)
     payload = tuple(name for name in columns if name not in metadata)
+    records = topic_records(environment, table, columns, values)
+    if records is None:
+        return None
+    keys = {c.metadata_key for c in columns_of(table, columns) if c.name in metadata}
+    kept = tuple(name for name in FIELDS if name in {METADATA[key][0] for key in keys if key is not None})
+    kept = kept if payload or kept else ("offset",)  # rows that are only counted need a column
+    watermark = watermark_of_topics(environment, table, values)
+    places = on_spark.kafka_source.ranges_of_topics(
+        environment.spark, settings, finished=environment.finished, watermark=watermark
+    )
+    rows = on_spark.kafka_source.rows_of_topics(places, settings, records, kept, lifts=watermark is not None)
+    kinds = {c.name: c.type for c in records_columns(table)}
+    names = {f.name: f"value{i}" for i, f in enumerate(records.decoder.schema)}
+    given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
+    bad = [F.col(name) for name in (BAD, LIFT) if name in rows.columns]
+    return rows.select(*(metadata[name].alias(name) if name in metadata else given[name] for name in columns), *bad)
+
+
+def topic_records(
+    environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
+) -> TopicRecords | None:
+    """Returns how tasks decode the values of messages into the columns that are no metadata; None where Spark must do a
+    part: for changes, keys of a format of their own, and types that no decoder reads.
+    """
+    if has_kinds(table) or only_in_keys(table):
+        return None
+    payload = tuple(c.name for c in columns_of(table, columns) if c.physical)
     zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
     decoder = decoder_of(table, payload, values, zone, all_columns=True)
     if decoder is None:
         return None
-    form, tolerant = values["format"], tolerates_bad_rows(table)
-    records = TopicRecords(decoder, tolerant, skips_blank=form == "json", keeps_null=form == "raw")
-    keys = {c.metadata_key for c in columns_of(table, columns) if c.name in metadata}
-    kept = tuple(name for name in FIELDS if name in {METADATA[key][0] for key in keys if key is not None})
-    kept = kept if payload or kept else ("offset",)  # rows that are only counted need a column
-    rows = on_spark.kafka_source.rows_of_topics(
-        environment.spark, settings, records, kept, finished=environment.finished
-    )
-    kinds = {c.name: c.type for c in records_columns(table)}
-    names = {f.name: f"value{i}" for i, f in enumerate(decoder.schema)}
-    given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
-    bad = [F.col(BAD)] if records.tolerant else []
-    return rows.select(*(metadata[name].alias(name) if name in metadata else given[name] for name in columns), *bad)
+    form = values["format"]
+    return TopicRecords(decoder, tolerates_bad_rows(table), skips_blank=form == "json", keeps_null=form == "raw")
+
+
+def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
+    """Returns a dictionary from the columns that are metadata to the fields of messages (``udfs.kafka_fetch.FIELDS``);
+    None where Spark must convert one to another type than Kafka's own.
+    """
+    metadata = [(c, METADATA[c.metadata_key]) for c in columns_of(table, columns) if c.metadata_key is not None]
+    converts = any(column.type != kind or column.metadata_key == HEADERS for column, (_, kind) in metadata)
+    return None if converts else {column.name: field for column, (field, _) in metadata}
+
+
+def topic_format(
+    environment: Environment,
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    settings: TopicSettings,
+) -> TopicFormat:
+    """Returns how tasks read the named columns of a table as columns of Arrow, of which Spark need do no part."""
+    records, fields = topic_records(environment, table, columns, values), fields_of_columns(table, columns)
+    assert records is not None and fields is not None, table.name
+    needed = {"value", "topic", "partition", "offset", *fields.values()}
+    fetched = FetchedMessages(settings.properties, tuple(f for f in FIELDS if f in needed), settings.skips_lost)
+    return TopicFormat(fetched, records, fields, watermark_of_topics(environment, table, values) is not None)
+
+
+def watermark_of_topics(environment: Environment, table: Table, values: Mapping[str, Any]) -> TopicWatermark | None:
+    """Returns how the source finds the watermark of a table from those of its partitions; None where rows move it: if
+    Spark computes the event time, or decodes the messages; and where no operator waits for it.
+    """
+    mark = table.watermark
+    if mark is None or mark.expression is not None or environment.finished or table.name not in environment.timed:
+        return None
+    column = next(c for c in table.columns if c.name == mark.column)
+    if column.expression is not None or column.type.name != "TIMESTAMP":
+        return None
+    fields = fields_of_columns(table, (column.name,))
+    records = topic_records(environment, table, (column.name,), values)
+    if fields is None or records is None:
+        return None
+    times = TopicTimes(replace(records, tolerant=True), column.name, fields.get(column.name))
+    return TopicWatermark(times, idle_timeout_ms(table, environment.idle_timeout_ms))
 
 
 # --- keys in a format of their own ----------------------------------------------------------------------------

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -31,10 +34,12 @@ from sqlstream.connectors.kafka_offsets import (
     ranges,
     shared_out,
 )
+from sqlstream.connectors.kafka_watermarks import IdlePartitions, PartitionWatermarks
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.spark.internals import make_active
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka_fetch import (
     DDL,
     RANGES,
@@ -50,6 +55,7 @@ from sqlstream.udfs.kafka_fetch import (
     wrong_properties,
 )
 from sqlstream.udfs.spark.batches import rows_of
+from sqlstream.udfs.topic_times import NewestTimes, TopicTimes
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -68,6 +74,8 @@ NO_OFFSETS = repeating("SS593")
 _SECONDS = 30
 _SETTINGS = "secret"
 """The option of the data source with all settings, whose name Spark knows to hide."""
+_WATERMARK = "watermark_secret"
+"""The option with a TopicWatermark, which may hold the secrets of a registry of schemas."""
 
 
 def messages_of(spark: SparkSession, settings: TopicSettings, columns: tuple[str, ...], *, finished: bool) -> DataFrame:
@@ -75,32 +83,61 @@ def messages_of(spark: SparkSession, settings: TopicSettings, columns: tuple[str
     or, if ``finished``, as a batch DataFrame.
     """
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
-    return _places(spark, settings, finished).mapInArrow(rows_of(fetched), _ddl(columns))
+    return ranges_of_topics(spark, settings, finished=finished).mapInArrow(rows_of(fetched), _ddl(columns))
 
 
 def rows_of_topics(
-    spark: SparkSession, settings: TopicSettings, records: TopicRecords, kept: tuple[str, ...], *, finished: bool
+    places: DataFrame, settings: TopicSettings, records: TopicRecords, kept: tuple[str, ...], *, lifts: bool = False
 ) -> DataFrame:
-    """Returns the rows of messages, which the tasks that fetch them decode: the columns of ``records``, named
-    ``value0`` and so on but for BAD, and the columns ``kept`` of each row's message.
+    """Returns the rows of messages in the ranges ``places``, which the tasks that fetch them decode: the columns of
+    ``records``, named ``value0`` and so on but for BAD, the columns ``kept`` of each row's message, and LIFT if
+    ``lifts``.
     """
     columns = tuple(name for name in DDL if name in {"value", "topic", "partition", "offset", *kept})
     names = tuple(f.name if f.name == BAD else f"value{i}" for i, f in enumerate(records.schema))
     types = (f"{name} {from_arrow(f.type).ddl()}" for name, f in zip(names, records.schema, strict=True))
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
-    work = RowsOfTopics(fetched, records, names, kept)
-    return _places(spark, settings, finished).mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept)))))
+    work = RowsOfTopics(fetched, records, names, kept, lifts)
+    lift = f"{LIFT} BIGINT" if lifts else ""
+    return places.mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept), lift))))
 
 
 def _ddl(columns: Iterable[str]) -> str:
     return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
 
 
-def _places(spark: SparkSession, settings: TopicSettings, finished: bool) -> DataFrame:
+@dataclass(frozen=True)
+class TopicWatermark:
+    """How the watermark of a table is found: from the event ``times`` of messages, without partitions that have none
+    for ``idle_ms``.
+    """
+
+    times: TopicTimes
+    idle_ms: int = 0
+
+    def of(self, properties: Mapping[str, str]) -> PartitionWatermarks:
+        """The watermarks of a table's partitions, which begin now. ``properties``: those of librdkafka."""
+        newest = NewestTimes(self.times, properties)
+
+        def look(ranges: Collection[OffsetRange]) -> dict[Partition, int]:
+            found = newest.of({r.partition: (r.begin, r.end) for r in ranges})
+            return {Partition(*slot): time for slot, time in found.items()}
+
+        return PartitionWatermarks(look, IdlePartitions(self.idle_ms))
+
+
+def ranges_of_topics(
+    spark: SparkSession, settings: TopicSettings, *, finished: bool, watermark: TopicWatermark | None = None
+) -> DataFrame:
+    """Returns the ranges of offsets (``udfs.kafka_fetch.RANGES``) that tasks fetch, as a streaming DataFrame, or, if
+    ``finished``, as a batch DataFrame.
+    """
     make_active(spark)
     spark.dataSource.register(TopicRanges)
     reader = spark.read if finished else spark.readStream
     options = {_SETTINGS: settings.to_json(), "tasks": str(spark.conf.get("spark.sql.shuffle.partitions"))}
+    if watermark is not None:
+        options[_WATERMARK] = b64encode(pickle.dumps(watermark)).decode()
     return reader.format(TopicRanges.name()).options(**options).load()
 
 
@@ -109,7 +146,7 @@ def _places(spark: SparkSession, settings: TopicSettings, finished: bool) -> Dat
 
 class TopicRanges(DataSource):
     """A Spark data source of ranges of offsets (``RANGES_DDL``), a few for each task. Options: ``secret``, the settings
-    as JSON, and ``tasks``, how many there are at most.
+    as JSON, and ``tasks``, how many there are at most; ``watermark_secret`` where partitions have watermarks.
     """
 
     @classmethod
@@ -120,27 +157,34 @@ class TopicRanges(DataSource):
         return RANGES_DDL
 
     def streamReader(self, schema: object) -> RangeStream:  # noqa: N802
-        return RangeStream(TopicSettings.of_json(self.options[_SETTINGS]), int(self.options["tasks"]))
+        settings = TopicSettings.of_json(self.options[_SETTINGS])
+        given = self.options.get(_WATERMARK)
+        watermark: TopicWatermark | None = None if given is None else pickle.loads(b64decode(given))
+        watermarks = None if watermark is None else watermark.of(settings.properties)
+        return RangeStream(settings, int(self.options["tasks"]), watermarks)
 
     def reader(self, schema: object) -> WholeTopics:
         return WholeTopics(TopicSettings.of_json(self.options[_SETTINGS]), int(self.options["tasks"]))
 
 
 class Share(InputPartition):
-    """The ranges that one task reads."""
+    """The ranges that one task reads, and the time that the watermark may reach behind the micro-batch."""
 
-    def __init__(self, own: tuple[OffsetRange, ...]) -> None:
+    def __init__(self, own: tuple[OffsetRange, ...], lift: int | None = None) -> None:
         self.own = own
+        self.lift = lift
 
 
 def _rows(share: Any) -> Iterator[pa.RecordBatch]:
-    columns = zip(*((r.partition.topic, r.partition.number, r.begin, r.end) for r in share.own), strict=True)
+    ranges_ = ((r.partition.topic, r.partition.number, r.begin, r.end, share.lift) for r in share.own)
+    columns = zip(*(ranges_ if share.own else [(None, None, None, None, share.lift)]), strict=True)
     arrays = [pa.array(list(values), f.type) for values, f in zip(columns, RANGES, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=RANGES)
 
 
 def _shares(start: Position, end: Position, tasks: int) -> list[InputPartition]:
-    return [Share(own) for own in shared_out(ranges(start, end), tasks)]
+    shares: list[InputPartition] = [Share(own, end.lift) for own in shared_out(ranges(start, end), tasks)]
+    return shares if shares or start.lift == end.lift else [Share((), end.lift)]
 
 
 class WholeTopics(DataSourceReader):
@@ -167,8 +211,8 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     not say where a micro-batch starts; the reader then goes on from the last one that it has planned.
     """
 
-    def __init__(self, settings: TopicSettings, tasks: int) -> None:
-        self._settings, self._tasks = settings, tasks
+    def __init__(self, settings: TopicSettings, tasks: int, watermarks: PartitionWatermarks | None = None) -> None:
+        self._settings, self._tasks, self._watermarks = settings, tasks, watermarks
         self._brokers: Brokers | None = None
         self._what_is_there = False
         self._target: Offsets | None = None
@@ -203,7 +247,8 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._target = latest
             latest = {p: min(offset, self._target[p]) for p, offset in latest.items() if p in self._target}
             begun = {p: offset for p, offset in begun.items() if p in self._target}
-        return position.advanced(latest, self._settings.most, begun)
+        after = position.advanced(latest, self._settings.most, begun)
+        return after if self._watermarks is None else self._watermarks.timed(position, after, latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return _shares(Position.of_json(start), Position.of_json(end), self._tasks)
@@ -216,6 +261,17 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 # --- what brokers are asked -----------------------------------------------------------------------------------
+
+
+class HeldPartition(NamedTuple):
+    """The messages that a partition holds: from the offset ``begin`` to before ``end``. ``committed``: the offset from
+    which a consumer group goes on; None without one.
+    """
+
+    partition: Partition
+    begin: int
+    end: int
+    committed: int | None
 
 
 class Brokers:
@@ -387,7 +443,16 @@ class Brokers:
 
         return self._patiently(ask)
 
-    def _of_group(self, partitions: list[Partition]) -> dict[Partition, int]:
+    def held(self) -> list[HeldPartition]:
+        """The partitions of the topics: what they hold, and what the consumer group has committed of them."""
+        known = self._partitions()
+        earliest, latest = self._offsets(known, _earliest()), self._offsets(known, _latest())
+        committed = self._committed(known) if self._settings.group is not None else {}
+        committed = {p: offset for p, offset in committed.items() if offset >= 0}
+        return [HeldPartition(p, earliest[p], latest[p], committed.get(p)) for p in known]
+
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """What the consumer group has committed; less than 0 for partitions of which it has nothing."""
         from confluent_kafka import (  # an optional package
             ConsumerGroupTopicPartitions,
             KafkaException,
@@ -396,6 +461,8 @@ class Brokers:
 
         group = self._settings.group
         assert group is not None
+        if not partitions:
+            return {}
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.number) for p in partitions])
 
         def ask() -> dict[Partition, int]:
@@ -405,7 +472,10 @@ class Brokers:
                 raise KafkaException(error)
             return {Partition(t.topic, t.partition): t.offset for t in known}
 
-        committed = self._patiently(ask)
+        return self._patiently(ask)
+
+    def _of_group(self, partitions: list[Partition]) -> dict[Partition, int]:
+        group, committed = self._settings.group, self._committed(partitions)
         missing = [p for p in partitions if committed.get(p, -1) < 0]
         if missing and self._settings.reset == "none":
             message = f'consumer group "{group}" has no offset of {missing[0].topic}[{missing[0].number}]'

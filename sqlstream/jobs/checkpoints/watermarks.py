@@ -14,11 +14,11 @@ from time import time_ns
 from typing import Any
 from urllib.parse import unquote
 
+from sqlstream.connectors.connector import idle_timeout_ms
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import damaged
 from sqlstream.jobs.reports.counts import ROWS, SOURCE_METRIC, counts_of, observed, values_of
-from sqlstream.options import DURATION
-from sqlstream.planner.catalog import Table, TimeDomain
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.plans import scanned_tables
@@ -92,9 +92,6 @@ def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
 # rows below the watermark are late.
 
 
-OF_TABLE = ("source.idle-timeout", "scan.watermark.idle-timeout")
-
-
 @dataclass
 class IdleSources:
     """Detects which sources of a job are idle: those without new rows for the timeout of their table.
@@ -148,13 +145,8 @@ def idle_sources(plan: PhysicalPlan, control: ControlRows, timeout_ms: int) -> I
     """
     tables = {table.name: table for table in scanned_tables(plan.logical)}
     marks = [mark.table for mark in plan.marks if mark.domain is TimeDomain.EVENT and mark.table in tables]
-    timeouts = {name: _timeout_ms(tables[name], timeout_ms) for name in marks}
+    timeouts = {name: idle_timeout_ms(tables[name], timeout_ms) for name in marks}
     return IdleSources(control, timeouts) if len(timeouts) > 1 and any(timeouts.values()) else None
-
-
-def _timeout_ms(table: Table, otherwise: int) -> int:
-    given = next(filter(None, map(table.option, OF_TABLE)), None)
-    return otherwise if given is None else int(DURATION.parse(given))
 
 
 def _with_rows(report: Mapping[str, Any]) -> set[str]:

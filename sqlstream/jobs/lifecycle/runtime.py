@@ -13,7 +13,7 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import PlannedSources
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.topic_rows import SplitFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +39,8 @@ class Sources(PlannedSources, Protocol):
         """
         ...
 
-    def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns how tasks read the records of a scan's files; None for Parquet files."""
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        """Returns how tasks read the records of a scan's files, or its messages; None for Parquet files."""
         ...
 
     def lookup(self, node: Lookup) -> LookupSource:
@@ -85,8 +85,8 @@ class JobRuntime:
         """
         return self.sources.places(scan, in_order=in_order)
 
-    def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns how tasks read the records of a scan's files; None for Parquet files."""
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        """Returns how tasks read the records of a scan's files, or its messages; None for Parquet files."""
         return self.sources.record_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:

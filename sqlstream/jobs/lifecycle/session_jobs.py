@@ -35,22 +35,31 @@ from sqlstream.jobs.lifecycle.job import Job, JobState
 from sqlstream.jobs.lifecycle.results import with_kind_first
 from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
 from sqlstream.jobs.lifecycle.sinks import SideSinks, sink_of
-from sqlstream.jobs.lifecycle.specification import JobSpecification, Work, description_of, execution_of, place_of
+from sqlstream.jobs.lifecycle.specification import (
+    RUNTIME_MODE,
+    JobSpecification,
+    Work,
+    description_of,
+    execution_of,
+    place_of,
+)
 from sqlstream.jobs.lifecycle.start import declared_states, start_job
 from sqlstream.jobs.records.history import last_begun, last_committed
 from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
-from sqlstream.planner.catalog import Function, Table
+from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
+from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.planner.operators.top_n import TopN, limit_of
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
+from sqlstream.planner.physical.steps import watermarked_nodes
 from sqlstream.planner.rules.push_filters import comparisons
 from sqlstream.plans import (
     COLLIDING,
@@ -68,7 +77,7 @@ from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request, redacting
-from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.topic_rows import SplitFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"
@@ -121,8 +130,9 @@ class SessionSources:
         environment = replace(self.environment, in_order=in_order, filters=_filters_of(scan))
         return kind.file_splits(environment, scan.table, scan.columns)
 
-    def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns how an exchange reads the records of the files of a scan; None for Parquet files."""
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        """Returns how an exchange reads the records of the files of a scan, or its messages; None for Parquet
+        files."""
         kind = connector(scan.table.connector)
         assert isinstance(kind, SplitSource), scan.table.connector
         return kind.record_format(self.environment, scan.table, scan.columns)
@@ -228,8 +238,10 @@ class SessionJobs:
         settings = workspace.settings
         spark = self.spark.get(settings)
         environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex, watches=[])
+        if settings[RUNTIME_MODE] != "batch":
+            environment = replace(environment, timed=_timed_tables(plan))
         if isinstance(plan, Output):
-            environment = replace(environment, logs=_logs(checkpoint))
+            environment = replace(environment, logs=_logs(checkpoint), first_rows=_first_rows(plan))
             work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
         else:
             environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
@@ -377,7 +389,29 @@ class SessionJobs:
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote
-        return Environment(spark, self.folders.root, spark_reads=by_spark)
+        idle_ms = settings["table.exec.source.idle-timeout"]
+        return Environment(spark, self.folders.root, spark_reads=by_spark, idle_timeout_ms=idle_ms)
+
+
+def _timed_tables(plan: Root) -> frozenset[str]:
+    """The names of the tables whose own watermark operators wait for, and no other one of theirs."""
+    marks = [mark for mark in watermarked_nodes(plan) if mark.domain is TimeDomain.EVENT]
+    own = {table.name: table.watermark for table in scanned_tables(plan) if table.watermark is not None}
+    others = {
+        mark.table
+        for mark in marks
+        if (of_table := own.get(mark.table)) is None
+        or (mark.column, mark.delay_ms, mark.follows) != (of_table.column, of_table.delay_ms, None)
+    }
+    return frozenset(mark.table for mark in marks) - others
+
+
+def _first_rows(plan: Output) -> int | None:
+    """How many rows of its table a query with LIMIT needs, whichever they are; None for one that chooses among them."""
+    wanted, below = limit_of(plan), plan.input
+    while isinstance(below, Project | AssignTime | TopN):
+        below = below.input
+    return wanted.last if wanted is not None and isinstance(below, Scan) and not below.predicates else None
 
 
 def _default_name(plan: Root) -> JobName:

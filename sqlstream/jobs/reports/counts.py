@@ -20,7 +20,7 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.record_files import RecordFormat
+from sqlstream.udfs.topic_rows import SplitFormat
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -128,8 +128,8 @@ class CountedSources:
         """
         return self.sources.places(scan, in_order=in_order)
 
-    def record_format(self, scan: Scan) -> RecordFormat | None:
-        """Returns how tasks read the records of a scan's files; None for Parquet files."""
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        """Returns how tasks read the records of a scan's files, or its messages; None for Parquet files."""
         return self.sources.record_format(scan)
 
     def lookup(self, node: Lookup) -> LookupSource:

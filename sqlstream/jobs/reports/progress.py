@@ -107,7 +107,8 @@ class Progress:
     """Totals of a job since it was started, without control rows. Operators are numbered from the top of the plan.
 
     * ``watermark_ms``: that of the last micro-batch, in milliseconds since 1970; None before the first row of each
-      source, and for queries that need no watermark.
+      source, and for queries that need no watermark. ``held_by``: the partitions of Kafka tables that hold it there,
+      such as ``clicks[3]``.
     * ``late_rows``: rows that windows dropped. On the native engine, Spark combines rows of equal key and window in a
       micro-batch before it counts them. ``late_by_operator``: late rows of each operator of the columnar engine.
     * ``read_by_table``: rows that all scans of a table have read. ``rows_by_table``: rows that a statement set has
@@ -132,6 +133,7 @@ class Progress:
     batches: int = 0
     busy_ms: int = 0
     watermark_ms: int | None = None
+    held_by: tuple[str, ...] = ()
     late_rows: int = 0
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
     lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
@@ -173,7 +175,8 @@ def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """
     names = {f.name for f in fields(Progress)}
     decoded = {name: _from_json(value) for name, value in values.items() if name in names}
-    return Progress(**{**decoded, "waiting": waiting_from_json(values.get("waiting", ()))})
+    held_by = tuple(values.get("held_by", ()))
+    return Progress(**{**decoded, "held_by": held_by, "waiting": waiting_from_json(values.get("waiting", ()))})
 
 
 def _from_json(value: Any) -> Any:
@@ -211,6 +214,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
+        held_by=holders_of(report),
         late_rows=progress.late_rows + late_rows(report),
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
@@ -227,6 +231,13 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         given_by_operator=_added(progress.given_by_operator, _counted(report, ROWS_GIVEN)),
         state_by_operator=state_by_operator(report) or progress.state_by_operator,
     )
+
+
+def holders_of(report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the partitions of Kafka tables that hold a watermark back behind a micro-batch, each once."""
+    ends = [json_of(text) for source in report.get("sources", ()) if (text := source.get("endOffset") or "")[:1] == "{"]
+    holders = (end["holder"] for end in ends if end.get("holder"))
+    return tuple(dict.fromkeys(f"{topic}[{number}]" for topic, number in holders))
 
 
 def state_bytes(report: Mapping[str, Any]) -> int:

@@ -38,6 +38,10 @@ CREATE TABLE keyed_letters (n BIGINT, k INT, PRIMARY KEY (k) NOT ENFORCED)
     WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'avro', 'on-error' = 'dead-letter:dead');
 CREATE TABLE columns (n BIGINT)
     WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'parquet', 'on-error' = 'skip');
+CREATE TABLE k (n BIGINT, o BIGINT METADATA FROM 'offset', at TIMESTAMP(3) METADATA FROM 'timestamp',
+    WATERMARK FOR at AS at) WITH ('connector' = 'kafka', 'format' = 'raw');
+CREATE TABLE k_skips (n BIGINT, at TIMESTAMP(3) METADATA FROM 'timestamp', WATERMARK FOR at AS at)
+    WITH ('connector' = 'kafka', 'format' = 'json', 'on-error' = 'skip');
 CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
 """
 
@@ -96,6 +100,7 @@ BY_SPARK = [
     "SELECT n FROM checks_within",
     "SELECT n FROM computes",
     "SELECT n FROM local_times",
+    "SELECT n FROM k_skips",
     "INSERT INTO o SELECT n FROM keyed_letters",
     "INSERT INTO nowhere SELECT n FROM columns",
 ]
@@ -152,3 +157,15 @@ def test_a_users_function_called_mod_is_not_spark_s() -> None:
     step = physical_plan(query, EngineSettings(sources=Sources(True, shadowed))).root
     assert isinstance(step, Write)
     assert step.columns is None
+
+
+def test_tasks_read_messages_and_their_metadata_as_columns_also_in_the_exchange() -> None:
+    step = root("SELECT n, o FROM k WHERE o > 5")
+    assert step.columns is not None
+    assert "Spark lists the ranges of messages, the tasks of the root read their columns" in [*step.walk()][-1].line
+    windows = root(
+        "SELECT o, COUNT(*) FROM TUMBLE(TABLE k, DESCRIPTOR(at), INTERVAL '1' SECOND) "
+        "GROUP BY o, window_start, window_end"
+    )
+    lines = [below.line for below in windows.walk()]
+    assert any("Spark lists the ranges of messages, the exchange above reads their columns" in line for line in lines)

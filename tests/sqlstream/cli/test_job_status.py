@@ -50,6 +50,8 @@ def test_the_status_has_rates_watermark_micro_batch_and_state():
 def test_a_query_without_time_says_nothing_of_a_watermark():
     assert job_parts("q", Progress(rows_in=1), (0, 0), NOON)[2:] == ["micro-batch 0 ms"]
     assert "no watermark yet" in job_parts("q", Progress(rows_in=1, state_rows=1), (0, 0), NOON)
+    held = Progress(rows_in=1, watermark_ms=int(NOON * 1000), held_by=("clicks[3]",))
+    assert job_parts("q", held, (0, 0), NOON)[2].endswith(" held by clicks[3]")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from sqlstream.testing.kafka_broker import Broker
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
 pytestmark = pytest.mark.spark
+
+START_S = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ def test_a_bounded_table_is_read_in_every_mode(session: Session, topics: Topics)
 def test_a_job_goes_on_behind_its_checkpoint_and_bad_messages_have_their_place(
     session: Session, topics: Topics, tmp_path: Path
 ):
-    topic = topics.create()
+    topic = topics.create(retention_ms="-1")  # else Kafka may remove messages of 1970
     topics.send(topic, b'{"a": 1}', b"no json", b"", b'{"a": 2}', headers=[("h", b"x")], timestamp=1000)
     declare(
         session, topics,
@@ -117,3 +121,79 @@ def test_spark_shows_no_secrets_of_a_table(session: Session, topics: Topics):
     shown = session.dataframe("SELECT a FROM t")._jdf.queryExecution().toString()
     assert "sqlstream_topic_ranges" in shown
     assert "hunter2" not in shown
+
+
+def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics: Topics):
+    topic = topics.create(2)
+    values = [json.dumps({"k": n % 3, "at": f"2026-01-01 00:00:0{n}"}) for n in range(10)]
+    for partition in range(2):
+        topics.send(topic, *(value.encode() for value in values), b"no json", partition=partition)
+    columns = "k INT, at TIMESTAMP(3), o BIGINT METADATA FROM 'offset', WATERMARK FOR at AS at"
+    declare(session, topics, columns, topic, scan__bounded__mode="latest-offset", on_error="skip")
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    query = (
+        "SELECT k, COUNT(*) AS n, MAX(o) AS o FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '5' SECOND) "
+        "WHERE o < 9 GROUP BY k, window_start, window_end"
+    )
+    expected = [(0, 4, 3), (0, 2, 6), (1, 4, 4), (1, 2, 7), (2, 2, 2), (2, 4, 8)]
+    assert rows(session, query) == sorted(expected)
+    assert rows(session, "SELECT o, k FROM t WHERE o > 7 AND o < 10") == [(8, 2), (8, 2), (9, 0), (9, 0)]
+    session.sql("DROP TABLE t")
+    declare(session, topics, columns, topic, scan__bounded__mode="latest-offset")
+    assert "the exchange above reads and filters their columns" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))
+    with pytest.raises(SqlStreamError, match=rf"SS402: a row at {topic}\[[01]\]@10 cannot be read: .*no json"):
+        rows(session, query)
+
+
+@pytest.mark.parametrize("on_error", ["", "skip"])  # columns that tasks hand to the exchange, and rows of Spark
+def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
+    session: Session, topics: Topics, tmp_path: Path, on_error: str
+):
+    topic = topics.create(2)
+
+    def send(partition: int, *seconds: int) -> None:
+        values = (json.dumps({"k": partition, "at": f"2026-01-01 00:00:{s:02d}"}) for s in seconds)
+        topics.send(topic, *(value.encode() for value in values), partition=partition)
+
+    columns = "k INT, at TIMESTAMP(3), WATERMARK FOR at AS at"
+    declare(session, topics, columns, topic, scan__bounded__mode="unbounded", on_error=on_error)
+    session.sql("CREATE TABLE kept (k INT, n BIGINT, s TIMESTAMP(3)) WITH ('connector' = 'memory')")
+    session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'partitions'")
+    insert = (
+        "INSERT INTO kept SELECT k, COUNT(*), window_start FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND) "
+        "GROUP BY k, window_start, window_end"
+    )
+
+    def run_until(second: int) -> Job:
+        job = session.sql(insert)
+        assert isinstance(job, Job)
+        deadline, reached = time.monotonic() + 90, (START_S + second) * 1000
+        while job.progress().watermark_ms != reached:
+            assert time.monotonic() < deadline, job.progress()
+            time.sleep(0.2)
+        job.stop()
+        return job
+
+    def kept() -> list[tuple[int, int, int]]:
+        return [(k, n, s.second) for k, n, s in rows(session, "SELECT * FROM kept")]
+
+    send(0, 1, 12, 25)
+    send(1, 2, 11)
+    assert run_until(11).progress().held_by == (f"{topic}[1]",)
+    assert kept() == [(0, 1, 0), (1, 1, 0)]
+    if on_error:
+        return
+    session.sql("SET 'table.exec.source.idle-timeout' = '1 s'")
+    send(1, 13)
+    send(0, 45)
+    assert run_until(45).progress().late_rows == 0
+    assert kept() == [(0, 1, 0), (0, 1, 10), (0, 1, 20), (1, 1, 0), (1, 2, 10)]
+
+
+def test_the_first_rows_of_a_topic_without_end_come_at_once(session: Session, topics: Topics):
+    topic = topics.create()
+    topics.send(topic, *(json.dumps({"a": n}).encode() for n in range(5000)))
+    declare(session, topics, "a INT, o BIGINT METADATA FROM 'offset'", topic)
+    result = session.sql("SELECT a, o FROM t LIMIT 3")
+    assert isinstance(result, Query)
+    assert [tuple(row) for row in result] == [(0, 0), (1, 1), (2, 2)]

@@ -14,17 +14,23 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, Produc
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
-from sqlstream.connectors.on_spark.kafka_source import RangeStream, WholeTopics
+from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWatermark, WholeTopics
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.decoder import Field
 from sqlstream.testing.kafka_broker import Broker
+from sqlstream.types import DataType
 from sqlstream.udfs import kafka_fetch
-from sqlstream.udfs.kafka_fetch import FetchedMessages
+from sqlstream.udfs.kafka_fetch import FetchedMessages, TopicRecords, lift_of
+from sqlstream.udfs.topic_times import TopicTimes
 
 pytestmark = pytest.mark.spark  # its broker needs Java
 
 _numbers = count()
 
 EARLIEST, LATEST = Bound("earliest-offset"), Bound("latest-offset")
+_RECORDS = TopicRecords(CsvDecoder((Field("at", DataType("TIMESTAMP")),)), tolerant=True)
+TIMES = TopicWatermark(TopicTimes(_RECORDS, "at"))
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -134,8 +140,12 @@ def everything(settings: TopicSettings, columns: tuple[str, ...] = ("value",)) -
 class Run:
     """A stream over a topic, whose positions pass through JSON as in Spark's checkpoint."""
 
-    def __init__(self, settings: TopicSettings, position: Mapping[str, Any] | None = None) -> None:
-        self.settings, self.stream = settings, RangeStream(TopicSettings.of_json(settings.to_json()), 2)
+    def __init__(
+        self, settings: TopicSettings, position: Mapping[str, Any] | None = None, *, timed: bool = False
+    ) -> None:
+        watermarks = TIMES.of(settings.properties)
+        self.settings = settings
+        self.stream = RangeStream(TopicSettings.of_json(settings.to_json()), 2, watermarks if timed else None)
         self.position = dict(position) if position else self.stream.initialOffset()
 
     def batch(self) -> list[Any]:
@@ -337,3 +347,33 @@ def test_messages_that_are_eaten_before_their_task_reads_them_are_gone_too(topic
 def test_an_empty_share_reads_nothing(topics: Topics):
     empty = pa.RecordBatch.from_pylist([], schema=kafka_fetch.RANGES)
     assert [*FetchedMessages({}, ("value",)).rows([empty])] == []
+
+
+# --- watermarks -------------------------------------------------------------------------------------------------
+
+
+def test_ranges_say_how_far_the_watermark_may_go_also_after_a_restart(topics: Topics):
+    topic = topics.create(2)
+    settings = topics.settings(topic, stop=None)
+
+    def lifts(job: Run) -> list[int | None]:
+        start = dict(job.position)
+        job.position = job.stream.latestOffset(start)
+        shares = job.stream.partitions(start, job.position)
+        return [lift_of(job.stream.read(share)) for share in shares]
+
+    def send(partition: int, *seconds: int) -> None:
+        topics.send(topic, *(f"1970-01-01 00:00:{s:02d}".encode() for s in seconds), partition=partition)
+
+    job = Run(settings, timed=True)
+    send(0, 30, 31)
+    assert lifts(job) == [None]
+    assert job.position["holder"] == [topic, 1]
+    send(1, 8, 4)
+    assert lifts(job) == [8_000_000]
+    again = Run(settings, job.position, timed=True)
+    assert lifts(again) == []
+    send(1, *range(10, 60))
+    assert lifts(again) == [31_000_000]
+    assert again.position["holder"] == [topic, 0]
+    assert again.position["times"] == {topic: {"0": 31_000_000, "1": 59_000_000}}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
-from sqlstream.jobs.reports.progress import Progress, advanced, watermark_of
+from sqlstream.jobs.reports.progress import Progress, advanced, progress_from_json, watermark_of
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 from sqlstream.udfs.lookup.metrics import NAMES
 
@@ -36,6 +39,14 @@ def test_time_and_state_are_those_of_the_last_batch():
     progress = advanced(Progress(), [report(0, 1), {**report(1, 1), **state}])
     assert (progress.batch_ms, progress.state_rows, progress.state_bytes) == (500, 14, 240)
     assert advanced(progress, [report(2, 1)]).state_rows == 0
+
+
+def test_the_partition_that_holds_the_watermark_is_that_of_the_last_batch():
+    ends = [{"endOffset": json.dumps({"next": {}, "holder": ["t", 3]})}, {"endOffset": "7"}, {"endOffset": None}]
+    progress = advanced(Progress(), [{**report(0, 1), "sources": ends}])
+    assert progress.held_by == ("t[3]",)
+    assert progress_from_json(json.loads(json.dumps(asdict(progress)))) == progress
+    assert advanced(progress, [report(1, 1)]).held_by == ()
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,18 @@ Examples:
   sqlstream test --cases cases --json report.json --select windows/
 """
 
+_TOPICS = """\b
+BROKERS is host:port, with commas. Without a TOPIC all are listed but those of Kafka itself. Offsets are what
+readers of committed messages see: begin is that of the first message, end follows the last one. With --group
+also the offset that the group has committed, and how many messages are behind it.
+
+\b
+Examples:
+  sqlstream topics localhost:9092
+  sqlstream topics localhost:9092 clicks orders --group reports --output jsonl
+  sqlstream topics kafka:9093 --property security.protocol=SSL --property ssl.truststore.location=ca.pem
+"""
+
 _LSP = """\b
 The files are definitions that all documents know; the folder's sqlstream.toml holds, too.
 
@@ -404,6 +416,24 @@ Comments stay beside their words, and ${name} as it is.
         epilog=_SHELL,
     ),
     _JOBS_COMMAND,
+    _command(
+        "topics",
+        "sqlstream.cli.topics",
+        "topics_command",
+        "List the topics of Kafka: partitions, offsets, and the lag of a consumer group.",
+        click.argument("brokers"),
+        click.argument("topics", nargs=-1, metavar="[TOPIC]..."),
+        click.option("--group", "-g", metavar="NAME", help="A consumer group, for its offsets and lag."),
+        click.option(
+            "--property",
+            "properties",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A property of the client, as the option properties.NAME of a table.",
+        ),
+        _output,
+        epilog=_TOPICS,
+    ),
     _command(
         "test",
         "sqlstream.cli.test",

@@ -24,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -114,6 +114,9 @@ bench-large-files: java $(READY) ## streams over files of 0.1, 1 and 4 GB of CSV
 
 bench-formats: java $(READY) ## files of CSV, JSON and Avro: decoders, plain libraries, Spark's readers, and jobs into blackhole
 	@$(BIN)/python -m examples.throughput.formats $(BENCH)
+
+bench-kafka: java $(READY) ## messages of Kafka a second, beside a bare client and Spark's connector: BENCH="--format json"
+	@$(BIN)/python -m examples.throughput.kafka $(BENCH)
 
 bench-kafka-sink: java $(READY) ## messages a second that a job writes to Kafka, by guarantee
 	@$(BIN)/python -m examples.throughput.kafka_sink $(BENCH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from docs import command_line, error_codes, flink_functions, grammar_page, option_tables
+from docs import command_line, error_codes, flink_functions, grammar_page, metrics_page, option_tables
 from sqlstream.planner import plan_schema
 
 
@@ -19,6 +19,7 @@ PAGES = {
     "grammar.md": grammar_page.document,
     "connectors.md": option_tables.connectors_page,
     "settings.md": option_tables.settings_page,
+    "metrics.md": metrics_page.page,
     "flink_functions.md": flink_functions.page,
     "plan.schema.json": plan_schema_text,
 }

@@ -12,6 +12,7 @@ from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.plans import FormerPlan, Root
 from sqlstream.spark.handle import SparkHandle
+from sqlstream.telemetry.exports import EXPORTS
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -139,5 +140,6 @@ class Runner:
         """Stops the session's jobs and removes its folders."""
         for job in self.jobs:
             job.stop()
+        EXPORTS.release(self.spark)
         self.spark.release()
         self.folders.remove()

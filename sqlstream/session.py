@@ -240,6 +240,15 @@ class Session:
         self._require_open()
         return self._runner.spark.get(self.workspace.settings)
 
+    def open_metrics(self) -> str | None:
+        """Opens the metrics server of the settings (``metrics.prometheus.*``) now, not with the first job, and returns
+        its address. None where the settings ask for none.
+        """
+        from sqlstream.telemetry.observing import prometheus_server  # it loads what writes metrics
+
+        server = prometheus_server(self._runner.spark, self.workspace.settings)
+        return None if server is None else server.url
+
     def require_spark(self) -> None:
         """Raises ExecutionError SS413 if this process already runs another Spark than the session needs."""
         self._runner.spark.require_possible()

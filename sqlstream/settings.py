@@ -33,6 +33,7 @@ from sqlstream.options import (
 from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
 from sqlstream.spark.tuning.choices import OPTIONS as TUNING
+from sqlstream.telemetry.choices import OPTIONS as TELEMETRY
 from sqlstream.udfs.barriers import MOST_HELD
 
 UNKNOWN_SETTING = "SS521"
@@ -301,6 +302,7 @@ OPTIONS = (
         "that of the environment variable SQLSTREAM_VIEWS_URL, or else one of this machine that is started.",
     ),
     *TUNING,
+    *TELEMETRY,
     Option(
         COLUMN_EXPANSION,
         _EXPANSION,
@@ -430,6 +432,10 @@ _BOUNDED_IN_SPARK = (
 )
 
 
+_WITH_SECRETS = ("spark.", "lineage.", "metrics.", "traces.")
+"""The beginnings of keys whose values may hold secrets."""
+
+
 @cache
 def _by_key() -> dict[str, Option]:
     return {option.key: option for option in OPTIONS}
@@ -493,10 +499,11 @@ class Settings:
 
     @property
     def secrets(self) -> Secrets:
-        """The texts that must not appear in messages: passwords in Spark's settings, and the values of all environment
-        variables that settings refer to.
+        """The texts that must not appear in messages: passwords in Spark's settings, tokens of what jobs report to, and
+        the values of all environment variables that settings refer to.
         """
-        literal = [text for key, value in self._for_spark.items() for text in secret_texts(key, value)]
+        given = {key: value for key, value in self._given.items() if key.startswith(_WITH_SECRETS)}
+        literal = [text for key, value in given.items() for text in secret_texts(key, value)]
         return Secrets.of((*literal, *variables_of(self._given.values())))
 
     def rows(self) -> list[tuple[str, str | None]]:

@@ -16,6 +16,7 @@ import click
 from sqlstream.cli.options import (
     FORMATS,
     env_file_option,
+    observing_options,
     project_option,
     script_options,
     session_options,
@@ -51,6 +52,8 @@ Examples:
   sqlstream run tables.sql query.sql --param data=/tmp/data
   sqlstream run tables.sql -e "SELECT * FROM t" --output jsonl | head
   sqlstream run job.sql --set execution.checkpointing.dir=/var/lib/checkpoints
+  sqlstream run job.sql --metrics-port 9464 & curl localhost:9464/metrics
+  sqlstream run job.sql --log-format json 2>> job.log
 """
 
 _SERVE = """\b
@@ -140,6 +143,7 @@ A job that does not run any more is left as it is. With --savepoint or --drain i
 Examples:
   sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints
   sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint --drain
+  sqlstream jobs stop --all --dir /var/lib/checkpoints --savepoint
   sqlstream jobs stop insert_into_totals --dir /var/lib/checkpoints --savepoint-path /var/lib/savepoints/monday
 """
 
@@ -154,6 +158,33 @@ last ten seconds. The page is on 127.0.0.1 alone and refreshes itself until Ctrl
 Examples:
   sqlstream jobs plan insert_into_totals --dir /var/lib/checkpoints
   sqlstream jobs plan insert_into_totals --dir /var/lib/checkpoints --to plan.html
+"""
+
+_DEPLOY = """\b
+Writes the files that run scripts for good, with their checkpoints, /health, /ready and /metrics, restarts after a
+failure, and a savepoint when they are stopped. Scripts name secrets as ${NAME}; the files name the variables and never
+have their values, and a script with the value of a secret is refused (SS478).
+systemd: a unit. compose: an image and a service. kubernetes: the image, and a Deployment with what it needs.
+spark-submit: a program for a cluster of Spark, and scripts that start and stop it.
+Scripts are checked first. With --dry-run the files are printed, and none is written.
+
+\b
+Examples:
+  sqlstream deploy job.sql --target systemd --to /tmp/job
+  sqlstream deploy tables.sql job.sql --target kubernetes --image registry/shop:1 --dir s3a://bucket/jobs
+  sqlstream deploy job.sql --target compose --set parallelism.default=4 --dry-run
+  sqlstream deploy job.sql --target spark-submit --master spark://host:7077 --dir hdfs://name/jobs
+"""
+
+_METRICS = """\b
+A process that runs jobs shows their metrics with --metrics-port N or SET 'metrics.prometheus.port' = 'N', and sends
+them with SET 'metrics.otlp.url' = '…'. What is printed here is made from the list of metrics, and needs no job.
+
+\b
+Examples:
+  sqlstream metrics list
+  sqlstream metrics dashboard > sqlstream.json      import it into Grafana
+  sqlstream metrics alerts > sqlstream.rules.yml    rule_files of prometheus.yml
 """
 
 _TEST = """\b
@@ -198,6 +229,9 @@ Examples:
 
 _PLAN_FORMATS = ("text", "json", "mermaid", "html")
 _STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
+
+_TARGETS = ("systemd", "compose", "kubernetes", "spark-submit")
+_PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 
 RESTARTS = ("none", "third", "all")
 
@@ -266,8 +300,9 @@ Stop a job. Prints where its savepoint is, if there is one.
 
 It stops after its last complete micro-batch.
 """,
-            click.argument("job"),
+            click.argument("job", required=False),
             _directory,
+            click.option("--all", "every", is_flag=True, help="All jobs that run, in place of JOB."),
             click.option("--savepoint", is_flag=True, help="Take a savepoint, in the default place."),
             click.option("--savepoint-path", metavar="PATH", help="Take a savepoint at PATH."),
             click.option("--drain", is_flag=True, help="Take the input as ended: all windows and timers fire."),
@@ -319,6 +354,20 @@ That is its script and its log, and its checkpoint where the job was given no di
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_METRICS_COMMAND = click.Group(
+    "metrics",
+    [
+        _command(
+            "list", "sqlstream.cli.metrics", "list_metrics", "List the metrics, with units and Flink's names.", _output
+        ),
+        _command("dashboard", "sqlstream.cli.metrics", "print_dashboard", "Print a dashboard of Grafana, as JSON."),
+        _command("alerts", "sqlstream.cli.metrics", "print_alerts", "Print rules for alerts of Prometheus, as YAML."),
+    ],
+    help="List the metrics of jobs; print a dashboard and alerts made from them.",
+    epilog=_METRICS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
 _ALL = (
     _command(
         "run",
@@ -327,9 +376,13 @@ _ALL = (
         'Run scripts: files first, then -e; "-" is standard input.',
         script_options,
         session_options,
+        observing_options,
         click.option("--output", "-o", type=click.Choice(FORMATS), default="table", help="How rows are printed."),
         click.option(
             "--progress/--no-progress", default=None, help="What is going on, on stderr [default: on a terminal]."
+        ),
+        click.option(
+            "--savepoint-on-term", is_flag=True, help="SIGTERM stops jobs with a savepoint each; exit code 0."
         ),
         epilog=_RUN,
     ),
@@ -340,6 +393,7 @@ _ALL = (
         "Keep the materialized views of scripts, for psql and BI tools to read.",
         script_options,
         session_options,
+        observing_options,
         click.option(
             "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="Of the page; 0: any."
         ),
@@ -416,6 +470,7 @@ Comments stay beside their words, and ${name} as it is.
         epilog=_SHELL,
     ),
     _JOBS_COMMAND,
+    _METRICS_COMMAND,
     _command(
         "topics",
         "sqlstream.cli.topics",
@@ -473,6 +528,28 @@ Comments stay beside their words, and ${name} as it is.
         click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
         project_option,
         epilog=_TEST,
+    ),
+    _command(
+        "deploy",
+        "sqlstream.cli.deploy",
+        "deploy_command",
+        "Write what runs scripts for good: with systemd, Docker Compose, Kubernetes or spark-submit.",
+        click.option("--target", type=click.Choice(_TARGETS), required=True, help="What is to run them."),
+        click.option("--to", "folder", metavar="FOLDER", help="Where the files are written [default: deploy-NAME]."),
+        click.option("--name", help="Of the deployment [default: that of the first file]."),
+        click.option("--dir", "-d", "directory", metavar="DIR", help="Where the jobs keep their checkpoints."),
+        click.option("--image", help="Of containers [default: NAME:latest]."),
+        click.option("--master", metavar="URL", help="Where Spark runs [default: in the process itself]."),
+        click.option("--memory", default="4Gi", show_default=True, help="For all processes, as Kubernetes writes it."),
+        click.option(
+            "--metrics-port", type=click.IntRange(1, 65535), default=9464, show_default=True, help="Of /metrics."
+        ),
+        click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
+        click.option("--dry-run", is_flag=True, help="Check, print the files, and write none."),
+        click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
+        click.argument("files", nargs=-1, required=True, metavar="FILE..."),
+        project_option,
+        epilog=_DEPLOY,
     ),
     _command(
         "lsp",

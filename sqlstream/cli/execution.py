@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,25 @@ def is_text(statement: Statement) -> bool:
     return isinstance(statement, Explain) or (isinstance(statement, Show) and statement.what.startswith("CREATE "))
 
 
+class Terminated(KeyboardInterrupt):
+    """Raised in the main thread where somebody asks the process to end with SIGTERM."""
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """A context manager in which SIGTERM raises ``Terminated`` once; what follows it is left to finish."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Execution:
     """Runs scripts and prints their results. ``output``: one of ``output.FORMATS``. ``progress``: also show the
     progress of jobs. ``quiet``: print no messages, not even how many rows an INSERT wrote.
@@ -129,6 +149,8 @@ class Execution:
                 for statement in parse_script(script.text):
                     self._statement(statement, script.text)
             self._wait(self._background)
+        except Terminated:
+            return self._terminated()
         except KeyboardInterrupt:
             return self._interrupted()
         return OK
@@ -210,9 +232,22 @@ class Execution:
             if view is not None:
                 view.close()
 
+    def _terminated(self) -> int:
+        """Stop the running jobs with a savepoint each, and print where it is; without one where none is possible."""
+        for job in self._running():
+            try:
+                click.echo(f'job "{job.name}" stopped, savepoint: {job.stop(savepoint=True)}', err=True)
+            except SqlStreamError as error:
+                click.echo(f'job "{job.name}" stopped without a savepoint: {error.diagnostic.message}', err=True)
+                job.stop()
+        return OK
+
+    def _running(self) -> list[Job]:
+        return [job for job in self._session.jobs if job.state in (JobState.RUNNING, JobState.RESTARTING)]
+
     def _interrupted(self) -> int:
         """Stop the running jobs after their last complete micro-batch, and print how to continue them."""
-        running = [job for job in self._session.jobs if job.state in (JobState.RUNNING, JobState.RESTARTING)]
+        running = self._running()
         kept = self._session.workspace.settings["execution.checkpointing.dir"] is not None
         for job in running:
             job.stop()
@@ -222,6 +257,13 @@ class Execution:
         if running and not kept:
             click.echo("  no checkpoint is kept; --set execution.checkpointing.dir=DIR keeps one", err=True)
         return INTERRUPTED
+
+
+def tell_metrics(session: Session) -> None:
+    """Opens the metrics server of the settings before Spark starts, and prints its address to stderr."""
+    url = session.open_metrics()
+    if url is not None:
+        click.echo(f"metrics: {url}/metrics", err=True)
 
 
 # --- sqlstream run ---------------------------------------------------------------------------------------------
@@ -235,9 +277,14 @@ def run_command(
     master: str | None,
     output: str,
     progress: bool | None,
+    savepoint_on_term: bool,
 ) -> int:
-    """``sqlstream run``: runs scripts, files before those of -e; the file "-" is standard input."""
+    """``sqlstream run``: runs scripts, files before those of -e; the file "-" is standard input.
+
+    ``savepoint_on_term``: SIGTERM stops the jobs with a savepoint each.
+    """
     scripts = read_scripts(files, statements, parameters)
     shown = sys.stderr.isatty() if progress is None else progress
-    with open_session(master, settings) as session:
+    with terminated() if savepoint_on_term else nullcontext(), open_session(master, settings) as session:
+        tell_metrics(session)
         return Execution(session, output, shown, quiet=progress is False).run(scripts)

@@ -75,15 +75,30 @@ def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str
 
 
 def stop_job(
-    job: str, directory: str | None, savepoint: bool, savepoint_path: str | None, drain: bool, timeout: float
+    job: str | None,
+    directory: str | None,
+    every: bool,
+    savepoint: bool,
+    savepoint_path: str | None,
+    drain: bool,
+    timeout: float,
 ) -> None:
     """Stops a job after its last complete micro-batch, and prints the path of the savepoint, if one was requested.
 
-    ``timeout``: how long to wait for the job's answer, in seconds.
+    ``every``: stops all jobs that run instead. ``timeout``: how long to wait for a job's answer, in seconds.
     """
-    recorded = _job(job, directory)
+    if every == (job is not None):
+        raise click.UsageError("name a job, or give --all")
+    if every and savepoint_path is not None:
+        raise click.UsageError("--all takes each savepoint in its default place: give --savepoint")
+    running = [each for each in _jobs(directory) if each.record.is_running] if job is None else [_job(job, directory)]
+    for each in running:
+        _stop(each, savepoint_path or savepoint, drain, timeout)
+
+
+def _stop(recorded: RecordedJob | SubmittedJob, savepoint: str | bool, drain: bool, timeout: float) -> None:
     with working(f'waiting for the answer of "{recorded.name}"'):
-        path = recorded.stop(savepoint=savepoint_path or savepoint, drain=drain, timeout_s=timeout)
+        path = recorded.stop(savepoint=savepoint, drain=drain, timeout_s=timeout)
     if path is not None:
         click.echo(path)
 

@@ -225,6 +225,39 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def observing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: adds --metrics-port and --log-format to a command that runs jobs. They are settings, and override
+    those of --set.
+    """
+    command = _with_observing_settings(command)
+    for decorate in (
+        click.option(
+            "--log-format",
+            type=click.Choice(("json", "text")),
+            help="Log epochs, dropped rows and failures of jobs on stderr, one line each.",
+        ),
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            metavar="PORT",
+            help="Show metrics to Prometheus at this port of 127.0.0.1, and /health and /ready; 0: any.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _with_observing_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def wrapped(metrics_port: int | None, log_format: str | None, settings: tuple[str, ...], **arguments: Any) -> Any:
+        given = {"metrics.prometheus.port": metrics_port, "logging.format": log_format}
+        own = tuple(f"{key}={value}" for key, value in given.items() if value is not None)
+        others = tuple(pair for pair in settings if given.get(pair.partition("=")[0]) is None)
+        return command(settings=(*others, *own), **arguments)
+
+    return wrapped
+
+
 def _with_files_of_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Read the settings of files, which those of ``--set`` override."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sqlstream.cli.check import check_scripts
+from sqlstream.cli.execution import tell_metrics
 from sqlstream.cli.scripts import Script, open_session, read_scripts
 from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
 from sqlstream.secrets import shown_value
@@ -43,6 +44,7 @@ def serve_command(
             click.echo(diagnostic.render() if len(scripts) == 1 else f"{name}: {diagnostic.render()}", err=True)
         if wrong:
             return WRONG_SQL
+        tell_metrics(session)
         _serve(session, scripts, port if page else None, stopped)
     return OK if not stopped.by_interrupt else INTERRUPTED
 

@@ -46,6 +46,7 @@ _PLAIN = re.compile(
     | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
+    | ( lineage | logging | metrics | traces ) \. .+
     | scheduler-mode
     | topic\.( create | partitions | replication-factor | config\. .+ )
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+

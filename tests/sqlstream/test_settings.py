@@ -180,11 +180,20 @@ def test_passwords_for_spark_are_secrets() -> None:
     assert settings.secrets.hidden("-Xss4m hunter2 hunter3") == "-Xss4m ****** ******"
 
 
+def test_tokens_of_servers_are_secrets() -> None:
+    settings = Settings()
+    settings.set("metrics.prometheus.token", "hunter2")
+    settings.set("lineage.openlineage.api-key", "hunter3")
+    settings.set("traces.otlp.url", "http://me:hunter4@collector:4318")
+    assert settings.secrets.hidden("hunter2 hunter3 hunter4 collector") == "****** ****** ****** collector"
+
+
 def test_the_values_of_all_settings_are_shown():
-    """None of them is a secret, but what an address may hold. What is not listed would be taken for one, as families of
+    """None of them is a secret, but tokens, keys of servers and what an address may hold. What is not listed would be
+    taken for one, as families of
     Flink's are that hold passwords of its cluster."""
     hidden = [option.key for option in OPTIONS if shown_value(option.key, "some") != "some"]
-    assert [key for key in hidden if not key.endswith((".#", ".url"))] == []
+    assert [key for key in hidden if not key.endswith((".#", ".url", ".token", ".api-key"))] == []
     assert "security.#" in hidden
 
 

@@ -20,6 +20,7 @@ from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, EpochPace, Failures, RestartStrategy, after_failure
 from sqlstream.jobs.lifecycle.failure import is_cancellation, is_slow_start
 from sqlstream.jobs.lifecycle.launch import Launch
+from sqlstream.jobs.lifecycle.observers import CURRENT_JOB, JobObservers
 from sqlstream.jobs.lifecycle.results import ResultQueue
 from sqlstream.jobs.lifecycle.running_query import RunningQuery, RunToEnd
 from sqlstream.jobs.lifecycle.specification import JobSpecification
@@ -158,9 +159,10 @@ class Job:
         self._savepoint_at_end: str | bool = False
         self._last_savepoint: str | None = None
         self._stopping = Event()
-        self._restarts = Restarts(specification.execution.restart, self._reported, self._stopping)
+        self._restarts = Restarts(specification.execution.restart, self._failure, self._stopping)
         self.started = datetime.now(UTC)
         self._recorder = recorder
+        self._observers = JobObservers(specification.observers)
         checkpointing = specification.execution.checkpointing
         self._pace = EpochPace(checkpointing) if launch.paced else None
         self._query = RunningQuery(launch, EpochDeadline(checkpointing), self._stopping, self._on_reports)
@@ -171,6 +173,7 @@ class Job:
         except BaseException:
             self._query.stop()
             raise
+        self._observers.start(self)
         self._thread = Thread(target=self._run, name=f"sqlstream-{self.name}", daemon=True)
         self._thread.start()
 
@@ -198,6 +201,11 @@ class Job:
     def checkpoint_path(self) -> str:
         """The folder of the job's checkpoint."""
         return self._query.launch.checkpoint.path
+
+    @property
+    def has_sink(self) -> bool:
+        """False for a query whose rows are read by the caller."""
+        return self._results is None
 
     @property
     def is_bounded(self) -> bool:
@@ -329,6 +337,7 @@ class Job:
     # --- the job's thread -------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        CURRENT_JOB.set(self)
         clock = self._to_end.started_clock()
         watching = self._to_end.started_watches()
         try:
@@ -346,6 +355,7 @@ class Job:
                 self._pace.end()
             for thread in watching if clock is None else (clock, *watching):
                 thread.join()
+            self._observers.end(self)
             self._recorder.finish(self)
 
     def _on_waiting_to_restart(self) -> None:
@@ -358,6 +368,7 @@ class Job:
 
     def _on_reports(self, reports: Sequence[Mapping[str, Any]], last_batch: int) -> None:
         self._recorder.on_reports(reports)
+        self._observers.epochs(self, reports)
         if self._results is not None:
             self._results.on_progress(last_batch)
 
@@ -365,6 +376,12 @@ class Job:
         """The failure as users and the record see it, without the secrets of the tables and the settings."""
         reported = self._query.launch.error(error, self.name if self._results is None else None)
         return without_secrets(reported, secrets_of_plan(self.plan) + self._query.launch.secrets)
+
+    def _failure(self, error: BaseException) -> SqlStreamError:
+        """The failure as users see it, which observers are told of: once each, whether the job restarts or ends."""
+        reported = self._reported(error)
+        self._observers.failure(self, reported)
+        return reported
 
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() or is_cancellation(error):

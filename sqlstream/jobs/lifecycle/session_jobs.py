@@ -74,6 +74,7 @@ from sqlstream.results import columns_of
 from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.spark.running import ONE_AT_A_TIME
+from sqlstream.telemetry.observing import observers_of
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request, redacting
@@ -252,7 +253,14 @@ class SessionJobs:
         named = not isinstance(plan, Output)
         execution = execution_of(settings, partial(_poll_ms, plan), named=named)
         return start_job(
-            spark, JobSpecification(work, place_of(settings, checkpoint, claimed, named=named), execution, name)
+            spark,
+            JobSpecification(
+                work,
+                place_of(settings, checkpoint, claimed, named=named),
+                execution,
+                name,
+                tuple(observers_of(self.spark, settings, secrets_of_plan(plan).hidden(sql))),
+            ),
         )
 
     def _at_checkpoint(

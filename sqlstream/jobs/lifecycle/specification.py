@@ -21,6 +21,7 @@ from sqlstream.jobs.lifecycle.coordinator import (
     Retention,
     restart_strategy,
 )
+from sqlstream.jobs.lifecycle.observers import JobObserver
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.records.record import Description
 from sqlstream.planner.explain import to_json
@@ -111,12 +112,15 @@ class Execution:
 
 @dataclass(frozen=True)
 class JobSpecification:
-    """All that is needed to start a job. ``name`` is that of Spark's query, None for a generated one."""
+    """All that is needed to start a job. ``name`` is that of Spark's query, None for a generated one. ``observers``
+    are told what becomes of the job.
+    """
 
     work: Work
     place: JobLocation = JobLocation()
     execution: Execution = Execution()
     name: str | None = None
+    observers: Sequence[JobObserver] = ()
 
 
 # --- Settings of a session for a job ---------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
     return replace(
         progress,
         rows_in=progress.rows_in + rows_read(report),
-        rows_out=progress.rows_out + _rows_out(report),
+        rows_out=progress.rows_out + rows_out(report),
         batches=progress.batches + 1,
         rows_by_table=added_by_name(progress.rows_by_table, rows_by_table(report)),
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
@@ -250,9 +250,9 @@ def _bytes_of(operator: Mapping[str, Any]) -> int:
     return int(operator.get("memoryUsedBytes", 0)) + int(files)
 
 
-def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-    """Returns a dictionary from the number of an operator to a pair: the entries and the bytes of its state. Only
-    operators of the columnar engine that have an exchange are in it.
+def stores_by_operator(report: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Returns a dictionary from the number of an operator to Spark's report of its state. Only operators of the
+    columnar engine that have an exchange are in it.
 
     A chain has the number of its topmost operator. Empty where Spark's report does not match these operators.
     """
@@ -260,12 +260,15 @@ def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
     for number, lowest, _ in _operators(report):
         tops[lowest] = min(number, tops.get(lowest, number))
     in_order, stores = sorted(tops, key=tops.__getitem__), report["stateOperators"]
-    if len(in_order) != len(stores):
-        return {}
-    return {
-        number: (int(store.get("numRowsTotal", 0)), _bytes_of(store))
-        for number, store in zip(in_order, stores, strict=True)
-    }
+    return dict(zip(in_order, stores, strict=True)) if len(in_order) == len(stores) else {}
+
+
+def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+    """Returns a dictionary from the number of an operator of ``stores_by_operator`` to a pair: the entries and the
+    bytes of its state.
+    """
+    stores = stores_by_operator(report)
+    return {number: (int(store.get("numRowsTotal", 0)), _bytes_of(store)) for number, store in stores.items()}
 
 
 def late_rows(report: Mapping[str, Any]) -> int:
@@ -368,7 +371,8 @@ def _added(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
     return {number: left.get(number, 0) + right.get(number, 0) for number in sorted({*left, *right})}
 
 
-def _rows_out(report: Mapping[str, Any]) -> int:
+def rows_out(report: Mapping[str, Any]) -> int:
+    """The number of rows that a micro-batch gave to its sinks."""
     results = ((METRICS, ROWS_OUT), (DISCARDED_METRIC, DISCARDED_ROWS))
     return sum(sum(counts_of(values, (rows,))) for kind, rows in results for _, values in observed_sets(report, kind))
 

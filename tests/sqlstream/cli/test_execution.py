@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import sqlstream
-from sqlstream.cli.execution import Execution
+from sqlstream.cli.execution import Execution, terminated
 from sqlstream.cli.scripts import Script
 from sqlstream.errors import ExecutionError
 
@@ -148,3 +151,33 @@ def test_a_batch_tells_its_rows_and_its_time(spark, capfd):
     shown = capfd.readouterr()
     assert shown.out.splitlines()[0] == "n" and len(shown.out.splitlines()) == 2
     assert "query: 1 row, " in shown.err
+
+
+ENDLESS = """CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '20');
+CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
+SET 'logging.format' = 'json';
+INSERT INTO nowhere SELECT n FROM ticks;
+"""
+
+
+def test_sigterm_stops_jobs_with_a_savepoint(spark, tmp_path, capfd):
+    with sqlstream.connect(spark, **{"execution.checkpointing.dir": str(tmp_path)}) as session:
+
+        def end() -> None:
+            while not any(job.progress().batches for job in session.jobs):
+                time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        Thread(target=end, daemon=True).start()
+        with terminated():
+            assert Execution(session, "csv", False).run([Script("endless", ENDLESS)]) == 0
+        (job,) = session.jobs
+        assert job.state.value == "STOPPED"
+    *logged, said = capfd.readouterr().err.splitlines()
+    savepoint = said.removeprefix(f'job "{job.name}" stopped, savepoint: ')
+    assert (Path(savepoint) / "savepoint.json").exists()
+    lines = [json.loads(line) for line in logged]
+    assert {line["job"] for line in lines} == {job.name}
+    assert lines[0]["message"].startswith("started, with the checkpoint ")
+    assert [line["state"] for line in lines if "state" in line] == ["STOPPED"]
+    assert any(line.get("rows_in", 0) > 0 for line in lines)

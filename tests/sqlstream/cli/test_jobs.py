@@ -58,6 +58,10 @@ def test_epochs_are_listed_of_one_job_or_all(directory, capsys) -> None:
         (["stop", "clicks", "--drain"], 3, "SS451"),
         (["stop", "clicks"], 0, ""),
         (["stop", "totals"], 0, ""),
+        (["stop", "--all", "--savepoint"], 0, ""),
+        (["stop"], 2, "name a job, or give --all"),
+        (["stop", "totals", "--all"], 2, "name a job, or give --all"),
+        (["stop", "--all", "--savepoint-path", "/s"], 2, "--all takes each savepoint in its default place"),
     ],
 )
 def test_what_cannot_be_done_has_its_exit_code(directory, capsys, arguments, code, message) -> None:

@@ -1,0 +1,140 @@
+"""``sqlstream deploy``: writes what runs scripts for good."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from sqlstream.cli.check import check_scripts, warnings_of_scripts
+from sqlstream.cli.options import pairs, variables
+from sqlstream.cli.scripts import Script, open_session, read_scripts, written_scripts
+from sqlstream.cli.terminal import OK, WRONG_SQL
+from sqlstream.deploy import container, kubernetes, spark_submit, systemd
+from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets
+from sqlstream.secrets import REFERENCE
+from sqlstream.udfs.texts import reason_of
+
+Files = Callable[[Deployment], dict[str, str]]
+
+TARGETS: dict[str, Files] = {
+    "systemd": systemd.files,
+    "compose": container.compose_files,
+    "kubernetes": kubernetes.files,
+    "spark-submit": spark_submit.files,
+}
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
+_MEMORY = re.compile(r"[1-9]\d*[MG]i")
+
+
+def deploy_command(
+    files: tuple[str, ...],
+    target: str,
+    folder: str | None,
+    name: str | None,
+    directory: str | None,
+    image: str | None,
+    master: str | None,
+    memory: str,
+    metrics_port: int,
+    settings: tuple[str, ...],
+    parameters: tuple[str, ...],
+    dry_run: bool,
+) -> int:
+    """Writes the files of a deployment, or prints them. Returns the exit code."""
+    if "-" in files:
+        raise click.UsageError("a deployment is made of files, not of standard input")
+    with variables(dict.fromkeys(_unknown_variables(files, settings), _UNKNOWN)):
+        scripts = read_scripts(files, (), parameters)
+        if _has_mistakes(scripts, settings):
+            return WRONG_SQL
+    texts = _named(scripts)
+    called = _deployment_name(name, texts)
+    own = checkpoints_of_scripts(texts)
+    if own is not None and directory is not None and own != directory:
+        raise click.UsageError(f'a script sets the directory of checkpoints to "{own}"; leave out --dir')
+    deployment = Deployment(
+        called,
+        texts,
+        pairs(settings, "--set"),
+        own or directory,
+        own is not None,
+        image or f"{called}:latest",
+        master,
+        _required_memory(memory),
+        metrics_port,
+    )
+    if target == "spark-submit" and deployment.checkpoints is None:
+        raise click.UsageError("--target spark-submit needs --dir, a directory that all machines of the cluster reach")
+    require_no_secrets(deployment)
+    made = TARGETS[target](deployment)
+    if dry_run:
+        for path, text in made.items():
+            click.echo(f"--- {path}\n{text}", nl=False)
+    else:
+        _write(Path(folder or f"deploy-{called}"), made)
+    return OK
+
+
+_UNKNOWN = "known-where-it-runs"
+
+
+def _unknown_variables(files: Sequence[str], settings: Sequence[str]) -> set[str]:
+    """The variables that scripts and settings refer to and that this process does not have, nor needs."""
+    texts = [*(script.text for script in written_scripts(files, ())), *settings]
+    return {name for text in texts for name in REFERENCE.findall(text)} - os.environ.keys()
+
+
+def _has_mistakes(scripts: Sequence[Script], settings: Sequence[str]) -> bool:
+    with open_session(None, settings) as session:
+        mistakes = check_scripts(scripts, session)
+    for name, diagnostic in [*mistakes, *warnings_of_scripts(scripts)]:
+        click.echo(f"{name}: {diagnostic.render()}", err=True)
+    return bool(mistakes)
+
+
+def _named(scripts: Sequence[Script]) -> tuple[ScriptFile, ...]:
+    """The scripts under the names of their files, which must differ."""
+    texts = tuple(ScriptFile(Path(s.name).name, s.text) for s in scripts)
+    for script in texts:
+        if [other.name for other in texts].count(script.name) > 1:
+            raise click.UsageError(f'two files are called "{script.name}"')
+        if not re.fullmatch(r"[\w.-]+", script.name):
+            raise click.UsageError(f'"{script.name}" is no name for a file of a deployment: rename it')
+    return texts
+
+
+def _deployment_name(given: str | None, scripts: Sequence[ScriptFile]) -> str:
+    name = given or re.sub(r"[^a-z0-9]+", "-", Path(scripts[0].name).stem.lower()).strip("-")
+    if not _NAME.fullmatch(name):
+        hint = "It has letters of a to z, digits and -, begins with a letter, and has at most 52 of them: --name NAME."
+        raise click.UsageError(f'"{name}" is no name of a deployment. {hint}')
+    return name
+
+
+def _required_memory(memory: str) -> str:
+    if not _MEMORY.fullmatch(memory):
+        raise click.UsageError(f'"{memory}" is no --memory; write it as 4Gi or 1500Mi')
+    return memory
+
+
+def _write(folder: Path, made: dict[str, str]) -> None:
+    """Write the files into a folder; nothing is overwritten that is there."""
+    there = [path for path in made if (folder / path).exists()]
+    if there:
+        raise click.UsageError(f'"{folder / there[0]}" exists; give another folder: --to FOLDER')
+    try:
+        for path, text in made.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+            if path.endswith(".sh"):
+                (folder / path).chmod(0o755)
+            if path == "secrets.env":
+                (folder / path).chmod(0o600)
+            click.echo(str(folder / path))
+    except OSError as error:
+        raise click.UsageError(f'"{folder}" cannot be written: {reason_of(error)}') from error

@@ -1,0 +1,111 @@
+"""A deployment as data: scripts, settings, checkpoints and the names of secrets, before any target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlstream.errors import ConnectorError
+from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import Set
+from sqlstream.secrets import REFERENCE, shown_script, shown_value
+from sqlstream.version import __version__
+
+SECRET_VALUE = "SS478"
+CHECKPOINTS = "execution.checkpointing.dir"
+STOP_SECONDS = 300
+"""How long a deployment may take to stop: an epoch to its end, and a savepoint."""
+
+_EXTRAS = {
+    "jdbc": "postgres", "postgres": "postgres", "redis": "redis", "http": "http", "kafka": "kafka",
+    "upsert-kafka": "kafka", "duckdb": "duckdb",
+}  # fmt: skip
+_CONNECTOR = re.compile(r"'connector'\s*=\s*'([\w-]+)'")
+
+
+@dataclass(frozen=True)
+class ScriptFile:
+    """A script under the name that it has in the deployment."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What is to run. ``checkpoints``: the directory of the jobs' checkpoints, None for that of the target.
+
+    ``own_checkpoints``: a script sets that directory itself, so the command does not. ``image``: of containers.
+    ``memory``: for all processes, as Kubernetes writes it.
+    """
+
+    name: str
+    scripts: tuple[ScriptFile, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: str | None = None
+    own_checkpoints: bool = False
+    image: str = ""
+    master: str | None = None
+    memory: str = "4Gi"
+    metrics_port: int = 9464
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the environment variables that scripts and settings refer to, sorted."""
+        texts = [*(script.text for script in self.scripts), *self.settings.values()]
+        return tuple(sorted({name for text in texts for name in REFERENCE.findall(text)}))
+
+    @property
+    def requirement(self) -> str:
+        """What pip is to install, with the extras that the connectors and settings need."""
+        connectors = {name for script in self.scripts for name in _CONNECTOR.findall(script.text)}
+        extras = {_EXTRAS[name] for name in connectors if name in _EXTRAS}
+        texts = "\n".join([*(script.text for script in self.scripts), *self.settings])
+        extras |= {"otel"} if ".otlp.url" in texts else set()
+        return f"sqlstream[{','.join(sorted(extras))}]=={__version__}" if extras else f"sqlstream=={__version__}"
+
+    def arguments(self, checkpoints: str, more: Mapping[str, str] | None = None) -> list[str]:
+        """The arguments of ``sqlstream`` that run the scripts. ``more``: settings of the target."""
+        own = {} if self.own_checkpoints else {CHECKPOINTS: checkpoints}
+        settings = {**own, **(more or {}), **self.settings}
+        return [
+            "run",
+            *(script.name for script in self.scripts),
+            *(argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")),
+            *([] if self.master is None else ["--master", self.master]),
+            "--metrics-port", str(self.metrics_port), "--log-format", "json", "--no-progress", "--savepoint-on-term",
+        ]  # fmt: skip
+
+
+def is_remote(directory: str) -> bool:
+    """True for a directory that is not of the machine, such as ``s3a://bucket/jobs``."""
+    return "://" in directory and not directory.startswith("file:")
+
+
+def checkpoints_of_scripts(scripts: Sequence[ScriptFile]) -> str | None:
+    """The directory of checkpoints that the last SET of the scripts gives; None where none does."""
+    values = [
+        s.value for script in scripts for s in parse_script(script.text) if isinstance(s, Set) if s.key == CHECKPOINTS
+    ]
+    return values[-1] if values else None
+
+
+def require_no_secrets(deployment: Deployment) -> None:
+    """Raises ConnectorError SS478 where a script or a setting has the value of a secret, which the files would show."""
+    for place in _secret_places(deployment):
+        raise ConnectorError(
+            SECRET_VALUE,
+            f"{place} holds the value of a secret",
+            hint="Write ${NAME} in its place: a variable of the environment, of which the files have the name alone.",
+        )
+
+
+def _secret_places(deployment: Deployment) -> Iterator[str]:
+    for script in deployment.scripts:
+        lines = zip(script.text.splitlines(), shown_script(script.text).splitlines(), strict=False)
+        numbers = (number for number, (written, shown) in enumerate(lines, 1) if written != shown)
+        yield from (f'line {number} of "{script.name}"' for number in numbers)
+    for key, value in deployment.settings.items():
+        if shown_value(key, value) != value:
+            yield f'setting "{key}"'

@@ -1,0 +1,76 @@
+"""Memory and processor time of a job's processes on this machine: Python, its Java, and the workers of Java."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class ProcessFigures:
+    """Bytes of physical memory and seconds of processor time, by ``driver``, ``jvm`` and ``workers``; empty where the
+    system does not say.
+    """
+
+    memory: Mapping[str, int] = field(default_factory=dict)
+    cpu_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    name: str
+    parent: int
+    ticks: int
+    pages: int
+
+
+def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures:
+    """The figures of a process, by default this one, and its descendants. ``proc``: the folder that Linux shows
+    processes in.
+    """
+    own = os.getpid() if pid is None else pid
+    processes = {process.pid: process for process in _processes(proc)}
+    if own not in processes:
+        return ProcessFigures()
+    memory: dict[str, int] = {}
+    cpu: dict[str, float] = {}
+    page, hertz = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+    for process in processes.values():
+        part = _part(process, own, processes)
+        if part is not None:
+            memory[part] = memory.get(part, 0) + process.pages * page
+            cpu[part] = cpu.get(part, 0.0) + process.ticks / hertz
+    return ProcessFigures(memory, cpu)
+
+
+def _part(process: _Process, own: int, processes: Mapping[int, _Process]) -> str | None:
+    """What a process is for ``own``; None where it is no descendant of it."""
+    if process.pid == own:
+        return "driver"
+    parent: _Process | None = process
+    while parent is not None and parent.pid != own:
+        parent = processes.get(parent.parent)
+    if parent is None:
+        return None
+    return "jvm" if process.name == "java" else "workers"
+
+
+def _processes(proc: Path) -> Iterator[_Process]:
+    try:
+        folders = [folder for folder in proc.iterdir() if folder.name.isdigit()]
+    except OSError:
+        return
+    for folder in folders:
+        try:
+            text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has just ended
+        begin, _, rest = text.rpartition(")")
+        fields = rest.split()
+        name = begin.partition("(")[2]
+        yield _Process(int(folder.name), name, int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[21]))

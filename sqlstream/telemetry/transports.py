@@ -1,0 +1,107 @@
+"""Where events of lineage go: into a file, or to a server, without making a job wait."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlstream.errors import ExecutionError
+from sqlstream.udfs.texts import reason_of
+
+_LOG = logging.getLogger("sqlstream.lineage")
+
+CANNOT_WRITE = "SS477"
+_PATH = "/api/v1/lineage"
+_TIMEOUT_S = 5.0
+_ATTEMPTS = 3
+_MOST_WAITING = 1_000
+
+Event = Mapping[str, Any]
+
+
+class FileTransport:
+    """Appends events to a file, one JSON object a line. Raises ExecutionError SS477 where it cannot be written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._lock = Lock()
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            message = f'events of lineage cannot be written to "{path}": {reason_of(error)}'
+            hint = "SET 'lineage.openlineage.file' to a file that can be written."
+            raise ExecutionError(CANNOT_WRITE, message, hint=hint) from error
+
+    def send(self, event: Event) -> None:
+        """Append an event."""
+        line = json.dumps(event, ensure_ascii=False)
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def close(self) -> None:
+        """The file is closed after each event."""
+
+
+Post = Callable[[str, bytes, Mapping[str, str]], None]
+"""Sends a body with headers to a URL. Raises OSError where the server does not take it."""
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """Sends a request by ``urllib``."""
+    request = urllib.request.Request(url, body, dict(headers), method="POST")
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        answer.read()
+
+
+class HttpTransport:
+    """Posts events to a server of OpenLineage on a thread of its own. Events that it does not take after three attempts
+    are dropped, and logged.
+
+    ``url``: the server, or with a path the whole address. ``key``: the API key, sent as a bearer token.
+    """
+
+    def __init__(self, url: str, key: str | None = None, send: Post = post, pause_s: float = 1.0) -> None:
+        self._url = url if urlsplit(url).path.strip("/") else url.rstrip("/") + _PATH
+        authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._headers = {"Content-Type": "application/json", **authorization}
+        self._post, self._pause_s = send, pause_s
+        self._events: queue.Queue[Event | None] = queue.Queue(_MOST_WAITING)
+        self._thread = Thread(target=self._run, name="sqlstream-lineage", daemon=True)
+        self._thread.start()
+
+    def send(self, event: Event) -> None:
+        """Have an event sent; one is dropped where a thousand wait."""
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            _LOG.warning("an event of lineage is dropped: %s wait for the server", _MOST_WAITING)
+
+    def close(self) -> None:
+        """Wait until what is there is sent, a few seconds at most."""
+        self._events.put(None)
+        self._thread.join(_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (event := self._events.get()) is not None:
+            self._deliver(json.dumps(event, ensure_ascii=False).encode())
+
+    def _deliver(self, body: bytes) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._post(self._url, body, self._headers)
+                return
+            except OSError as error:  # of urllib's errors, HTTP's status among them
+                if attempt == _ATTEMPTS:
+                    _LOG.warning("an event of lineage is not taken by the server, and dropped: %s", error)
+                else:
+                    time.sleep(self._pause_s * attempt)

@@ -1,0 +1,181 @@
+"""Events of OpenLineage, checked against the types of its specification."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.error
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs import JobState, Progress
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.rules import optimize
+from sqlstream.telemetry.lineage import DatasetName, LineageObserver, dataset_name
+from sqlstream.telemetry.transports import FileTransport, HttpTransport
+from sqlstream.types import BIGINT
+from tests.planner.plans import plan
+from tests.sqlstream.telemetry.openlineage_types import checked
+
+TABLES = """
+CREATE TABLE bids (auction BIGINT, price BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
+CREATE TABLE totals (auction BIGINT, total BIGINT, twice BIGINT) WITH ('connector' = 'test');
+CREATE TABLE late (auction BIGINT, price BIGINT, ts TIMESTAMP(3)) WITH ('connector' = 'test');
+"""
+INSERT = """INSERT INTO totals SELECT auction, SUM(price), MAX(price) * 2 FROM bids
+    GROUP BY auction, TUMBLE(ts, INTERVAL '1' MINUTE)"""
+
+
+def job(state=JobState.RUNNING, exception=None, rows=0, sql=INSERT) -> Any:
+    progress = Progress(rows_out=rows // 2, read_by_table={"bids": rows})
+    return SimpleNamespace(
+        name="totals", id="6d1a1b7e-21ff-4ad1-a2cc-9ef8a0f9b2f6", started=datetime(2026, 1, 1, tzinfo=UTC),
+        plan=optimize(plan(sql, TABLES)), state=state, exception=exception, progress=lambda: progress,
+    )  # fmt: skip
+
+
+def events_of(*calls, interval_s=0.0):
+    """The events of a life of a job; each of them is checked."""
+    events: list[Any] = []
+    observer = LineageObserver(events.append, "shop", INSERT, interval_s)
+    for name, *arguments in calls:
+        getattr(observer, name)(*arguments)
+    for event in events:
+        checked(json.loads(json.dumps(event)))
+    return events
+
+
+def test_a_job_that_finishes_has_a_start_an_end_and_events_between():
+    events = events_of(
+        ("on_start", job()), ("on_epochs", job(rows=10), []), ("on_end", job(JobState.FINISHED, rows=16))
+    )
+    assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
+    assert len({event["run"]["runId"] for event in events}) == 1
+    assert {(event["job"]["namespace"], event["job"]["name"]) for event in events} == {("shop", "totals")}
+    assert events[0]["eventTime"] == "2026-01-01T00:00:00.000Z"
+    rows = [(e["inputs"][0]["inputFacets"], e["outputs"][0]["outputFacets"]) for e in events]
+    assert rows[0] == ({}, {})
+    assert [(i["inputStatistics"]["rowCount"], o["outputStatistics"]["rowCount"]) for i, o in rows[1:]] == [
+        (10, 5), (6, 3),
+    ]  # fmt: skip
+    assert events[0]["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    assert events[0]["job"]["facets"]["sql"]["query"] == INSERT
+
+
+def test_running_jobs_send_no_more_than_the_interval_says():
+    events = events_of(("on_start", job()), *[("on_epochs", job(), [])] * 5, interval_s=60.0)
+    assert [event["eventType"] for event in events] == ["START"]
+
+
+def test_failures_have_their_message():
+    error = ExecutionError("SS400", "it broke")
+    events = events_of(("on_start", job()), ("on_failure", job(), error), ("on_end", job(JobState.FAILED, error)))
+    assert [event["eventType"] for event in events] == ["START", "OTHER", "FAIL"]
+    assert [event["run"]["facets"]["errorMessage"]["message"] for event in events[1:]] == ["SS400: it broke"] * 2
+    assert events_of(("on_start", job()), ("on_end", job(JobState.STOPPED)))[-1]["eventType"] == "ABORT"
+
+
+def test_columns_have_the_columns_that_they_are_computed_from():
+    (start,) = events_of(("on_start", job()))
+    (output,) = start["outputs"]
+    fields = output["facets"]["columnLineage"]["fields"]
+    shown = {
+        column: [
+            (f["namespace"], f["name"], f["field"], f["transformations"][0]["subtype"]) for f in line["inputFields"]
+        ]
+        for column, line in fields.items()
+    }
+    assert shown == {
+        "auction": [("shop", "bids", "auction", "IDENTITY")],
+        "total": [("shop", "bids", "price", "AGGREGATION")],
+        "twice": [("shop", "bids", "price", "AGGREGATION")],
+    }
+    assert output["facets"]["schema"]["fields"][0] == {"name": "auction", "type": "BIGINT"}
+
+
+def test_inserts_of_a_set_into_one_table_join_their_lineage():
+    text = f"""EXECUTE STATEMENT SET BEGIN {INSERT};
+        INSERT INTO totals SELECT auction, price, price + auction FROM bids; END"""
+    (start,) = events_of(("on_start", job(sql=text)))
+    (output,) = start["outputs"]
+    fields = output["facets"]["columnLineage"]["fields"]
+    assert [(f["field"], f["transformations"][0]["subtype"]) for f in fields["twice"]["inputFields"]] == [
+        ("price", "AGGREGATION"), ("price", "TRANSFORMATION"), ("auction", "TRANSFORMATION"),
+    ]  # fmt: skip
+
+
+def test_tables_of_side_outputs_are_outputs_without_lineage():
+    text = INSERT + " LATE DATA TO late"
+    (start,) = events_of(("on_start", job(sql=text)))
+    assert [(output["name"], "columnLineage" in output["facets"]) for output in start["outputs"]] == [
+        ("totals", True), ("late", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("connector", "options", "namespace", "name"),
+    [
+        ("filesystem", {"path": "/data/in"}, "file", "/data/in"),
+        ("filesystem", {"path": "file:///data/in"}, "file", "/data/in"),
+        ("filesystem", {"path": "s3://lake/a/b"}, "s3://lake", "a/b"),
+        ("kafka", {"properties.bootstrap.servers": "a:9092,b:9092", "topic": "t"}, "kafka://a:9092", "t"),
+        ("postgres", {"url": "postgresql://me:secret@db:5433/shop"}, "postgres://db:5433", "shop.public.planes"),
+        ("postgres", {"host": "db", "database": "shop", "table-name": "s.t"}, "postgres://db:5432", "shop.s.t"),
+        ("jdbc", {"url": "jdbc:postgresql://db/shop"}, "postgres://db:5432", "shop.public.planes"),
+        ("http", {"url": "https://me:pw@api.example/v1/x"}, "https://api.example", "/v1/x"),
+        ("datagen", {}, "shop", "planes"),
+        ("filesystem", {"path": "${DATA}"}, "file", None),
+    ],
+)
+def test_datasets_are_named_as_the_specification_says(connector, options, namespace, name):
+    table = Table("planes", (Column("n", BIGINT),), connector, tuple(options.items()))
+    named = dataset_name(table, "shop")
+    assert named.namespace == namespace
+    assert "secret" not in str(named) and ":pw@" not in str(named)
+    assert name is None or named == DatasetName(namespace, name)
+
+
+def test_a_file_has_an_event_a_line(tmp_path):
+    transport = FileTransport(str(tmp_path / "new" / "events.jsonl"))
+    for number in range(2):
+        transport.send({"n": number})
+    lines = (tmp_path / "new" / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"n": 0}, {"n": 1}]
+
+
+def test_a_file_that_cannot_be_written_fails_the_start(tmp_path):
+    with pytest.raises(ExecutionError) as error:
+        FileTransport(str(tmp_path))
+    assert str(error.value).startswith(f'SS477: events of lineage cannot be written to "{tmp_path}": Is a directory')
+
+
+def test_a_server_is_posted_to_again_until_it_takes_an_event(caplog):
+    sent = []
+
+    def post(url, body, headers):
+        sent.append((url, json.loads(body), headers))
+        if len(sent) < 3:
+            raise urllib.error.HTTPError(url, 503, "busy", None, io.BytesIO())  # type: ignore[arg-type]
+
+    transport = HttpTransport("http://marquez:5000/", "k3y", post, pause_s=0)
+    transport.send({"n": 1})
+    transport.close()
+    assert [url for url, _, _ in sent] == ["http://marquez:5000/api/v1/lineage"] * 3
+    assert sent[0][2] == {"Content-Type": "application/json", "Authorization": "Bearer k3y"}
+    assert not caplog.records
+
+
+def test_an_event_that_no_server_takes_is_dropped_with_a_line(caplog):
+    def post(url, body, headers):
+        raise OSError("no route")
+
+    transport = HttpTransport("http://marquez:5000/own/path", None, post, pause_s=0)
+    transport.send({"n": 1})
+    transport.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "an event of lineage is not taken by the server, and dropped: no route"
+    ]

@@ -11,21 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
+from sqlstream.udfs.groups.distinct import (
+    MOST_SHARING,
+    DistinctValues,
+    FilteredCalls,
+    SharedDistinctValues,
+    has_hash,
+)
 from sqlstream.udfs.groups.strategies import (
     AggregateStrategy,
     ChangedRows,
-    DistinctValues,
     Flags,
     Indices,
     StoredGroups,
     StoredRows,
     Totals,
-    has_hash,
 )
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids, differ, hash_of_values, in_order, places, retracted_rows
@@ -162,7 +168,7 @@ class GroupAggregateKernel(Kernel):
         over = self.living.due(state, context)
         if over.num_rows:
             self._forget(over.select([KEY_HASH, *self.keys]), context)
-        for strategy in self._distinct:
+        for strategy in self._expiring:
             strategy.drop(context)
         self._close(state, context)
 
@@ -245,7 +251,7 @@ class GroupAggregateKernel(Kernel):
     def _close(self, state: KeyedState, context: Context) -> None:
         state.flush()
         if self.living.ttl:
-            wakes = [self.living.wakes(state, context), *(strategy.wakes(context) for strategy in self._distinct)]
+            wakes = [self.living.wakes(state, context), *(strategy.wakes(context) for strategy in self._expiring)]
             context.set_timer(Domain.PROCESSING, min(wakes))
 
     def _state(self, context: Context) -> KeyedState:
@@ -270,7 +276,12 @@ class GroupAggregateKernel(Kernel):
         return [strategy for strategy in self.strategies if isinstance(strategy, Totals)]
 
     @property
-    def _distinct(self) -> list[DistinctValues]:
+    def _distinct(self) -> list[DistinctValues | SharedDistinctValues]:
+        return [s for s in self.strategies if isinstance(s, DistinctValues | SharedDistinctValues)]
+
+    @property
+    def _expiring(self) -> list[DistinctValues]:
+        """The strategies whose state may have a time to live of its own."""
         return [strategy for strategy in self.strategies if isinstance(strategy, DistinctValues)]
 
     @property
@@ -288,7 +299,7 @@ class GroupAggregateKernel(Kernel):
     @cached_property
     def _distinct_columns(self) -> tuple[str, ...]:
         """The columns by which rows differ for aggregates with DISTINCT."""
-        read = (name for s in self._distinct for name in (*s.values.names, *([s.filter] if s.filter else [])))
+        read = (name for s in self._distinct for name in (*s.values.names, *s.filters))
         return tuple(dict.fromkeys((*self.keys, *read)))
 
     @cached_property
@@ -346,11 +357,18 @@ def strategies_of(
             (extreme if plain.may_survive else kept).append(call)
     by_key = pa.schema([rows.field(name) for name in keys])
     strategies: list[AggregateStrategy] = [Totals(Aggregates(tuple(total), rows, retracting=updates))] if total else []
-    for number, ((values, condition), own) in enumerate(distinct.items()):
+    numbered = [(*choice, own, f"distinct_{number}") for number, (choice, own) in enumerate(distinct.items())]
+    for values, of_values in groupby(numbered, key=lambda item: item[0]):
         read = pa.schema([rows.field(name) for name in values])
-        name = f"distinct_{number}"
-        totals = Totals(Aggregates(tuple(own), read, retracting=updates), f"__{name}")
-        strategies.append(DistinctValues(name, by_key, read, condition, totals, updates, living))
+        parts = [
+            FilteredCalls(condition, Totals(Aggregates(tuple(own), read, retracting=updates), f"__{name}"), name)
+            for _, condition, own, name in of_values
+        ]
+        if 1 < len(parts) <= MOST_SHARING and not updates and not living.ttl:
+            strategies.append(SharedDistinctValues(f"{parts[0].former}_shared", by_key, read, tuple(parts)))
+        else:
+            own_sets = (DistinctValues(p.former, by_key, read, p.filter, p.totals, updates, living) for p in parts)
+            strategies += own_sets
     for name, own in (("extremes", extreme), ("rows", kept)):
         if own:
             strategies.append(StoredRows(name, by_key, Aggregates(tuple(own), pa.schema([*_read(own, rows)]))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Ordering
+from sqlstream.udfs.groups.distinct import DistinctValues, SharedDistinctValues
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
@@ -76,6 +78,14 @@ CALLS: dict[str, tuple[AggregateCall, Expected]] = {
     "distinct_if": (
         call("distinct_if", "count", "x", distinct=True, filter="b"),
         lambda rows: len(set(values(where(rows), "x"))),
+    ),
+    "distinct_n_if": (
+        call("distinct_n_if", "count", "n", distinct=True, filter="b"),
+        lambda rows: len(set(values(where(rows), "n"))),
+    ),
+    "distinct_sum_if": (
+        call("distinct_sum_if", "sum", "n", distinct=True, filter="b"),
+        lambda rows: total(list(set(values(where(rows), "n")))),
     ),
     "distinct_min": (
         call("distinct_min", "min", "n", distinct=True),
@@ -232,6 +242,45 @@ def test_many_aggregates_follow_their_rows(updates, data):
     names = data.draw(st.lists(st.sampled_from(sorted(CALLS)), unique=True, max_size=6))
     keys = st.sampled_from(KEYS if names else [key for key in KEYS if key])
     check(names, updates, data.draw(keys), data)
+
+
+SHARING = ("distinct_n_if", "distinct", "count", "distinct_sum_if", "distinct_t")
+"""Three calls over the same values, two of them with a FILTER."""
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.data())
+def test_calls_with_filters_over_the_same_values_follow_their_rows(data):
+    check(SHARING, False, data.draw(st.sampled_from(KEYS)), data)
+
+
+@settings(deadline=None, max_examples=10)
+@given(scripts(False), scripts(False))
+def test_calls_that_share_values_go_on_with_what_earlier_builds_stored_for_each(before, after):
+    of = kernel(*SHARING)
+    (shared,) = (s for s in of.strategies if isinstance(s, SharedDistinctValues))
+    apart = (DistinctValues(c.former, shared.keys, shared.values, c.filter, c.totals, False, TimeToLive())
+             for c in shared.calls)  # fmt: skip
+    former = replace(of, strategies=(*(s for s in of.strategies if s is not shared), *apart))
+    earlier, now = harness_of(former), harness_of(of)
+    changes: list[tuple[str, Row]] = []
+    result: dict[Row, Row] = {}
+    for harness, batches in ((earlier, before), (now, after)):
+        for batch in batches:
+            changes += batch
+            harness.rows([dict(zip(COLUMNS, v, strict=True)) for _, v in batch])
+            applied(harness.output(), of.keys, result)
+            assert result == grouped(changes, of.keys, SHARING)
+        now.restore(earlier.snapshot())
+
+
+def test_a_value_is_stored_once_for_all_calls_that_share_it():
+    sizes = []
+    for names in (("distinct",), ("distinct", "distinct_n_if", "distinct_sum_if")):
+        harness = harness_of(kernel(*names))
+        harness.rows([row("a", n, b=True) for n in range(10_000)])
+        sizes.append(harness.stores[0].size)
+    assert sizes[1] < 1.1 * sizes[0]
 
 
 # --- one by one -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.errors import UnsupportedError
+from sqlstream.functions.aggregates import ORDERED_TYPES
 from sqlstream.functions.catalogue import aggregate_of
 from sqlstream.types import from_arrow
 from sqlstream.udfs.aggregates import lists, statistics
@@ -26,8 +27,6 @@ from sqlstream.udfs.aggregates.accumulator import (
     Ordering,
     Plan,
     Source,
-    is_number,
-    is_ordered,
 )
 from sqlstream.udfs.aggregates.changes import less_what_went, over_net_rows
 from sqlstream.udfs.aggregates.extremes import Extreme, Picked, PickedByNumber, PickedByOrder
@@ -140,12 +139,11 @@ class _Call:
     def refused(self, reason: str, hint: str | None = None) -> UnsupportedError:
         return UnsupportedError(NOT_EXECUTED, f'aggregate function "{self.call.function}" {reason}', hint=hint)
 
-    def require(self, good: Callable[[pa.DataType], bool], index: int = 0) -> None:
-        """SS395 where an argument has a type that the function does not take."""
-        argument_type = self.types[index]
-        if not good(argument_type):
-            reason = f"is not executed for the type {from_arrow(argument_type)}"
-            raise self.refused(reason, "Convert the argument, as in CAST(x AS DOUBLE).")
+    def require(self, taken: frozenset[str], index: int = 0) -> None:
+        """SS395 where an argument has none of these types."""
+        kind = from_arrow(self.types[index])
+        if kind.name not in taken:
+            raise self.refused(f"is not executed for the type {kind}", "Convert the argument, as in CAST(x AS DOUBLE).")
 
 
 Planner = Callable[[_Call], Plan]
@@ -184,6 +182,9 @@ def plan_of(call: AggregateCall, schema: pa.Schema, *, by_number: bool = False, 
     count = aggregate.columns
     if count is not None and len(call.arguments) != count:
         raise typed_call.refused(f"is executed with {count} column{'s' * (count != 1)}, not {len(call.arguments)}")
+    for index, taken in enumerate((aggregate.kernel or ())[: len(call.arguments)]):
+        if taken is not None:
+            typed_call.require(taken, index)
     return _PLANNERS[aggregate.name](typed_call)
 
 
@@ -266,22 +267,16 @@ def _picked_by_order(value: pa.Array, *key: pa.Array) -> pa.Array:
     return value
 
 
-def _is_real(type_: pa.DataType) -> bool:
-    return bool(kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal(type_))
-
-
 def _count(call: _Call) -> Plan:
     source = call.source
     return Plan((Count(Source((), source.filters, source.required)),), _kept)
 
 
 def _count_if(call: _Call) -> Plan:
-    call.require(kinds.is_boolean)
     return Plan((Count(Source((), (*call.filters, *call.call.arguments))),), _kept)
 
 
 def _sum(call: _Call) -> Plan:
-    call.require(lambda t: _is_real(t) or kinds.is_duration(t))
     total = _total(call)
     if not call.retracting:
         return Plan((total,), _kept)
@@ -303,7 +298,6 @@ def _unless_none(total: pa.Array, count: pa.Array) -> pa.Array:
 
 
 def _average(call: _Call) -> Plan:
-    call.require(lambda t: _is_real(t) or kinds.is_duration(t))
     if kinds.is_duration(call.type):
         return interval_average(call.source, call.type)
     if kinds.is_decimal(call.type):
@@ -312,19 +306,7 @@ def _average(call: _Call) -> Plan:
 
 
 def _extreme(greatest: bool) -> Planner:
-    def plan(call: _Call) -> Plan:
-        call.require(is_ordered)
-        return Plan((Extreme(call.source, call.type, greatest),), _kept)
-
-    return plan
-
-
-def _boolean_extreme(greatest: bool) -> Planner:
-    def plan(call: _Call) -> Plan:
-        call.require(kinds.is_boolean)
-        return Plan((Extreme(call.source, call.type, greatest),), _kept)
-
-    return plan
+    return lambda call: Plan((Extreme(call.source, call.type, greatest),), _kept)
 
 
 def _pick(last: bool) -> Planner:
@@ -350,7 +332,6 @@ def _nth_value(call: _Call) -> Plan:
 
 def _pick_by_order(greatest: bool) -> Planner:
     def plan(call: _Call) -> Plan:
-        call.require(is_ordered, 1)
         columns = (*call.call.arguments, *([ARRIVAL] if call.by_number else []))
         source = Source(columns, call.filters, call.call.arguments[1:])
         return Plan((PickedByOrder(source, call.types[0], call.types[1], greatest, call.by_number),), _picked_by_order)
@@ -360,7 +341,7 @@ def _pick_by_order(greatest: bool) -> Planner:
 
 def _list_source(call: _Call) -> tuple[Source, tuple[pa.DataType, ...], tuple[Ordering, ...]]:
     for name in call.ordered[1:]:
-        _Call(replace(call.call, arguments=(name,)), call.schema).require(is_ordered)
+        _Call(replace(call.call, arguments=(name,)), call.schema).require(ORDERED_TYPES)
     columns = (*call.ordered, *([ARRIVAL] if call.by_number else []))
     types = tuple(call.schema.field(name).type for name in columns)
     order = (*call.call.order, *([Ordering(ARRIVAL)] if call.by_number else []))
@@ -373,7 +354,6 @@ def _collect_list(call: _Call) -> Plan:
 
 
 def _listagg(call: _Call) -> Plan:
-    call.require(lambda t: kinds.is_string(t) or kinds.is_binary(t))
     separator = call.call.constants[0] if call.call.constants else None
     return joined(*_list_source(call), "" if separator is None else str(separator))
 
@@ -383,7 +363,6 @@ def _collect_set(call: _Call) -> Plan:
 
 
 def _approximate_count(call: _Call) -> Plan:
-    call.require(lambda t: bool(t == pa.int64()))
     error = _number(call.call.constants[0]) if call.call.constants else 0.05
     if not 0.0005 < error <= 0.39:
         raise call.refused(f"is not executed with the error {error}", "Give an error between 0.001 and 0.39.")
@@ -391,11 +370,7 @@ def _approximate_count(call: _Call) -> Plan:
 
 
 def _moment(plan: Callable[[Source], Plan]) -> Planner:
-    def planned(call: _Call) -> Plan:
-        call.require(_is_real)
-        return plan(call.source)
-
-    return planned
+    return lambda call: plan(call.source)
 
 
 def _variance(*, sample: bool, root: bool) -> Planner:
@@ -403,34 +378,24 @@ def _variance(*, sample: bool, root: bool) -> Planner:
 
 
 def _comoment(formula: statistics.Formula) -> Planner:
-    def plan(call: _Call) -> Plan:
-        call.require(_is_real)
-        call.require(_is_real, 1)
-        return statistics.comoment(call.source, formula)
-
-    return plan
+    return lambda call: statistics.comoment(call.source, formula)
 
 
 def _bits(call: _Call) -> Plan:
-    call.require(kinds.is_integer)
     return Plan((Bits(call.source, call.type, call.call.function),), _kept)
 
 
 def _median(call: _Call) -> Plan:
-    call.require(_is_real)
     return lists.interpolated(call.source, call.type, 0.5)
 
 
 def _percentile(call: _Call) -> Plan:
-    call.require(_is_real)
     if len(call.types) > 1:
-        call.require(kinds.is_integer, 1)
         return lists.weighted(call.source, call.types, _percentages(call))
     return lists.interpolated(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
 def _discrete_percentile(call: _Call) -> Plan:
-    call.require(lambda t: is_number(t) or kinds.is_decimal(t))
     return lists.discrete(call.source, call.type, _percentages(call), descending=_descending(call))
 
 
@@ -440,7 +405,7 @@ def _mode(call: _Call) -> Plan:
     greatest = _descending(call)
     least = not greatest and bool(call.call.order or call.call.constants[:1] == (True,))
     if least or greatest:
-        call.require(is_ordered)
+        call.require(ORDERED_TYPES)
     return lists.mode(call.source, call.type, least=least, greatest=greatest)
 
 
@@ -480,8 +445,8 @@ _PLANNERS: dict[str, Planner] = {
     "last": _pick(True),
     "min_by": _pick_by_order(False),
     "max_by": _pick_by_order(True),
-    "bool_and": _boolean_extreme(False),
-    "bool_or": _boolean_extreme(True),
+    "bool_and": _extreme(False),
+    "bool_or": _extreme(True),
     "bit_and": _bits,
     "bit_or": _bits,
     "bit_xor": _bits,

@@ -103,6 +103,10 @@ CALLS: dict[str, tuple[AggregateCall, Expected]] = {
 }  # fmt: skip
 
 
+KEEPING = ("list", "sorted", "first")
+"""Calls that are computed from stored rows, which have the columns of all of them: a retraction removes such a row."""
+
+
 def kernel(*names: str, updates: bool = False, keys: tuple[str, ...] = ("k",), ttl: int = 0) -> GroupAggregateKernel:
     schema = UPDATING if updates else SCHEMA
     living = TimeToLive(ttl)
@@ -172,7 +176,8 @@ def grouped(changes: Sequence[tuple[str, Row]], keys: tuple[str, ...], names: Se
     result: dict[Row, list[Any]] = {tuple(r[COLUMNS.index(k)] for k in keys): [] for r in there(changes, keys)}
     for name in names:
         aggregate, expected = CALLS[name]
-        read = {*keys, *aggregate.arguments, aggregate.filter}
+        together = [CALLS[n][0] for n in names if n in KEEPING] if name in KEEPING else [aggregate]
+        read = {*keys, *(column for call in together for column in (*call.arguments, call.filter))}
         groups: dict[Row, list[Row]] = {key: [] for key in result}
         for row in there(changes, [column for column in COLUMNS if column in read]):
             groups[tuple(row[COLUMNS.index(key)] for key in keys)].append(row)

@@ -87,8 +87,20 @@ def _differ(left_column: pa.ChunkedArray, right_column: pa.ChunkedArray) -> np.n
         return np.zeros(len(left), np.bool_)
     if pa.types.is_integer(left.type) and not left.null_count and not right.null_count:
         return np.asarray(left.to_numpy() != right.to_numpy())
+    if _is_compared_as_bytes(left.type):
+        unequal = pc.fill_null(pc.not_equal(left, right), False)
+        if left.null_count or right.null_count:
+            unequal = pc.or_(unequal, pc.xor(left.is_valid(), right.is_valid()))
+        return np.asarray(unequal)
     ids = _ids(pa.concat_arrays([left, right]))
     return np.asarray(ids[: len(left)] != ids[len(left) :])
+
+
+def _is_compared_as_bytes(kind: pa.DataType) -> bool:
+    """True where two values are equal if their bytes are: not for floating-point numbers and nested values."""
+    is_text = kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    is_number = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)
+    return bool(is_text or is_number or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _pair(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:

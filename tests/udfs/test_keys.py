@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.udfs.keys import dense_ids
+from sqlstream.udfs.keys import dense_ids, differ
 
 _NAN = float("nan")
 _OTHER_NAN = float(np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0])
@@ -92,3 +92,15 @@ def test_many_integers_are_numbered_by_first_appearance_however_many_differ(dist
     ids = dense_ids(pa.table({"a": values}), ["a"])
     assert (ids.ids == expected).all()
     assert (values[ids.first] == pa.array(values).unique().to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "numbers"), COLUMNS, ids=lambda v: str(v) if isinstance(v, pa.DataType) else ""
+)
+def test_rows_differ_where_their_values_have_different_numbers(kind, values, numbers):
+    pairs = [(i, j) for i in range(len(values)) for j in range(len(values))]
+    left, right = (pa.table({"k": pa.array([values[pair[side]] for pair in pairs], kind)}) for side in (0, 1))
+    assert differ(left, right).tolist() == [numbers[i] != numbers[j] for i, j in pairs]
+    without_nulls = [(i, j) for i, j in pairs if values[i] is not None and values[j] is not None]
+    left, right = (pa.table({"k": pa.array([values[pair[side]] for pair in without_nulls], kind)}) for side in (0, 1))
+    assert differ(left, right).tolist() == [numbers[i] != numbers[j] for i, j in without_nulls]

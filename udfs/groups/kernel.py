@@ -37,7 +37,7 @@ from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, 
 from sqlstream.udfs.keys import Ids, dense_ids, differ, hash_of_values, in_order, places, retracted_rows
 from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
 
-_KINDS = np.array(["+I", "-U", "+U", "-D"], object)
+_KINDS = pa.array(["+I", "-U", "+U", "-D"])
 
 _ROWS = "__rows"
 """BIGINT column of a group: its number of rows. Only where rows may be retracted."""
@@ -220,11 +220,11 @@ class GroupAggregateKernel(Kernel):
         groups = [new, stored.groups[updated], stored.groups[updated], stored.groups[over]]
         # The rows before the change precede those after it.
         rows = [groups[0] + len(lives), updated, groups[2] + len(lives), over]
-        kinds = np.repeat(_KINDS, [len(of_kind) for of_kind in groups])
+        kinds = np.repeat(np.arange(len(_KINDS)), [len(of_kind) for of_kind in groups])
         order = in_order([np.concatenate(groups)])
         if len(order):
             images = pa.concat_tables([before, after]).take(pa.array(np.concatenate(rows)[order]))
-            context.emit(images.append_column(ROW_KIND, pa.array(kinds[order])))
+            context.emit(images.append_column(ROW_KIND, _KINDS.take(pa.array(kinds[order]))))
 
     def _results(self, rows: pa.Table) -> pa.Table:
         """Keys and results of rows of the state."""

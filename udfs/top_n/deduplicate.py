@@ -76,7 +76,8 @@ class DeduplicateKernel(ExpiringKernel):
         takes = self._takes(rows, stored, stored_row)
         is_open = self._is_open(rows, context)
         self._emit(rows, stored, stored_row, np.flatnonzero(takes | ~is_open), context)
-        new = self._kept(rows.filter(pa.array(takes & is_open)), context)
+        kept = takes & is_open
+        new = self._kept(rows if kept.all() else rows.filter(pa.array(kept)), context)
         if self.is_final and not self.ttl:
             state.append(new)
         elif new.num_rows:

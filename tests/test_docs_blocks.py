@@ -62,16 +62,18 @@ LOOKED_UP = {"customers": "id BIGINT, name STRING"}
 """Tables that examples look up without creating them."""
 
 SHAPES = {
+    ("docs/lake.md", "CREATE CATALOG"): "catalogs of its reader; tests/sqlstream/catalogs/test_lakes.py has some",
     ("docs/dialect.md", "FROM TUMBLE  (TABLE t"): "the forms of window functions, with optional parts in brackets",
     ("docs/dialect.md", "GROUP BY k, TUMBLE(at, size)"): "the forms of windows as clauses",
     ("docs/dialect.md", "SELECT * FROM f(input"): "the form of a call: f is any process function",
 }
-"""Blocks of SQL that are no statements, by page and beginning, and why."""
+"""Blocks of SQL that are no statements or need what only their reader has, by page and beginning, and why."""
 
 VARIABLES = ("METRICS_TOKEN", "OPENLINEAGE_API_KEY")
 """Variables of the environment that settings in examples refer to."""
 
 NOT_RUN = {
+    ("docs/lake.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/deploy.md", "sqlstream deploy"): "scripts of its reader; tests/sqlstream/deploy has these commands",
     ("docs/metrics.md", "sqlstream run"): "a job of its reader; tests/sqlstream/telemetry has a server that is asked",
     ("docs/metrics.md", "sqlstream metrics"): "files in the folder; tests/sqlstream/telemetry/test_instruments.py",
@@ -348,7 +350,7 @@ def test_tests_that_run_blocks_are_there():
 def test_blocks_have_a_language_that_is_checked_or_none():
     """Without one stand help texts, messages and drawings; no command hides among them."""
     for block in ALL:
-        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "toml", "ebnf", ""}, (
+        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "toml", "yaml", "ebnf", ""}, (
             block.page,
             block.line,
         )

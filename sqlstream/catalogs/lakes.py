@@ -90,13 +90,13 @@ class IcebergCatalog:
         from sqlstream.connectors.iceberg_columns import catalog_of, iceberg_errors, require_pyiceberg
 
         require_pyiceberg()
-        with iceberg_errors("of the catalog"):
+        with iceberg_errors(dict(self.properties).get("name", "default"), "catalog"):
             return [".".join(name) for name in catalog_of(self._resolved).list_namespaces()]
 
     def names(self, database: str) -> list[str]:
         from sqlstream.connectors.iceberg_columns import catalog_of, iceberg_errors
 
-        with iceberg_errors(database):
+        with iceberg_errors(database, "database"):
             return [identifier[-1] for identifier in catalog_of(self._resolved).list_tables(database)]
 
     def table(self, database: str, name: str) -> Table:

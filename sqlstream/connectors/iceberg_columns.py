@@ -43,8 +43,8 @@ def require_pyiceberg() -> None:
 
 
 @contextmanager
-def iceberg_errors(name: str) -> Iterator[None]:
-    """Turns errors of the library about the table ``name`` into ConnectorError SS545."""
+def iceberg_errors(name: str, kind: str = "table") -> Iterator[None]:
+    """Turns errors of the library into ConnectorError SS545. ``name``: of the table, or of what ``kind`` says."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -56,7 +56,7 @@ def iceberg_errors(name: str) -> Iterator[None]:
         hint = "Correct the option \"table-name\"; an INSERT creates the table, unless 'create-table' is 'false'."
         raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
     except Exception as error:  # of any client of a catalog or a store
-        message = f'Iceberg table "{name}" cannot be read: {one_line(error)}'
+        message = f'Iceberg {kind} "{name}" cannot be read: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
 
 

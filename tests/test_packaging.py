@@ -146,6 +146,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "duckdb",
         "delta",
         "iceberg",
+        "otel",
         "redis",
         "kafka",
         "http",

@@ -225,11 +225,11 @@ def test_a_bad_line_of_a_socket_fails_the_job(make_table, environment, tmp_path)
 
 def test_without_its_jar_kafka_says_how_to_get_it(spark, make_table, environment) -> None:
     options = {"topic": "t", "properties__bootstrap__servers": "localhost:9092", "format": "json"}
-    table = make_table("kafka", "a INT", **options)
+    table = make_table("kafka", "a INT", **options, kafka__client="spark")
     kind = Kafka()
     rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS INT) AS a")
     uses = (
-        lambda: kind.read(environment, make_table("kafka", "a INT", **options, kafka__client="spark"), ("a",)),
+        lambda: kind.read(environment, table, ("a",)),
         lambda: kind.stream(environment, table, rows),
         lambda: kind.batch_writer(environment, table),
     )

@@ -12,7 +12,7 @@ from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomai
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, field_of, keys_fact
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Node, Unary, cached_per_node
-from sqlstream.planner.nodes import Filter, Insert, Output, Project
+from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
 from sqlstream.planner.operators.over import Closing, Over, OverCall, Sorted, sorted_text
 from sqlstream.planner.properties import FieldsRead, Keys, Kinds, StateDescription, WindowInfo, expiry_text
 from sqlstream.types import DataType
@@ -260,6 +260,14 @@ def limit_of(plan: Node) -> Limit | None:
         case TopN(keys=(), order=()) if plan.changelog_mode == APPEND_ONLY or plan.last < plan.first:
             return Limit(plan.last - plan.first + 1, plan.first - 1)
     return None
+
+
+def first_rows(plan: Output) -> int | None:
+    """How many rows of its table a query with LIMIT needs, whichever they are; None for one that chooses among them."""
+    wanted, below = limit_of(plan), plan.input
+    while isinstance(below, Project | AssignTime | TopN):
+        below = below.input
+    return wanted.last if wanted is not None and isinstance(below, Scan) and not below.predicates else None
 
 
 def number_between(number: str, first: int, last: int) -> exp.Expression:

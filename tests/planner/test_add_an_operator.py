@@ -28,6 +28,7 @@ ASKED_FOR_BY_CLASS = {
         "sqlstream.jobs.reports.counts",
         "sqlstream.jobs.reports.plan_figures",
         "sqlstream.jobs.lifecycle.session_jobs",
+        "sqlstream.telemetry.figures",
     },
     "Limit": {"sqlstream.jobs.lifecycle.launch"},
     "Over": {"sqlstream.batch.choosing"},

@@ -55,9 +55,9 @@ from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet
+from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.operators.top_n import TopN, limit_of
+from sqlstream.planner.operators.top_n import first_rows
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
 from sqlstream.planner.physical.steps import watermarked_nodes
 from sqlstream.planner.rules.push_filters import comparisons
@@ -242,7 +242,7 @@ class SessionJobs:
         if settings[RUNTIME_MODE] != "batch":
             environment = replace(environment, timed=_timed_tables(plan))
         if isinstance(plan, Output):
-            environment = replace(environment, logs=_logs(checkpoint), first_rows=_first_rows(plan))
+            environment = replace(environment, logs=_logs(checkpoint), first_rows=first_rows(plan))
             work = Work(plan, SessionSources(environment, workspace.catalog.copy()), side=SideSinks(environment, plan))
         else:
             environment = self._at_checkpoint(environment, checkpoint, plan, workspace)
@@ -412,14 +412,6 @@ def _timed_tables(plan: Root) -> frozenset[str]:
         or (mark.column, mark.delay_ms, mark.follows) != (of_table.column, of_table.delay_ms, None)
     }
     return frozenset(mark.table for mark in marks) - others
-
-
-def _first_rows(plan: Output) -> int | None:
-    """How many rows of its table a query with LIMIT needs, whichever they are; None for one that chooses among them."""
-    wanted, below = limit_of(plan), plan.input
-    while isinstance(below, Project | AssignTime | TopN):
-        below = below.input
-    return wanted.last if wanted is not None and isinstance(below, Scan) and not below.predicates else None
 
 
 def _default_name(plan: Root) -> JobName:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sqlstream.jobs.lifecycle.session_jobs import _first_rows, _timed_tables
+from sqlstream.jobs.lifecycle.session_jobs import _timed_tables
 from sqlstream.planner.nodes import Output
+from sqlstream.planner.operators.top_n import first_rows
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan
 
@@ -28,7 +29,7 @@ CREATE TABLE u (k INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ('connector
 def test_a_query_without_a_choice_needs_as_many_rows_as_its_limit(query: str, rows: int | None):
     bound = optimize(plan(query, TABLES))
     assert isinstance(bound, Output)
-    assert _first_rows(bound) == rows
+    assert first_rows(bound) == rows
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class FileDetails:
 
     def to_text(self) -> str:
         """The details as JSON."""
-        return json.dumps({key: value for key, value in vars(self).items() if value})
+        return json.dumps({f.name: value for f in fields(self) if (value := getattr(self, f.name))})
 
     @staticmethod
     def of_split(split: Mapping[str, Any]) -> FileDetails | None:
@@ -70,13 +71,18 @@ class FileDetails:
         """Returns the indexes of the rows that are not deleted, of ``count`` rows of which the first has the position
         ``first`` in the file; None where no row of the file is deleted.
         """
-        if self.deleted is None:
+        gone = self._gone
+        if gone is None:
             return None
-        gone = positions(self.deleted)
         low, high = np.searchsorted(gone, [first, first + count])
         keep = np.ones(count, bool)
         keep[gone[low:high] - first] = False
         return np.flatnonzero(keep)
+
+    @cached_property
+    def _gone(self) -> np.ndarray | None:
+        """The positions of deleted rows, which are unpacked once for all batches of a file."""
+        return None if self.deleted is None else positions(self.deleted)
 
     def with_constants(self, rows: pa.RecordBatch, wanted: Mapping[str, pa.DataType]) -> pa.RecordBatch:
         """Adds the columns among ``wanted`` whose value is the same in all rows, as their declared types."""

@@ -11,10 +11,10 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
-from threading import Thread
 from typing import Any
 
 from sqlstream.errors import ExecutionError
+from sqlstream.local_server import LocalServer
 from sqlstream.telemetry.exposition import Exposition, JobCollector
 from sqlstream.telemetry.figures import JobFigures
 from sqlstream.udfs.texts import reason_of
@@ -67,7 +67,7 @@ def _reply(jobs: Iterable[JobFigures], good: Callable[[list[str]], bool]) -> Rep
     return Reply(body, status=HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-class MetricsServer:
+class MetricsServer(LocalServer):
     """Serves the metrics and the health of jobs until it is closed. ``jobs``: their figures now, asked for from several
     threads. Raises ExecutionError SS475 where the port cannot be listened on.
     """
@@ -78,27 +78,13 @@ class MetricsServer:
         family = AF_INET6 if ":" in listening.host else AF_INET
         server = type("_Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
         try:
-            self._server: ThreadingHTTPServer = server((listening.host, listening.port), handler)
+            listener: ThreadingHTTPServer = server((listening.host, listening.port), handler)
         except OSError as error:
             where = f'port {listening.port} of "{listening.host}"'
             message = f"metrics cannot be served on {where}: {reason_of(error)}"
             hint = "SET 'metrics.prometheus.port' to another one; 0 takes any."
             raise ExecutionError(CANNOT_LISTEN, message, hint=hint) from None
-        self._host = listening.host
-        self._thread = Thread(target=self._server.serve_forever, name="sqlstream-metrics", daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """The address of the server, without a path."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(listener, listening.host, "sqlstream-metrics")
 
 
 class _Handler(BaseHTTPRequestHandler):

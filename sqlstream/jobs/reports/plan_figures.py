@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.progress import Progress, size_text
+from sqlstream.local_server import LocalServer
 from sqlstream.planner.explain.html import Figure, Figures, html_page
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
@@ -42,7 +42,7 @@ Answers = Callable[[str], Answer | None]
 """What there is at a path, without what follows a question mark; None for nothing. Called from several threads."""
 
 
-class LocalPage:
+class LocalPage(LocalServer):
     """A web server on a port of this machine that serves pages until it is closed. Raises ExecutionError SS483 where
     the port is in use.
 
@@ -52,24 +52,12 @@ class LocalPage:
 
     def __init__(self, port: int, answers: Answers, paths: str) -> None:
         try:
-            self._server = ThreadingHTTPServer((HOST, port), partial(_Handler, answers, paths))
+            server = ThreadingHTTPServer((HOST, port), partial(_Handler, answers, paths))
         except OSError as error:
             message = f"the page cannot be shown on port {port}: {reason_of(error)}"
             raise ExecutionError(NO_PAGE, message, hint="Give another one: --port N; 0 takes any.") from None
-        self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, name="sqlstream-page", daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """The address of the page."""
-        return f"http://{HOST}:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Stop serving the page."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        server.daemon_threads = True
+        super().__init__(server, HOST, "sqlstream-page")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,29 @@
+"""Servers of HTTP that run in a thread beside what a process does."""
+
+from __future__ import annotations
+
+from http.server import ThreadingHTTPServer
+from threading import Thread
+
+
+class LocalServer:
+    """Serves what ``server`` listens for until it is closed. ``host``: its name in the address. ``name``: that of the
+    thread.
+    """
+
+    def __init__(self, server: ThreadingHTTPServer, host: str, name: str) -> None:
+        self._server, self._host = server, host
+        self._thread = Thread(target=server.serve_forever, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The address of the server, without a path."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.encodings import AVRO_CODECS
+from sqlstream.formats.varints import varint
 
 MAGIC = b"Obj\x01"
 _MARKER = 16
@@ -109,16 +110,8 @@ class Container:
 
 
 def _number(content: Bytes, at: int) -> tuple[int, int]:
-    bits = shift = 0
-    while True:
-        byte = content[at]
-        at += 1
-        bits |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (bits >> 1) ^ -(bits & 1), at
-        shift += 7
-        if shift > 63:
-            raise IndexError("a number of more than 64 bits")
+    bits, at = varint(content, at)
+    return (bits >> 1) ^ -(bits & 1), at
 
 
 def _entries(content: Bytes, at: int) -> tuple[dict[str, bytes], int]:

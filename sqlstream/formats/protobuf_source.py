@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlstream.formats.avro_schema import SchemaError
+from sqlstream.formats.varints import varint
 
 KINDS = (
     "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message", "bytes",
@@ -249,13 +250,13 @@ def wire_fields(content: bytes) -> Iterator[tuple[int, Any]]:
     """Yields the fields of a message: their numbers, and bytes or numbers."""
     at = 0
     while at < len(content):
-        tag, at = _varint(content, at)
+        tag, at = varint(content, at)
         match tag & 7:
             case 0:
-                value, at = _varint(content, at)
+                value, at = varint(content, at)
                 yield tag >> 3, value
             case 2:
-                size, at = _varint(content, at)
+                size, at = varint(content, at)
                 if at + size > len(content):
                     raise ValueError("it ends too early")
                 yield tag >> 3, content[at : at + size]
@@ -264,17 +265,6 @@ def wire_fields(content: bytes) -> Iterator[tuple[int, Any]]:
                 at += 8 if tag & 7 == 1 else 4
             case _:
                 raise ValueError("a group")
-
-
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
 
 
 _EDITION_2023 = 1000

@@ -147,6 +147,9 @@ class Table:
         return dict(self.options).get(key)
 
 
+TIME_AS_OF, VERSION_AS_OF = "timestamp-as-of", "version-as-of"
+"""The options of tables that can be read as they were, which ``AS OF`` with a constant means."""
+
 OF_METADATA = "sink.metadata."
 """The prefix of options of a ``target``, which no statement may write: a column's name and its metadata key."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sqlstream.formats.columnar import converted
+from sqlstream.formats.columnar import converted, usual_type
 from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.file_details import FileDetails
 from sqlstream.udfs.file_splits import FILE, FileRange, FileRows, FromFile, Piece, naming
@@ -103,22 +103,10 @@ def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with texts and bytes of Arrow's usual types: some writers note view types in their files, and Arrow
     cannot take rows of those.
     """
-    kinds = [_without_views(kind) for kind in rows.schema.types]
+    kinds = [usual_type(kind) for kind in rows.schema.types]
     if kinds == rows.schema.types:
         return rows
     return rows.cast(pa.schema([*zip(rows.schema.names, kinds, strict=True)]))
-
-
-def _without_views(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return pa.string() if pa.types.is_string_view(kind) else pa.binary()
-    if pa.types.is_list(kind):
-        return pa.list_(_without_views(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _without_views(f.type), f.nullable) for f in kind])
-    return kind
 
 
 def _numbered(first: int) -> Callable[[int], str]:

@@ -199,7 +199,7 @@ class RowsOfChanges:
                     for column, texts in zip(self.table.columns, batch.columns[: len(names)], strict=True)
                 ]
                 times = np.full(batch.num_rows, -_2000_US)  # as in Flink: 1970 for all that was there
-                yield self._batch(columns, times, pa.array(["+I"] * batch.num_rows, pa.string()))
+                yield self._batch(columns, times, pa.repeat("+I", batch.num_rows))
 
     # --- what changed -----------------------------------------------------------------------------------------
 
@@ -299,10 +299,7 @@ class RowsOfChanges:
             "database_name": self.table.database, "schema_name": self.table.schema, "table_name": self.table.table,
         }  # fmt: skip
         moments = pa.array(times + _2000_US, pa.int64()).cast(DataType("TIMESTAMP").to_arrow())
-        more = [
-            moments if key == "op_ts" else pa.array([constant[key]] * len(kinds), pa.string())
-            for _, key in self.table.metadata
-        ]
+        more = [moments if key == "op_ts" else pa.repeat(constant[key], len(kinds)) for _, key in self.table.metadata]
         return pa.RecordBatch.from_arrays([*columns, *more, kinds], schema=self.table.result)
 
 

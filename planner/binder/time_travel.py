@@ -15,10 +15,7 @@ from sqlstream.errors import Span, SqlStreamError
 from sqlstream.grammar.nodes import Option
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner import unsupported
-from sqlstream.planner.catalog import Catalog, Table
-
-TIME_AS_OF, VERSION_AS_OF = "timestamp-as-of", "version-as-of"
-"""The options of tables that can be read as they were."""
+from sqlstream.planner.catalog import TIME_AS_OF, VERSION_AS_OF, Catalog, Table
 
 
 def constant_as_of(source: exp.Expr) -> tuple[str, str] | None:

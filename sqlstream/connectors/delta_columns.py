@@ -15,14 +15,8 @@ import pyarrow as pa
 from pyarrow import fs
 from pyarrow import types as kinds
 
-from sqlstream.connectors.lake import (
-    NO_LAKE_TABLE,
-    UNSUPPORTED_FEATURE,
-    WRONG_LAKE_COLUMN,
-)
+from sqlstream.connectors.lake import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
 from sqlstream.errors import ConnectorError, Diagnostic
-from sqlstream.formats.columnar import fits
-from sqlstream.options import hint_of
 from sqlstream.types import DataType
 from sqlstream.udfs.file_details import FileDetails
 from sqlstream.udfs.lookup.sources.clients import no_package
@@ -93,12 +87,12 @@ def file_system(path: str, storage: Mapping[str, str]) -> fs.FileSystem:
 
 
 @dataclass(frozen=True)
-class StoredColumns:
-    """The columns of a version of a Delta table. ``schema``: their names and types; ``names``: by name, the name in the
-    files, where the table maps columns; ``partitions``: those that are not in files.
+class StoredColumns(LakeColumns):
+    """The columns of a version of a Delta table. ``names``: by name, the name in the files, where the table maps
+    columns; ``partitions``: those that are not in files.
     """
 
-    schema: pa.Schema
+    kind = "Delta"
     names: Mapping[str, str]
     partitions: tuple[str, ...]
 
@@ -110,34 +104,12 @@ class StoredColumns:
         names = {f["name"]: f["metadata"][_PHYSICAL_NAME] for f in fields} if mapped else {}
         return StoredColumns(pa.schema(table.schema().to_arrow()), names, tuple(metadata.partition_columns))
 
-    def own(self, name: str) -> str | None:
-        """The stored name of a column, which may differ in case; None where the table lacks it."""
-        if name in self.schema.names:
-            return name
-        alike = [own for own in self.schema.names if own.casefold() == name.casefold()]
-        return alike[0] if len(alike) == 1 else None
-
-    def wrong(self, table: str, wanted: Mapping[str, DataType]) -> list[Diagnostic]:
-        """Returns diagnostics SS546 for columns that the table lacks or has with another type, and SS547 for those that
-        cannot be read.
-        """
-        return [d for name, kind in wanted.items() for d in self._wrong(table, name, kind)]
-
-    def _wrong(self, table: str, name: str, declared: DataType) -> Iterator[Diagnostic]:
-        own = self.own(name)
-        if own is None:
-            message = f'column "{name}" of table "{table}" does not exist in the Delta table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint=hint_of(name, self.schema.names, "Columns there"))
-            return
-        there = self.schema.field(own).type
-        if not fits(there, declared.to_arrow()):
-            message = f'column "{name}" of table "{table}" is {declared}, but {there} in the Delta table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare it with the type that it has there.")
-        elif own in self.partitions and kinds.is_binary(there):
-            message = f'column "{name}" of table "{table}" is a partition column of type BINARY, which is not supported'
+    def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
+        if own in self.partitions and kinds.is_binary(self.schema.field(own).type):
+            message = f"column {shown} is a partition column of type BINARY, which is not supported"
             yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
         elif self.names and any(member.name == "STRUCT" for member in declared.parts()):
-            message = f'column "{name}" of table "{table}" has fields whose names the Delta table maps'
+            message = f"column {shown} has fields whose names the Delta table maps"
             hint = "Column mapping is supported for columns, not for fields in them: leave the column out of the table."
             yield Diagnostic(UNSUPPORTED_FEATURE, message, hint=hint)
 

@@ -30,6 +30,7 @@ from sqlstream.connectors.lake import (
     CHANGE_TYPE,
     RETRACTS,
     REWRITTEN,
+    START_AGAIN,
     UNSUPPORTED_FEATURE,
     VERSION_GONE,
     LakeFile,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _DELETION_VECTORS = "deletionVectors"
-_START_AGAIN = "Start in a new directory ('execution.checkpointing.dir')"
 _Action = Mapping[str, Any]
 
 # --- versions -------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class DeltaLog(VersionLog):
             raise self._gone(f"does not have its version {version} any more", expired=True) from None
 
     def _gone(self, what: str, *, expired: bool = False) -> ConnectorError:
-        hint = f"{_START_AGAIN}, and keep the log longer (delta.logRetentionDuration)." if expired else None
+        hint = f"{START_AGAIN}, and keep the log longer (delta.logRetentionDuration)." if expired else None
         return ConnectorError(VERSION_GONE, f'Delta table "{self._settings.name}" {what}', hint=hint)
 
     def _data(self, version: int, key: str) -> list[_Action]:

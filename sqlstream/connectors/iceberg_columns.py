@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sqlstream.connectors.lake import (
-    NO_LAKE_TABLE,
-    UNSUPPORTED_FEATURE,
-    WRONG_LAKE_COLUMN,
-    LakeSettings,
-)
+from sqlstream.connectors.lake import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns, LakeSettings
 from sqlstream.errors import ConnectorError, Diagnostic
-from sqlstream.formats.columnar import fits
-from sqlstream.options import hint_of
+from sqlstream.formats.columnar import usual_type
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.texts import one_line
@@ -98,12 +92,12 @@ def open_data_file(settings: LakeSettings, location: str) -> pa.NativeFile:
 
 
 @dataclass(frozen=True)
-class StoredColumns:
-    """The columns of an Iceberg table: their types as Arrow's, their ids, and, for files without ids, the names that
-    they have there.
+class StoredColumns(LakeColumns):
+    """The columns of an Iceberg table: their ids, and, for files without ids, the names that they have there. ``moved``
+    are those with fields that had other names.
     """
 
-    schema: pa.Schema
+    kind = "Iceberg"
     ids: Mapping[str, int]
     names: Mapping[str, str]
     moved: frozenset[str] = frozenset()
@@ -118,48 +112,13 @@ class StoredColumns:
         mapped = {f.field_id: f.names for f in mapping.root} if mapping is not None else {}
         names = {name: mapped[number][0] for name, number in ids.items() if mapped.get(number)}
         arrow = schema_to_pyarrow(own, include_field_ids=False)
-        kinds = pa.schema([(f.name, without_large(f.type)) for f in arrow])
+        kinds = pa.schema([(f.name, usual_type(f.type)) for f in arrow])
         return StoredColumns(kinds, ids, names, frozenset(_with_moved_fields(table, own)))
 
-    def own(self, name: str) -> str | None:
-        """The stored name of a column, which may differ in case; None where the table lacks it."""
-        if name in self.ids:
-            return name
-        alike = [own for own in self.ids if own.casefold() == name.casefold()]
-        return alike[0] if len(alike) == 1 else None
-
-    def wrong(self, table: str, wanted: Mapping[str, DataType]) -> list[Diagnostic]:
-        """Returns diagnostics SS546 for columns that the table lacks or has with another type, and SS547 for those that
-        cannot be read.
-        """
-        return [d for name, kind in wanted.items() for d in self._wrong(table, name, kind)]
-
-    def _wrong(self, table: str, name: str, declared: DataType) -> Iterator[Diagnostic]:
-        own = self.own(name)
-        if own is None:
-            message = f'column "{name}" of table "{table}" does not exist in the Iceberg table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint=hint_of(name, self.schema.names, "Columns there"))
-            return
-        there = self.schema.field(own).type
-        if not fits(there, declared.to_arrow()):
-            message = f'column "{name}" of table "{table}" is {declared}, but {there} in the Iceberg table'
-            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare it with the type that it has there.")
-        elif own in self.moved:
-            message = f'fields in column "{name}" of table "{table}" were renamed, which is not supported'
+    def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
+        if own in self.moved:
+            message = f"fields in column {shown} were renamed, which is not supported"
             yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
-
-
-def without_large(kind: pa.DataType) -> pa.DataType:
-    """The type without Arrow's types for long texts and lists, which the library takes."""
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return pa.string() if pa.types.is_large_string(kind) else pa.binary()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(without_large(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(without_large(kind.key_type), without_large(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, without_large(f.type), f.nullable) for f in kind])
-    return kind
 
 
 def _with_moved_fields(table: Table, schema: Schema) -> Iterator[str]:

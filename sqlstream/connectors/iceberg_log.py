@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlstream.connectors.iceberg_columns import StoredColumns, iceberg_errors, open_table
 from sqlstream.connectors.lake import (
     REWRITTEN,
+    START_AGAIN,
     UNSUPPORTED_FEATURE,
     VERSION_GONE,
     LakeFile,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 _EMPTY = -1
 """The version of a table without snapshots."""
 
-_START_AGAIN = "Start in a new directory ('execution.checkpointing.dir')"
 _NO_ROWS = np.zeros(0, np.int64)
 
 # --- snapshots ------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class IcebergLog(VersionLog):
         return following
 
     def _gone(self, what: str, *, expired: bool = False) -> ConnectorError:
-        hint = f"{_START_AGAIN}, and keep snapshots longer." if expired else None
+        hint = f"{START_AGAIN}, and keep snapshots longer." if expired else None
         return ConnectorError(VERSION_GONE, f'Iceberg table "{self._settings.name}" {what}', hint=hint)
 
     # --- where to begin -------------------------------------------------------------------------------------------

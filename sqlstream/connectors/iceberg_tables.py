@@ -17,10 +17,10 @@ from sqlstream.connectors.iceberg_columns import (
     iceberg_errors,
     open_table,
     require_pyiceberg,
-    without_large,
 )
 from sqlstream.connectors.lake import NO_LAKE_TABLE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.formats.columnar import usual_type
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.texts import one_line
 
@@ -168,7 +168,7 @@ def _as_stored(kind: pa.DataType) -> pa.DataType:
 
 def _same_but_names(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether nested types differ in the names of elements of lists and maps alone, or not to the eye."""
-    return bool(pa.types.is_nested(one) and without_large(one).equals(without_large(other), check_metadata=False))
+    return bool(pa.types.is_nested(one) and usual_type(one).equals(usual_type(other), check_metadata=False))
 
 
 def all_columns(stored: IcebergTable) -> pa.Schema:

@@ -8,9 +8,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from sqlstream.errors import repeating
+import pyarrow as pa
+
+from sqlstream.errors import Diagnostic, repeating
+from sqlstream.formats.columnar import fits
+from sqlstream.options import hint_of
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.file_details import FileDetails
 from sqlstream.udfs.lookup.source import Comparison
@@ -71,6 +75,52 @@ class LakeSettings:
     def of_json(text: str) -> LakeSettings:
         values = json.loads(text)
         return LakeSettings(**{**values, "columns": tuple(map(tuple, values["columns"])), "filters": ()})
+
+
+START_AGAIN = "Start in a new directory ('execution.checkpointing.dir')"
+"""The beginning of hints where versions are gone."""
+
+
+@dataclass(frozen=True)
+class LakeColumns(ABC):
+    """The columns that a table of a lake has: ``schema`` are their names and types as Arrow's. ``kind`` is the name of
+    the table format.
+    """
+
+    kind: ClassVar[str]
+    schema: pa.Schema
+
+    def own(self, name: str) -> str | None:
+        """The stored name of a column, which may differ in case; None where the table lacks it."""
+        if name in self.schema.names:
+            return name
+        alike = [own for own in self.schema.names if own.casefold() == name.casefold()]
+        return alike[0] if len(alike) == 1 else None
+
+    def wrong(self, table: str, wanted: Mapping[str, DataType]) -> list[Diagnostic]:
+        """Returns diagnostics SS546 for columns that the table lacks or has with another type, and SS547 for those that
+        cannot be read.
+        """
+        return [d for name, declared in wanted.items() for d in self._wrong(table, name, declared)]
+
+    def _wrong(self, table: str, name: str, declared: DataType) -> Iterator[Diagnostic]:
+        own = self.own(name)
+        if own is None:
+            message = f'column "{name}" of table "{table}" does not exist in the {self.kind} table'
+            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint=hint_of(name, self.schema.names, "Columns there"))
+            return
+        there = self.schema.field(own).type
+        if not fits(there, declared.to_arrow()):
+            message = f'column "{name}" of table "{table}" is {declared}, but {there} in the {self.kind} table'
+            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare it with the type that it has there.")
+        else:
+            yield from self.unsupported(f'"{name}" of table "{table}"', own, declared)
+
+    @abstractmethod
+    def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
+        """Yields diagnostics SS547 where the column with the stored name ``own`` cannot be read. ``shown``: the column
+        and the table in messages.
+        """
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from sqlstream.options import (
     integer,
     one_of,
 )
-from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Table
+from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TIME_AS_OF, VERSION_AS_OF, Table
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.files import COMPARED, keys_can_be
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 MONITOR = "source.monitor-interval"
 START, START_VERSION, START_TIME = "scan.startup.mode", "scan.startup.version", "scan.startup.timestamp"
-VERSION_AS_OF, TIME_AS_OF = "version-as-of", "timestamp-as-of"
 REWRITTEN_ROWS = "source.rewritten-rows"
 
 

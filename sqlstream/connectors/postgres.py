@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     UNKNOWN_RANGE,
-    WRONG_COLUMN,
     BatchWriter,
     Environment,
     LookupTable,
@@ -26,6 +25,8 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.database_tables import CONNECTIONS, READABLE, TABLE_OPTION, WRITABLE, filters, matched
 from sqlstream.connectors.postgres_server import (
     INDEXES,
+    check_address,
+    check_columns,
     columns_there,
     connected,
     create_table,
@@ -34,7 +35,6 @@ from sqlstream.connectors.postgres_server import (
     exists,
     has_epochs,
     has_null_keys,
-    innermost,
     of_url,
     parameters,
     regclass,
@@ -58,7 +58,7 @@ from sqlstream.planner.binder.lookups import (
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
-from sqlstream.udfs.lookup.sources.postgres import DIALECT, PostgresSource
+from sqlstream.udfs.lookup.sources.postgres import PostgresSource
 
 if TYPE_CHECKING:
     from sqlstream.connectors.on_spark.postgres import PostgresWriter
@@ -71,11 +71,7 @@ NO_UNIQUE_KEY = "SS565"
 
 def _check_types(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """SS505 for columns of types that PostgreSQL lacks, and SS504 for indexes of columns that do not exist."""
-    for column in table.physical_columns:
-        if innermost(column.type).name not in DIALECT.sent:
-            message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
-            hint = f"Declare it as STRING; its types are {', '.join(sorted(DIALECT.sent))} and ARRAY of them."
-            yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
+    yield from check_columns(table, spans)
     yield from _check_indexes(table, spans)
 
 
@@ -153,16 +149,9 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
     variables: ClassVar[tuple[str, ...]] = ("database", "host", "password", "url", "username")
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        given = dict(table.options)
-        if "url" not in given and ("host" not in given or "database" not in given):
-            message = f'connector "{table.connector}" requires the option "url", or "host" and "database"'
-            hint = "Add 'url' = 'postgresql://host:5432/database' to WITH."
-            yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
-        for key in ("host", "port", "database"):
-            if "url" in given and key in given:
-                message = f'option "{key}" does not go with "url", which names it'
-                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
-        url = given.get("url", "${")
+        hint = "Add 'url' = 'postgresql://host:5432/database' to WITH."
+        yield from check_address(table, spans, "host", "database", hint)
+        url = dict(table.options).get("url", "${")
         if "${" not in url and not url.startswith(("postgresql://", "postgres://")):
             message = 'option "url" is no address of PostgreSQL'
             yield Diagnostic(WRONG_VALUE, message, spans.get("url"), hint="Write 'postgresql://host:5432/database'.")

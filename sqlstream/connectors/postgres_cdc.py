@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Source, Watch, columns_of
+from sqlstream.connectors.connector import Environment, Source, Watch, columns_of
 from sqlstream.connectors.postgres_copies import CopyPlan
 from sqlstream.connectors.postgres_publications import Slot, changed_table, prepare_publication, require_logical
-from sqlstream.connectors.postgres_server import connected, innermost, parameters, require_psycopg
+from sqlstream.connectors.postgres_server import check_address, check_columns, connected, parameters, require_psycopg
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.formats.postgres_texts import PRINTING
 from sqlstream.options import (
     DURATION,
-    MISSING_OPTION,
     NAME,
     STRING,
     WRONG_VALUE,
@@ -32,7 +31,6 @@ from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.lookup.sources.postgres import DIALECT
 from sqlstream.udfs.postgres_changes import KINDS, METADATA
 
 if TYPE_CHECKING:
@@ -140,14 +138,8 @@ class PostgresChanges(Source):
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         given = dict(table.options)
-        if "url" not in given and ("hostname" not in given or "database-name" not in given):
-            message = 'connector "postgres-cdc" requires the option "url", or "hostname" and "database-name"'
-            hint = "Add 'hostname' = '…', 'database-name' = '…' to WITH."
-            yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
-        for key in ("hostname", "port", "database-name"):
-            if "url" in given and key in given:
-                message = f'option "{key}" does not go with "url", which names it'
-                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
+        hint = "Add 'hostname' = '…', 'database-name' = '…' to WITH."
+        yield from check_address(table, spans, "hostname", "database-name", hint)
         if table.changelog == APPEND_ONLY or RowKind.UPDATE_AFTER not in table.changelog:
             message = "'changelog-mode' of the connector \"postgres-cdc\" has updates, because rows of tables change"
             hint = "Leave it out, or write 'I,UB,UA,D' where the table has REPLICA IDENTITY FULL."
@@ -155,11 +147,7 @@ class PostgresChanges(Source):
         if given.get(ON_ERROR, "fail") != "fail":
             message = f'option "{ON_ERROR}" of the connector "postgres-cdc" is \'fail\': no change may be left out'
             yield Diagnostic(WRONG_VALUE, message, spans.get(ON_ERROR), hint="Declare odd columns as STRING.")
-        for column in table.physical_columns:
-            if innermost(column.type).name not in DIALECT.sent:
-                message = f'connector "postgres-cdc" has no values of type {column.type} for column "{column.name}"'
-                hint = f"Declare it as STRING; its types are {', '.join(sorted(DIALECT.sent))} and ARRAY of them."
-                yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
+        yield from check_columns(table, spans)
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
         return {key: parse_type(kind) for key, kind in METADATA.items()}

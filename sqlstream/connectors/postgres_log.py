@@ -394,22 +394,14 @@ class LogReceiver:
         self._connection.flush()
 
 
-def receiver(
-    connection: Mapping[str, str],
-    slot: str,
-    publication: str,
-    table: tuple[str, str],
-    since: int,
-    folder: Path,
-    seconds: float,
-) -> LogReceiver:
+def receiver(open_receiver: Callable[[], LogReceiver], slot: str, seconds: float) -> LogReceiver:
     """Opens a receiver. Waits for so many seconds while another connection has the slot, because that of a process
     that was killed lasts until the server notices. ConnectorError SS627 if it still has it.
     """
     end = time.monotonic() + seconds
     while True:
         try:
-            return LogReceiver(connection, slot, publication, table, since, folder)
+            return open_receiver()
         except LogError as error:
             if error.sqlstate != _IN_USE:
                 raise

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.database_tables import no_table
-from sqlstream.errors import ConnectorError
-from sqlstream.options import OptionKind
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import MISSING_OPTION, WRONG_VALUE, OptionKind
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import is_clear
 from sqlstream.types import DataType
@@ -35,6 +36,29 @@ _HINTS = (
     ("role", 'Correct the option "username".'),
 )
 _NO_SERVER = 'Is the server running, and can it be reached from here? Its address is in "url", or in "host" and "port".'
+
+
+def check_address(table: Table, spans: Mapping[str, Span], host: str, database: str, hint: str) -> Iterator[Diagnostic]:
+    """SS503 and SS504 where the options name no server, or name it twice: by ``url``, or by ``host``, ``port`` and
+    ``database``, of which two have other names in some connectors. ``hint``: for what is missing.
+    """
+    given = dict(table.options)
+    if "url" not in given and (host not in given or database not in given):
+        message = f'connector "{table.connector}" requires the option "url", or "{host}" and "{database}"'
+        yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint=hint)
+    for key in (host, "port", database):
+        if "url" in given and key in given:
+            message = f'option "{key}" does not go with "url", which names it'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f'Leave out "{key}" or "url".')
+
+
+def check_columns(table: Table, spans: Mapping[str, Span]) -> Iterator[Diagnostic]:
+    """SS505 for columns of types that PostgreSQL lacks."""
+    for column in table.physical_columns:
+        if innermost(column.type).name not in DIALECT.sent:
+            message = f'connector "{table.connector}" has no values of type {column.type} for column "{column.name}"'
+            hint = f"Declare it as STRING; its types are {', '.join(sorted(DIALECT.sent))} and ARRAY of them."
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
 
 
 def parameters(values: Mapping[str, Any]) -> dict[str, str]:

@@ -240,3 +240,20 @@ def _nested(values: pa.Array, declared: pa.DataType, children: list[pa.Array]) -
     return pa.Array.from_buffers(
         declared, len(values), [validity, offsets], values.null_count, values.offset, children=children
     )
+
+
+def usual_type(kind: pa.DataType) -> pa.DataType:
+    """The type without Arrow's types for views and long values, also in nested types: some libraries and writers have
+    these, and Spark and our readers have the usual ones.
+    """
+    if kinds.is_large_string(kind) or kinds.is_string_view(kind):
+        return pa.string()
+    if kinds.is_large_binary(kind) or kinds.is_binary_view(kind):
+        return pa.binary()
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        return pa.list_(usual_type(kind.value_type))
+    if kinds.is_map(kind):
+        return pa.map_(usual_type(kind.key_type), usual_type(kind.item_type))
+    if kinds.is_struct(kind):
+        return pa.struct([pa.field(f.name, usual_type(f.type), f.nullable) for f in kind])
+    return kind

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from sqlstream.spark.internals import make_active
 
-try:
+try:  # as in ``spark.streams``, but this module goes to workers by value
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
 

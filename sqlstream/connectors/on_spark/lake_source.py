@@ -23,19 +23,12 @@ from sqlstream.connectors.lake_logs import log_of
 from sqlstream.connectors.lake_rows import SPLITS, reader_of, splits
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.internals import make_active
+from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.exchange import part_fields
 from sqlstream.udfs.file_splits import SHARE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        pass
-
 
 _SETTINGS, _FILTERS = "secret", "filters"
 """Options of the data source; Spark knows to hide the value of the first one."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,7 @@ from sqlstream.connectors.postgres_server import CANNOT_CONNECT
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active
+from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.lookup.sources.postgres import PostgresError, one_line, session_settings
@@ -43,14 +45,6 @@ from sqlstream.udfs.spark.batches import rows_of
 
 if TYPE_CHECKING:
     from sqlstream.connectors.postgres_server import Connection
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        pass
-
 
 _Answer = TypeVar("_Answer")
 
@@ -292,10 +286,10 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def opened(server: Connection) -> LogReceiver:
             require_slot(server, settings.slot, since)
             slot = settings.slot
-            return receiver(
-                dict(settings.connection), slot.name, slot.publication, slot.table, since, self._folder,
-                _IN_USE_SECONDS,
-            )  # fmt: skip
+            open_receiver = partial(
+                LogReceiver, dict(settings.connection), slot.name, slot.publication, slot.table, since, self._folder
+            )
+            return receiver(open_receiver, slot.name, _IN_USE_SECONDS)
 
         self._receiver = self._asking(opened)
         if system not in ("", self._receiver.system):

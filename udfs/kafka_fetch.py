@@ -297,6 +297,13 @@ def wrong_properties(error: Exception) -> ConnectorError:
     return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason_of(error)}", hint=hint)
 
 
+def unreachable(properties: Mapping[str, str], error: Exception) -> ConnectorError:
+    """SS590 for brokers that do not answer the driver. ``properties``: those of librdkafka."""
+    servers = properties.get("bootstrap.servers", "")
+    hint = "Look whether they run there, and at the options properties.… of the table."
+    return ConnectorError(UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason_of(error)}', hint=hint)
+
+
 def reason_of(error: Exception) -> str:
     """What librdkafka says in a KafkaException."""
     return str(error.args[0].str() if error.args and hasattr(error.args[0], "str") else error)

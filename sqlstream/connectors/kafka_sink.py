@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -180,15 +181,12 @@ def _exists(producer: Producer, properties: Mapping[str, str], topic: str) -> bo
 def _asked(properties: Mapping[str, str], ask: Callable[[], Any]) -> Any:
     from confluent_kafka import KafkaException  # an optional package
 
-    from sqlstream.udfs.kafka_fetch import reason_of
+    from sqlstream.udfs.kafka_fetch import unreachable
 
     try:
         return ask()
     except KafkaException as error:
-        servers = properties.get("bootstrap.servers", "")
-        hint = "Look whether they run there, and at the options properties.… of the table."
-        message = f'Kafka\'s brokers "{servers}" do not answer: {reason_of(error)}'
-        raise ConnectorError(_NO_TOPIC, message, hint=hint) from None
+        raise unreachable(properties, error) from None
 
 
 NOT_CREATED = "SS679"
@@ -202,7 +200,7 @@ def _create(producer: Producer, properties: Mapping[str, str], topic: str, creat
     from sqlstream.udfs.kafka_fetch import reason_of
     from sqlstream.udfs.kafka_produce import common_properties
 
-    admin = AdminClient({**common_properties(properties)})
+    admin = AdminClient({**common_properties(properties)}, logger=logging.getLogger("sqlstream.kafka"))
     try:
         asked = Asked(topic, creation.partitions or -1, creation.replicas or -1, config=dict(creation.config))
         admin.create_topics([asked], operation_timeout=_SECONDS)[topic].result(_SECONDS)

@@ -37,6 +37,7 @@ from sqlstream.connectors.kafka_offsets import (
 from sqlstream.connectors.kafka_watermarks import IdlePartitions, PartitionWatermarks
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.spark.internals import make_active
+from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
@@ -51,7 +52,7 @@ from sqlstream.udfs.kafka_fetch import (
     consumer_of,
     lose,
     losing,
-    reason_of,
+    unreachable,
     wrong_properties,
 )
 from sqlstream.udfs.spark.batches import rows_of
@@ -59,14 +60,6 @@ from sqlstream.udfs.topic_times import NewestTimes, TopicTimes
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # PySpark 4.1, whose sources in Python know neither triggers nor where a micro-batch starts
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        pass
-
 
 _Answer = TypeVar("_Answer")
 
@@ -305,11 +298,7 @@ class Brokers:
         try:
             yield
         except KafkaException as error:
-            servers = self._settings.properties.get("bootstrap.servers", "")
-            hint = "Look whether they run there, and at the options properties.… of the table."
-            raise ConnectorError(
-                UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason_of(error)}', hint=hint
-            ) from None
+            raise unreachable(self._settings.properties, error) from None
 
     def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
         """What is answered once leaders and coordinators are elected. ConnectorError SS590 where they are not."""

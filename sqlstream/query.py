@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,6 +303,19 @@ class Query:
         never ends.
         """
         return self.rows().to_arrow()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream of Arrow's C interface, which ``polars.DataFrame``, ``pyarrow.table`` and others take;
+        they arrive while it is read. Raises ExecutionError SS480 where the query never ends.
+        """
+        self._require_end()
+        tables = self.batches()
+        first = next(tables, None)
+        if first is None:
+            first = self._empty()
+        following = (batch for table in tables for batch in table.to_batches())
+        reader = pa.RecordBatchReader.from_batches(first.schema, chain(first.to_batches(), following))
+        return reader.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """Waits until the query ends and returns all rows as a pandas DataFrame. Raises ExecutionError SS480 where it

@@ -101,6 +101,12 @@ class Rows:
         arrays = [pa.array(values, type_.to_arrow()) for values, type_ in zip(columns, self.types, strict=True)]
         return pa.Table.from_arrays(arrays, names=list(self.columns))
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream of Arrow's C interface, which ``polars.DataFrame``, ``pyarrow.table`` and others
+        take.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> pd.DataFrame:
         """Returns the rows as a pandas DataFrame. DECIMAL values are ``Decimal``; TIMESTAMP columns have a time
         zone.

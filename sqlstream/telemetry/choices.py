@@ -8,6 +8,8 @@ from sqlstream.options import DURATION, NAME, PATH, Option, OptionKind, integer,
 
 LINEAGE_URL, LINEAGE_KEY = "lineage.openlineage.url", "lineage.openlineage.api-key"
 LINEAGE_FILE, LINEAGE_NAMESPACE = "lineage.openlineage.file", "lineage.openlineage.namespace"
+LINEAGE_SERVERS, LINEAGE_TOPIC = "lineage.openlineage.kafka.bootstrap.servers", "lineage.openlineage.kafka.topic"
+LINEAGE_PROPERTIES = "lineage.openlineage.kafka.properties"
 LINEAGE_INTERVAL = "lineage.openlineage.interval"
 LOG_FORMAT, LOG_LEVEL = "logging.format", "logging.level"
 OTLP_METRICS, OTLP_INTERVAL, OTLP_TRACES = "metrics.otlp.url", "metrics.otlp.interval", "traces.otlp.url"
@@ -21,6 +23,14 @@ def _web_address(text: str) -> str:
     return text.strip()
 
 
+def _properties(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(";") if pair.strip()]
+    if not pairs or not all(name.strip() and equals for name, equals, _ in pairs):
+        raise ValueError(text)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+PROPERTIES = OptionKind("pairs", "pairs such as 'security.protocol=SSL;ssl.truststore.location=ca.pem'", _properties)
 WEB_ADDRESS = OptionKind("URL", "a URL such as 'http://collector:4318'", _web_address)
 
 OPTIONS = (
@@ -33,6 +43,19 @@ OPTIONS = (
     Option(LINEAGE_KEY, NAME, "The key of that server, sent as a bearer token. To be given as ${NAME}."),
     Option(
         LINEAGE_FILE, PATH, "A file to which the same events are appended, one JSON object a line. Not given, none."
+    ),
+    Option(LINEAGE_SERVERS, NAME, "Servers of Kafka, to whose topic the same events are written. Not given, none."),
+    Option(
+        LINEAGE_TOPIC,
+        NAME,
+        "That topic. The key of a message is run: and the namespace and name of the job.",
+        "openlineage.events",
+    ),
+    Option(
+        LINEAGE_PROPERTIES,
+        PROPERTIES,
+        "Properties of that client as of a Kafka table, without properties. before them: "
+        "'security.protocol=SSL;ssl.truststore.location=ca.pem'. Secrets are to be given as ${NAME}.",
     ),
     Option(
         LINEAGE_NAMESPACE, NAME, "The namespace of jobs, and of tables that are kept nowhere, in events.", "sqlstream"

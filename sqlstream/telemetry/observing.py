@@ -15,6 +15,9 @@ from sqlstream.telemetry.choices import (
     LINEAGE_INTERVAL,
     LINEAGE_KEY,
     LINEAGE_NAMESPACE,
+    LINEAGE_PROPERTIES,
+    LINEAGE_SERVERS,
+    LINEAGE_TOPIC,
     LINEAGE_URL,
     LOG_FORMAT,
     LOG_LEVEL,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from sqlstream.jobs.lifecycle.observers import JobObserver
     from sqlstream.telemetry.figures import JobFigures
     from sqlstream.telemetry.server import MetricsServer
+    from sqlstream.telemetry.transports import Transport
 
 
 class MetricsExport:
@@ -132,16 +136,28 @@ def _logs(user: object, settings: Settings) -> Iterator[JobObserver]:
 
 
 def _lineage(user: object, settings: Settings, sql: str) -> Iterator[JobObserver]:
-    path, url, key = settings[LINEAGE_FILE], settings[LINEAGE_URL], settings[LINEAGE_KEY]
-    if path is None and url is None:
+    transports = list(_transports(user, settings))
+    if not transports:
         return
     from sqlstream.telemetry.lineage import LineageObserver  # see the module
-    from sqlstream.telemetry.transports import FileTransport, HttpTransport
 
     namespace, interval_s = settings[LINEAGE_NAMESPACE], settings[LINEAGE_INTERVAL] / 1000
+    for transport in transports:
+        yield LineageObserver(transport.send, namespace, sql, interval_s)
+
+
+def _transports(user: object, settings: Settings) -> Iterator[Transport]:
+    path, url, servers = settings[LINEAGE_FILE], settings[LINEAGE_URL], settings[LINEAGE_SERVERS]
+    if path is None and url is None and servers is None:
+        return
+    from sqlstream.telemetry.transports import FileTransport, HttpTransport, KafkaTransport  # see the module
+
     if path is not None:
-        file = EXPORTS.use(user, (LINEAGE_FILE, path), lambda: FileTransport(path))
-        yield LineageObserver(file.send, namespace, sql, interval_s)
+        yield EXPORTS.use(user, (LINEAGE_FILE, path), lambda: FileTransport(path))
     if url is not None:
-        server = EXPORTS.use(user, (LINEAGE_URL, url, key), lambda: HttpTransport(url, key))
-        yield LineageObserver(server.send, namespace, sql, interval_s)
+        key = settings[LINEAGE_KEY]
+        yield EXPORTS.use(user, (LINEAGE_URL, url, key), lambda: HttpTransport(url, key))
+    if servers is not None:
+        topic, properties = settings[LINEAGE_TOPIC], settings[LINEAGE_PROPERTIES] or {}
+        known = (LINEAGE_SERVERS, servers, topic, *sorted(properties.items()))
+        yield EXPORTS.use(user, known, lambda: KafkaTransport(servers, topic, properties))

@@ -1,4 +1,4 @@
-"""Where events of lineage go: into a file, or to a server, without making a job wait."""
+"""Where events of lineage go: into a file, to a server or to a topic of Kafka, without making a job wait."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from sqlstream.connectors.kafka_client import PREFIX, client_properties
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.texts import reason_of
 
@@ -23,8 +24,21 @@ _PATH = "/api/v1/lineage"
 _TIMEOUT_S = 5.0
 _ATTEMPTS = 3
 _MOST_WAITING = 1_000
+_KAFKA_MS = "60000"
 
 Event = Mapping[str, Any]
+
+
+class Transport(Protocol):
+    """Takes the events of jobs."""
+
+    def send(self, event: Event) -> None:
+        """Have an event delivered; does not wait for a server."""
+        ...
+
+    def close(self) -> None:
+        """Wait until what is there is delivered, a few seconds at most."""
+        ...
 
 
 class FileTransport:
@@ -105,3 +119,61 @@ class HttpTransport:
                     _LOG.warning("an event of lineage is not taken by the server, and dropped: %s", error)
                 else:
                     time.sleep(self._pause_s * attempt)
+
+
+class KafkaTransport:
+    """Writes events to a topic of Kafka, by librdkafka's own threads. Events that no broker has taken after a minute
+    are dropped, and logged.
+
+    ``properties``: as those of a Kafka table, without ``properties.``. ``open_producer`` gets those of librdkafka.
+
+    Raises ExecutionError SS477 where the client is not installed or refuses the properties.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        properties: Mapping[str, str],
+        open_producer: Callable[[Mapping[str, str]], Any] | None = None,
+    ) -> None:
+        self._topic = topic
+        try:
+            self._producer = (open_producer or _producer)(_client_properties(servers, properties))
+        except Exception as error:
+            message = f'events of lineage cannot be written to the topic "{topic}": {str(error).rstrip(".")}'
+            hint = "Install sqlstream[kafka], and look at 'lineage.openlineage.kafka.properties'."
+            raise ExecutionError(CANNOT_WRITE, message, hint=hint) from error
+
+    def send(self, event: Event) -> None:
+        """Have an event written; one is dropped where the client's queue is full."""
+        job = event["job"]
+        key = f"run:{job['namespace']}/{job['name']}".encode()  # events of a job in order, as OpenLineage's client
+        try:
+            self._producer.produce(
+                self._topic, json.dumps(event, ensure_ascii=False).encode(), key, on_delivery=_report_drop
+            )
+        except BufferError:
+            _LOG.warning("an event of lineage is dropped: the queue of the Kafka client is full")
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Wait until what is there is written, a few seconds at most."""
+        self._producer.flush(_TIMEOUT_S)
+
+
+def _client_properties(servers: str, properties: Mapping[str, str]) -> dict[str, str]:
+    given = {f"{PREFIX}{name}": value for name, value in properties.items()}
+    own = {f"{PREFIX}bootstrap.servers": servers, f"{PREFIX}delivery.timeout.ms": _KAFKA_MS}
+    return {**client_properties({**own, **given}), "log_level": "0"}
+
+
+def _producer(properties: Mapping[str, str]) -> Any:
+    from confluent_kafka import Producer  # optional, and takes time to load
+
+    return Producer(dict(properties))
+
+
+def _report_drop(error: object, message: object) -> None:
+    if error is not None:
+        _LOG.warning("an event of lineage is not taken by Kafka, and dropped: %s", error)

@@ -4,7 +4,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
+import narwhals
 import pandas as pd
+import polars
 import pyarrow as pa
 import pytest
 
@@ -65,6 +67,27 @@ def test_a_query_gives_the_next_row_until_it_ends() -> None:
     job = SimpleNamespace(results=lambda: iter([pa.table({"a": ["1", "2"]}), pa.table({"a": ["3"]})]))
     query = Query(job, (("a", STRING),), "UTC")  # type: ignore[arg-type]
     assert [query.fetchone() for _ in range(4)] == [("1",), ("2",), ("3",), None]
+
+
+def _query(*tables: pa.Table, bounded: bool = True) -> Query:
+    job = SimpleNamespace(results=lambda: iter(tables), is_bounded=bounded)
+    return Query(job, (("a", STRING),), "UTC")  # type: ignore[arg-type]
+
+
+def test_results_are_streams_of_arrows_c_interface() -> None:
+    assert pa.table(ArrowRows.of(TABLE)) == TABLE
+    rows = Rows.of_text(("a", "b"), [("1", None)])
+    assert polars.DataFrame(rows).rows() == [("1", None)]
+    assert narwhals.from_native(polars.DataFrame(rows)).columns == ["a", "b"]
+    batches = [pa.table({"a": ["1", "2"]}), pa.table({"a": ["3"]})]
+    assert polars.DataFrame(_query(*batches))["a"].to_list() == ["1", "2", "3"]
+    assert narwhals.DataFrame.from_arrow(_query(*batches), backend="polars")["a"].to_list() == ["1", "2", "3"]
+    assert pa.table(_query()).schema.types == [pa.string()]
+
+
+def test_a_query_without_end_is_no_stream_of_arrow() -> None:
+    with pytest.raises(ExecutionError, match="SS480"):
+        pa.table(_query(bounded=False))
 
 
 def test_each_result_is_fetched_for_itself() -> None:

@@ -16,7 +16,7 @@ from sqlstream.jobs import JobState, Progress
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.rules import optimize
 from sqlstream.telemetry.lineage import DatasetName, LineageObserver, dataset_name
-from sqlstream.telemetry.transports import FileTransport, HttpTransport
+from sqlstream.telemetry.transports import FileTransport, HttpTransport, KafkaTransport
 from sqlstream.types import BIGINT
 from tests.planner.plans import plan
 from tests.sqlstream.telemetry.openlineage_types import checked
@@ -179,3 +179,52 @@ def test_an_event_that_no_server_takes_is_dropped_with_a_line(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "an event of lineage is not taken by the server, and dropped: no route"
     ]
+
+
+class _Producer:
+    """A client of Kafka that keeps what it is given."""
+
+    def __init__(self, properties, full=False):
+        self.properties, self.full, self.written = dict(properties), full, []
+
+    def produce(self, topic, value, key, on_delivery):
+        if self.full:
+            raise BufferError
+        self.written.append((topic, json.loads(value), key))
+        on_delivery(None if topic == "events" else "Broker: Unknown topic", None)
+
+    def poll(self, seconds):
+        assert seconds == 0
+
+    def flush(self, seconds):
+        self.flushed = seconds
+
+
+def test_events_are_written_to_a_topic_with_the_job_as_key():
+    properties = {"security.protocol": "SSL", "ssl.truststore.location": "ca.pem"}
+    transport = KafkaTransport("k:9092", "events", properties, _Producer)
+    (event,) = events_of(("on_start", job()))
+    transport.send(event)
+    transport.close()
+    producer = transport._producer
+    assert producer.written == [("events", event, b"run:shop/totals")] and producer.flushed
+    assert producer.properties == {
+        "bootstrap.servers": "k:9092", "delivery.timeout.ms": "60000", "log_level": "0", "security.protocol": "SSL",
+        "ssl.ca.location": "ca.pem",
+    }  # fmt: skip
+
+
+def test_events_that_kafka_does_not_take_are_dropped_and_logged(caplog):
+    (event,) = events_of(("on_start", job()))
+    KafkaTransport("k:9092", "lost", {}, _Producer).send(event)
+    KafkaTransport("k:9092", "events", {}, lambda properties: _Producer(properties, full=True)).send(event)
+    assert [record.getMessage() for record in caplog.records] == [
+        "an event of lineage is not taken by Kafka, and dropped: Broker: Unknown topic",
+        "an event of lineage is dropped: the queue of the Kafka client is full",
+    ]
+
+
+def test_properties_that_the_client_refuses_fail_the_start():
+    with pytest.raises(ExecutionError) as raised:
+        KafkaTransport("k:9092", "events", {"no.such.property": "1"})
+    assert str(raised.value).startswith('SS477: events of lineage cannot be written to the topic "events": ')

@@ -24,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -92,8 +92,8 @@ bench: java $(READY) ## throughput against plain PySpark and the planner's laten
 bench-planner: $(READY) ## the planner as a library: queries of Nexmark, long scripts, catalogs of 10,000 tables
 	@$(BIN)/python -m examples.throughput.planner
 
-bench-windows: java $(READY) ## windows through the columnar engine, Spark's own operators and transformWithState per key
-	@$(BIN)/python -m examples.throughput.windows
+bench-windows: java $(READY) ## windows through the columnar engine, Spark's own operators and transformWithState per key: BENCH="--observed 3"
+	@$(BIN)/python -m examples.throughput.windows $(BENCH)
 
 bench-joins: java $(READY) ## joins of streams and OVER, beside Spark's join of streams
 	@$(BIN)/python -m examples.throughput.stream_joins $(BENCH)
@@ -169,6 +169,9 @@ test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at ra
 
 kill-deferred: java $(READY) ## kill -9 a job and its workers while lookups are deferred, and compare what comes out
 	@$(BIN)/python -m tests.sqlstream.jobs.deferred_kill
+
+release-check: $(READY) ## the wheel: its size, what is in it, and planning without Spark in an empty environment
+	@$(BIN)/python -m tests.release
 
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate

@@ -1,0 +1,281 @@
+"""Values of the binary log of MySQL and MariaDB as the server prints them, so that rows of a table and changes in the
+log are read by one rule.
+
+Times are those of a session with time_zone = '+00:00'. FLOAT and DOUBLE are spelled as Arrow spells them. BIT is a
+number, as ``column + 0`` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.formats import binlog
+from sqlstream.formats.avro_cursor import slices
+from sqlstream.formats.binlog import BinlogError, LoggedColumn, Spans
+from sqlstream.formats.text_rule import where
+
+BYTES = "binary"
+"""The character set of columns that hold bytes, not texts."""
+
+ENCODINGS: Mapping[str, str] = {
+    "armscii8": "", "ascii": "ascii", "big5": "big5", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256",
+    "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "cp932": "cp932", "eucjpms": "euc_jp",
+    "euckr": "euc_kr", "gb18030": "gb18030", "gb2312": "gb2312", "gbk": "gbk", "greek": "iso8859_7",
+    "hebrew": "iso8859_8", "koi8r": "koi8_r", "koi8u": "koi8_u", "latin1": "cp1252", "latin2": "iso8859_2",
+    "latin5": "iso8859_9", "latin7": "iso8859_13", "macroman": "mac_roman", "sjis": "shift_jis", "tis620": "tis_620",
+    "ucs2": "utf_16_be", "ujis": "euc_jp", "utf16": "utf_16_be", "utf16le": "utf_16_le", "utf32": "utf_32_be",
+    "utf8": "utf_8", "utf8mb3": "utf_8", "utf8mb4": "utf_8",
+}  # fmt: skip
+"""Python's name of each character set, empty for those that it lacks."""
+
+
+def texts_of(data: np.ndarray, spans: Spans, column: LoggedColumn, charset: str = "utf8mb4") -> pa.Array:
+    """Returns the values of a column as texts, NULL where there is none; those of the character set BYTES as bytes.
+    ``charset``: that of the column.
+
+    Raises BinlogError for a text that is none of its character set.
+    """
+    if column.type in (binlog.VARCHAR, binlog.STRING, binlog.BLOB):
+        return _strings(data, spans, column, charset)
+    some = np.flatnonzero(spans.present)
+    texts = _TEXTS[column.type](_matrix(data, spans.starts[some], column.fixed or 0), column, charset)
+    if len(some) == len(spans.present):
+        return texts
+    index = np.cumsum(spans.present) - 1
+    return texts.take(pa.array(index, mask=~spans.present))
+
+
+def _matrix(data: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:
+    matrix: np.ndarray = data[starts[:, None] + np.arange(size)]
+    return matrix
+
+
+# --- texts and bytes ------------------------------------------------------------------------------------------
+
+
+def _strings(data: np.ndarray, spans: Spans, column: LoggedColumn, charset: str) -> pa.Array:
+    raw = slices(data, spans.starts, spans.starts + spans.lengths)
+    if charset == BYTES:
+        found = pc.binary_join_element_wise(raw, _padding(spans, column), pa.scalar(b"")) if _pads(column) else raw
+    else:
+        found = decoded(raw, charset)
+    return found if spans.present.all() else where(pa.array(spans.present), found)
+
+
+def _pads(column: LoggedColumn) -> bool:
+    return column.type == binlog.STRING
+
+
+def _padding(spans: Spans, column: LoggedColumn) -> pa.Array:
+    """The zeros at the end of a BINARY, which the log leaves out."""
+    lacking = np.where(spans.present, column.first - spans.lengths, 0)
+    zeros = np.zeros(int(lacking.max(initial=0)) or 1, np.uint8)
+    ends = np.cumsum(lacking)
+    offsets = np.concatenate(([0], ends)).astype(np.int32)
+    content = pa.py_buffer(np.zeros(max(int(offsets[-1]), len(zeros)), np.uint8))
+    return pa.Array.from_buffers(pa.binary(), len(lacking), [None, pa.py_buffer(offsets), content])
+
+
+def decoded(raw: pa.Array, charset: str) -> pa.Array:
+    """Returns texts of a character set. Of one that is not UTF-8 each different text is decoded once."""
+    encoding = ENCODINGS.get(charset, "")
+    if not encoding:
+        raise BinlogError(f"texts of the character set {charset} are not read")
+    if encoding in ("utf_8", "ascii"):
+        try:
+            return raw.cast(pa.string())
+        except pa.ArrowInvalid:
+            raise BinlogError(f"a text is none of the character set {charset}") from None
+    different = raw.dictionary_encode()
+    texts = [_decoded(value, encoding, charset) for value in different.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(different.indices)
+
+
+def _decoded(value: bytes, encoding: str, charset: str) -> str:
+    try:
+        return value.decode(encoding)
+    except UnicodeDecodeError:
+        if encoding == "cp1252":  # the server takes the five bytes without character for control characters
+            return "".join(bytes([b]).decode("cp1252" if b not in _CONTROLS else "latin1") for b in value)
+        raise BinlogError(f"a text is none of the character set {charset}") from None
+
+
+_CONTROLS = frozenset(b"\x81\x8d\x8f\x90\x9d")
+
+
+def _enum(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    names = decoded(pa.array([b"", *column.members], pa.binary()), charset)
+    return names.take(pa.array(_little(matrix).astype(np.int64)))
+
+
+def _set(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    names = decoded(pa.array(column.members, pa.binary()), charset).to_pylist()
+    masks, which = np.unique(_little(matrix), return_inverse=True)
+    texts = [",".join(name for n, name in enumerate(names) if mask >> n & 1) for mask in masks.tolist()]
+    return pa.array(texts, pa.string()).take(pa.array(which))
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+def _little(matrix: np.ndarray) -> np.ndarray:
+    """Unsigned numbers whose lowest byte is the first."""
+    number = np.zeros(len(matrix), np.uint64)
+    for n in range(matrix.shape[1]):
+        number |= matrix[:, n].astype(np.uint64) << np.uint64(8 * n)
+    return number
+
+
+def _big(matrix: np.ndarray) -> np.ndarray:
+    """Unsigned numbers whose highest byte is the first."""
+    return _little(matrix[:, ::-1])
+
+
+def _integer(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    numbers = _little(matrix)
+    if not column.unsigned:
+        unused = np.uint64(64 - 8 * matrix.shape[1])
+        signed = (numbers << unused).view(np.int64) >> unused.astype(np.int64)
+        return pa.array(signed).cast(pa.string())
+    return pa.array(numbers).cast(pa.string())
+
+
+def _bit(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    return pa.array(_big(matrix)).cast(pa.string())
+
+
+def _year(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    return _text(_digits(np.where(matrix[:, 0] == 0, 0, matrix[:, 0].astype(np.int64) + 1900), 4))
+
+
+def _float(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    kind = "<f4" if column.type == binlog.FLOAT else "<f8"
+    numbers = np.ascontiguousarray(matrix).view(kind).reshape(-1).astype(np.float64)
+    return pa.array(numbers).cast(pa.string())
+
+
+def _decimal(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    """Nine digits are in four bytes, fewer in as few as hold them; of numbers below zero all bits are inverted, and the
+    highest bit is the sign, inverted.
+    """
+    negative = matrix[:, 0] < 0x80
+    bits = matrix.copy()
+    bits[negative] = ~bits[negative]
+    bits[:, 0] ^= np.where(negative, 0, 0x80).astype(np.uint8)
+    bits[:, 0] &= 0x7F
+    whole, scale = column.first - column.second, column.second
+    groups = [*([whole % 9] if whole % 9 else []), *[9] * (whole // 9), *[9] * (scale // 9)]
+    groups += [scale % 9] if scale % 9 else []
+    parts, at = [], 0
+    for digits in groups:
+        size = binlog.decimal_bytes(digits, 0)
+        parts.append(_digits(_big(bits[:, at : at + size]).astype(np.int64), digits))
+        at += size
+    figures = np.concatenate(parts, axis=1)
+    before = pc.utf8_ltrim(_text(figures[:, :whole]), "0") if whole else pa.array([""] * len(matrix), pa.string())
+    before = pc.if_else(pc.equal(before, ""), "0", before)
+    sign = pa.array(["", "-"], pa.string()).take(pa.array(negative.astype(np.int64)))
+    if not scale:
+        return pc.binary_join_element_wise(sign, before, "")
+    return pc.binary_join_element_wise(sign, before, ".", _text(figures[:, whole:]), "")
+
+
+def _digits(numbers: np.ndarray, count: int) -> np.ndarray:
+    """The last ``count`` digits of numbers, as characters."""
+    powers = 10 ** np.arange(count - 1, -1, -1, dtype=np.int64)
+    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+
+
+def _text(characters: np.ndarray) -> pa.Array:
+    """Texts of the same length from their characters."""
+    rows, width = characters.shape
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
+    content = pa.py_buffer(np.ascontiguousarray(characters))
+    return pa.Array.from_buffers(pa.string(), rows, [None, offsets, content])
+
+
+# --- times ----------------------------------------------------------------------------------------------------
+
+
+def _spelled(parts: list[tuple[np.ndarray, int] | str], count: int) -> np.ndarray:
+    """Numbers with so many digits, and what is between them, as characters."""
+    columns = [
+        np.full((count, 1), ord(part), np.uint8) if isinstance(part, str) else _digits(part[0], part[1])
+        for part in parts
+    ]
+    return np.concatenate(columns, axis=1)
+
+
+def _with_fraction(matrix: np.ndarray, column: LoggedColumn, parts: list[tuple[np.ndarray, int] | str]) -> pa.Array:
+    """A time with its fraction of a second, which the last bytes are."""
+    digits = column.first
+    if digits:
+        fraction = _big(matrix).astype(np.int64)
+        parts = [*parts, ".", (fraction // (10 if digits % 2 else 1), digits)]
+    return _text(_spelled(parts, len(matrix)))
+
+
+def _date(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    days = _little(matrix).astype(np.int64)
+    return _text(_spelled([(days >> 9, 4), "-", (days >> 5 & 15, 2), "-", (days & 31, 2)], len(matrix)))
+
+
+def _datetime(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    packed = _big(matrix[:, :5]).astype(np.int64) - (1 << 39)
+    months, day, hour = packed >> 22, packed >> 17 & 31, packed >> 12 & 31
+    return _with_fraction(matrix[:, 5:], column, [
+        (months // 13, 4), "-", (months % 13, 2), "-", (day, 2), " ", (hour, 2), ":", (packed >> 6 & 63, 2), ":",
+        (packed & 63, 2),
+    ])  # fmt: skip
+
+
+def _timestamp(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    seconds = _big(matrix[:, :4]).astype(np.int64)
+    zero = seconds == 0
+    days = (seconds // 86_400).astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    year, month = months // 12 + 1970, months % 12 + 1
+    day = (days - days.astype("datetime64[M]")).astype(np.int64) + 1
+    year, month, day = (np.where(zero, 0, part) for part in (year, month, day))
+    return _with_fraction(matrix[:, 4:], column, [
+        (year, 4), "-", (month, 2), "-", (day, 2), " ", (seconds // 3600 % 24, 2), ":", (seconds // 60 % 60, 2), ":",
+        (seconds % 60, 2),
+    ])  # fmt: skip
+
+
+def _time(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
+    """Hours may be three digits, and times below zero."""
+    size = matrix.shape[1] - 3
+    packed = _big(matrix).astype(np.int64) - (1 << (8 * size + 23))
+    negative, packed = packed < 0, np.abs(packed)
+    fraction, packed = packed & ((1 << 8 * size) - 1), packed >> 8 * size
+    digits = column.first
+    parts: list[tuple[np.ndarray, int] | str] = [
+        (packed >> 12 & 1023, 3), ":", (packed >> 6 & 63, 2), ":", (packed & 63, 2)
+    ]  # fmt: skip
+    if digits:
+        parts += [".", (fraction // (10 if digits % 2 else 1), digits)]
+    spelled = _text(_spelled(parts, len(matrix)))
+    short = pc.if_else(pc.starts_with(spelled, "0"), pc.utf8_slice_codeunits(spelled, 1), spelled)
+    sign = pa.array(["", "-"], pa.string()).take(pa.array(negative.astype(np.int64)))
+    return pc.binary_join_element_wise(sign, short, "")
+
+
+_TEXTS: Mapping[int, Callable[[np.ndarray, LoggedColumn, str], pa.Array]] = {
+    **dict.fromkeys((binlog.TINY, binlog.SHORT, binlog.INT24, binlog.LONG, binlog.LONGLONG), _integer),
+    binlog.FLOAT: _float,
+    binlog.DOUBLE: _float,
+    binlog.DECIMAL: _decimal,
+    binlog.BIT: _bit,
+    binlog.YEAR: _year,
+    binlog.DATE: _date,
+    binlog.DATETIME: _datetime,
+    binlog.TIMESTAMP: _timestamp,
+    binlog.TIME: _time,
+    binlog.ENUM: _enum,
+    binlog.SET: _set,
+}

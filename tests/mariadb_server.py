@@ -1,0 +1,114 @@
+"""A MariaDB server of the tests' own, from Debian's package mariadb-server, which writes a binary log of rows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PASSWORD = "hunter2"
+_PROGRAMS = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
+_SETTINGS = (
+    "--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--log-bin=log", "--server-id=1",
+    "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-buffer-pool-size=32M", "--skip-name-resolve",
+)  # fmt: skip
+
+
+class MariaDbServer:
+    """Listens on a port of 127.0.0.1, and has the database ``shop``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._data = directory / "data"
+        self._user = "mysql" if os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(directory, self._user)
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port: int = listener.getsockname()[1]
+        install = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+        install += ["--auth-root-authentication-method=normal"] + [f"--user={self._user}"] * (self._user is not None)
+        subprocess.run(install, check=True, capture_output=True, timeout=60)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+        self.execute(
+            f"CREATE USER 'cdc'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'", "GRANT ALL ON *.* TO 'cdc'@'127.0.0.1'",
+            "CREATE DATABASE shop CHARACTER SET utf8mb4", user="root", password="", database="",
+        )  # fmt: skip
+
+    def start(self) -> None:
+        command = [_program("mariadbd"), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
+        command += ["--bind-address=127.0.0.1", f"--socket={self._directory}/socket", *_SETTINGS]
+        command += [f"--user={self._user}"] * (self._user is not None)
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((self._directory / "log").read_text()) from None
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """As a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def connected(self, user: str = "cdc", password: str = PASSWORD, database: str = "shop") -> Any:
+        import pymysql
+
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user=user, password=password, database=database or None,
+            charset="utf8mb4", autocommit=True, init_command="SET time_zone = '+00:00', sql_mode = ''",
+        )  # fmt: skip
+
+    def execute(self, *statements: str, **account: str) -> None:
+        with self.connected(**account) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self.connected() as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def files(self) -> list[Path]:
+        """Those of the binary log."""
+        return sorted(self._data.glob("log.[0-9]*"))
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=_PROGRAMS)
+    if found is None:
+        pytest.skip(f"{name} is not there: apt-get install mariadb-server")
+    return found
+
+
+@contextmanager
+def running_server() -> Iterator[MariaDbServer]:
+    """Below a directory that every user may enter, unlike pytest's. Skips where Debian's package or PyMySQL lacks."""
+    pytest.importorskip("pymysql", reason="the package PyMySQL is not installed")
+    _program("mariadbd")
+    directory = Path(tempfile.mkdtemp(prefix="sqlstream-mariadb-"))
+    directory.chmod(0o755)
+    try:
+        server = MariaDbServer(directory)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

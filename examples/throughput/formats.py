@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +42,7 @@ from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
-from sqlstream.types import DataType
+from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.avro_files import AvroFormat
 
 fastavro = import_module("fastavro") if find_spec("fastavro") is not None else None
@@ -63,6 +65,16 @@ FORMATS = {"csv": KINDS, "json": KINDS, "avro": ("plain",)}
 _BIDDERS = 1_000
 _FAULT = 1_000
 _MOST_BY_FASTAVRO = 100_000  # rows, each of which it makes a dictionary
+_ITEM = "STRUCT<id: BIGINT, name: STRING, price: BIGINT>"
+NESTED: dict[str, tuple[str, Callable[[random.Random], Any]]] = {
+    "an object": (_ITEM, lambda chance: _item(chance)),
+    "1 to 4 objects": (f"ARRAY<{_ITEM}>", lambda chance: [_item(chance) for _ in range(chance.randint(1, 4))]),
+    "up to 5 INTs": ("ARRAY<INT>", lambda chance: [chance.randrange(10**5) for _ in range(chance.randint(0, 5))]),
+    "1 to 4 texts": ("ARRAY<STRING>", lambda chance: [f"text {n}" for n in range(chance.randint(1, 4))]),
+    "a MAP of 1 to 4": ("MAP<STRING, STRING>", lambda chance: {f"k{n}": "v" for n in range(chance.randint(1, 4))}),
+}
+"""The column ``v`` of nested records of JSON: its type, and a value."""
+_MOST_NESTED = 100_000  # rows, of which Python makes the texts
 _URL = "https://www.nexmark.com/item.htm?query=1&channel_id="
 _EXTRA = "some more text that says little of a bid and only fills the row "
 _PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -75,19 +87,19 @@ _TABLE = """CREATE TABLE bids ({ddl}, WATERMARK FOR at AS at - INTERVAL '4' SECO
 
 def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
     """The text of file ``number``; with ``faults`` one price in a thousand is no number."""
-    random = np.random.default_rng(number)
+    chance = np.random.default_rng(number)
     millis = 1_700_000_000_000 + np.arange(number * rows, (number + 1) * rows) // 10
-    prices = random.integers(1, 10**7, rows).astype(str)
+    prices = chance.integers(1, 10**7, rows).astype(str)
     if faults:
         prices[::_FAULT] = "x"
     columns = {
-        "auction": random.integers(1_000, 20_000, rows).astype(str),
-        "bidder": random.integers(1_000, 1_000 + _BIDDERS, rows).astype(str),
+        "auction": chance.integers(1_000, 20_000, rows).astype(str),
+        "bidder": chance.integers(1_000, 1_000 + _BIDDERS, rows).astype(str),
         "price": prices,
-        "channel": np.char.add("channel-", random.integers(0, 10_000, rows).astype(str)),
-        "url": np.char.add(_URL, random.integers(0, 10**9, rows).astype(str)),
+        "channel": np.char.add("channel-", chance.integers(0, 10_000, rows).astype(str)),
+        "url": np.char.add(_URL, chance.integers(0, 10**9, rows).astype(str)),
         "at": np.char.replace(millis.astype("datetime64[ms]").astype(str), "T", " "),
-        "extra": np.char.add(_EXTRA, random.integers(0, 10**8, rows).astype(str)),
+        "extra": np.char.add(_EXTRA, chance.integers(0, 10**8, rows).astype(str)),
     }
     arrays = [pa.array(values) for values in columns.values()]
     if form == "csv":
@@ -101,6 +113,11 @@ def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
             spelled.append(pc.binary_join_element_wise(f'"{name}": {quote}', values, quote, ""))
         lines = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*spelled, ", "), "}", "")
     return "\n".join(lines.to_pylist()).encode() + b"\n"
+
+
+def _item(chance: random.Random) -> dict[str, Any]:
+    number = chance.randrange(10**6)
+    return {"id": number, "name": f"item {number % 1000}", "price": chance.randrange(10**5)}
 
 
 def bids(text: Path | pa.BufferReader, names: Sequence[str]) -> pa.Table:
@@ -244,6 +261,35 @@ def libraries(folder: Path, rows: int) -> Table:
     return table
 
 
+def nested(rows: int) -> Table:
+    """Rows, values and bytes per second of the decoder on one core, for records of JSON with one nested column."""
+    rows = min(rows, _MOST_NESTED)
+    table = Table(title=f"{rows:,} records of JSON with a number, a text and one nested column: per second, one core")
+    for name in ("column", "bytes a row", "rows", "values", "MB"):
+        table.add_column(name, justify="left" if name == "column" else "right")
+    for name, (kind, value) in NESTED.items():
+        chance = random.Random(name)
+        records = [{"id": number, "name": f"row {number}", "v": value(chance)} for number in range(rows)]
+        data = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
+        fields = [Field(column, parse_type(of)) for column, of in (("id", "BIGINT"), ("name", "STRING"), ("v", kind))]
+        reader = JsonDecoder(tuple(fields))
+        rate = _rate(partial(_block, reader, data), rows)
+        values = sum(2 + _values(record["v"]) for record in records) / rows
+        size = len(data) / rows
+        table.add_row(name, f"{size:.0f}", f"{rate:,.0f}", f"{rate * values:,.0f}", f"{rate * size / 1e6:,.0f}")
+    return table
+
+
+def _block(reader: Decoder, data: bytes) -> None:
+    if reader.block(pa.py_buffer(data)).faults:
+        raise ValueError("the records have no faults")
+
+
+def _values(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 1 if inner is None else sum(map(_values, inner))
+
+
 def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str]) -> Table:
     """Steady rows per second of whole jobs, and of the same jobs with Spark's reader."""
     table = Table(title=f"{rows:,} rows a micro-batch into blackhole: rows per second, steady")
@@ -288,7 +334,7 @@ def main() -> None:
             for form in FORMATS:
                 for kind in {"plain", *kinds} & {*FORMATS[form]}:
                     write(Path(name) / form / kind, form, kind, files, rows)
-            console.print(libraries(Path(name), rows), jobs(Path(name), rows, queries, kinds), "")
+            console.print(libraries(Path(name), rows), nested(rows), jobs(Path(name), rows, queries, kinds), "")
     console.print(f"load after: {os.getloadavg()[0]:.1f}")
 
 

@@ -23,6 +23,8 @@ MAGIC = b"Obj\x01"
 _MARKER = 16
 _MOST_BYTES = 1 << 30
 """The most bytes that a block may have, compressed or not."""
+_MOST_EMPTY = 1 << 14
+"""The most records without bytes, such as those of the type ``null``, that a block may have."""
 _PIECE = 1 << 20
 
 Bytes = bytes | mmap.mmap
@@ -106,6 +108,8 @@ class Container:
             data = _DECOMPRESS[self.codec](self._content[behind:stop])
         except _UNREADABLE as error:
             raise Corrupt(f"a block cannot be decompressed ({self.codec}): {error}", at, beginning) from None
+        if count > max(data.size, _MOST_EMPTY):
+            raise Corrupt(f"a block says that it has {count:,} records in {data.size:,} bytes", at, beginning)
         return StoredBlock(at, count, data), stop + _MARKER
 
 

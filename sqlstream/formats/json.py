@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, without
+from sqlstream.formats.json_alike import split
 from sqlstream.formats.json_columns import SCALARS, Rows, Rules, rows_of_nothing
 from sqlstream.formats.json_records import NoRecord, parse, regular
 from sqlstream.formats.json_structure import Structure, Text, structure
-from sqlstream.formats.json_template import split
 from sqlstream.types import DataType
 
 _PIECE = 1 << 20

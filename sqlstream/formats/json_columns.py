@@ -127,14 +127,13 @@ class Rows:
         """The members of some objects that have the names, one for each object."""
         if not len(containers) or level >= len(self.levels):
             return [_Values(level, np.full(len(containers), -1), not len(containers)) for _ in names]
-        if self.levels[level].groups:
-            size = self.levels[level].group_size
-            group, place = divmod(int(containers[0]), size)
-            if not place and len(containers) == size and bool((np.diff(containers) == 1).all()):
-                columns = keys(tuple(names)).columns(self.text, self.levels[level], group)
-                nothing = np.full(size, -1)
-                chosen = [nothing if c < 0 else slice(c * size, (c + 1) * size) for c in columns]
-                return [_Values(level, c, isinstance(c, slice)) for c in chosen]
+        group = self.levels[level].group_of(containers)
+        if group is not None:
+            size, first = len(containers), self.levels[level].first_members[group]
+            columns = keys(tuple(names)).columns(self.text, self.levels[level], group)
+            nothing = np.full(size, -1)
+            chosen = [nothing if c < 0 else slice(first + c * size, first + (c + 1) * size) for c in columns]
+            return [_Values(level, c, isinstance(c, slice)) for c in chosen]
         whole = not self.levels[level].groups and len(containers) == len(self.levels[level].objects)
         if whole and bool((np.diff(containers) == 1).all()) and (without is None or not without.any()):
             repeated = keys(tuple(names)).repeated(self.text, self.levels[level])
@@ -296,13 +295,12 @@ class Rows:
         inner = self.levels[values.level + 1]
         containers = level.children[values.members[rows]]
         counts = np.zeros(len(kinds), np.int64)
-        counts[rows], members = inner.members_of(containers)
-        ends = np.cumsum(counts)
-        total = int(ends[-1])
-        elements = _Values(values.level + 1, members, complete=True)
-        offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
         if kind.name == "ARRAY":
-            return pa.ListArray.from_arrays(offsets, self._array(kind.inner[0], elements), type=of)
+            counts[rows], chosen = inner.elements_of(containers)
+            elements = _Values(values.level + 1, chosen, complete=True)
+            return pa.ListArray.from_arrays(_offsets(counts, there), self._array(kind.inner[0], elements), type=of)
+        counts[rows], members = inner.members_of(containers)
+        elements, total = _Values(values.level + 1, members, complete=True), len(members)
         names = self._keys(inner, members)
         codes = names.dictionary_encode()
         owners = np.repeat(np.arange(len(kinds)), counts)
@@ -312,10 +310,8 @@ class Rows:
         if len(last) < total:
             kept = np.sort(total - 1 - last)
             elements, names = _Values(elements.level, members[kept], complete=True), names.take(pa.array(kept))
-            owners = owners[kept]
-            ends = np.cumsum(np.bincount(owners, minlength=len(kinds)))
-            offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.concatenate([~there, [False]]))
-        return pa.MapArray.from_arrays(offsets, names, self._array(kind.inner[1], elements), type=of)
+            counts = np.bincount(owners[kept], minlength=len(kinds))
+        return pa.MapArray.from_arrays(_offsets(counts, there), names, self._array(kind.inner[1], elements), type=of)
 
     def _keys(self, level: Level, members: np.ndarray) -> pa.StringArray:
         starts, ends = level.key_starts[members], level.key_ends[members]
@@ -361,6 +357,13 @@ class Rows:
                 path = f"[{member - int(level.firsts[container])}]{path}"
             member = int(level.parents[container])
         return container, path[1:]
+
+
+def _offsets(counts: np.ndarray, there: np.ndarray) -> pa.Int32Array:
+    """Where the elements of each list begin and end; NULL for lists that are not there."""
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return pa.array(offsets, mask=None if there.all() else np.append(~there, False))
 
 
 def _unescaped(texts: pa.StringArray) -> pa.StringArray:

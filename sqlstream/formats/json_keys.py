@@ -43,18 +43,18 @@ class Keys:
     names: tuple[str, ...]
 
     def columns(self, text: Text, level: Level, group: int) -> list[int]:
-        """For objects that all have the same keys in the same order: returns a list with the position of each field's
-        key among the keys of the level, -1 where it is missing.
+        """For a group of objects, which have the same keys in the same order: returns a list with the position of each
+        field's key among the keys of an object, -1 where it is missing.
 
-        ``text``, ``level``: the records, and their parsed objects. ``group``: the number of the objects' group.
+        ``text``, ``level``: the records, and their parsed objects. ``group``: the number of the group.
         """
-        among = level.key_columns(group)
-        first = np.arange(among.start, among.stop) * level.group_size
+        of_group = level.groups[group]
+        first = level.first_members[group] + np.arange(of_group.keys) * of_group.size
         starts = level.key_starts[first]
         numbers = [-1] * len(self.names)
         for names, at in self._matches(text, starts, level.key_ends[first] - starts):
             for name, column in zip(names.tolist(), at.tolist(), strict=True):
-                numbers[name] = among.start + column
+                numbers[name] = column
         return numbers
 
     def repeated(self, text: Text, level: Level) -> list[int] | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlstream.types import DataType
 
@@ -55,17 +54,23 @@ class NoRecord(ValueError):
     """Raised for a text that is not a valid record. The message is the reason."""
 
 
-@dataclass(frozen=True)
-class Value:
-    """A parsed JSON value. ``raw``: its original text.
+class Value(NamedTuple):
+    """A parsed JSON value: the part of ``text`` between two positions.
 
     ``content``: for a string its text without escapes, for an object a dictionary of values, for an array a list of
     values, else None. ``infinite``: the value is NaN or an infinite number.
     """
 
-    raw: str
+    text: str
+    begin: int
+    end: int
     content: Any = None
     infinite: bool = False
+
+    @property
+    def raw(self) -> str:
+        """The original text. Values do not hold it, because each level of deep nesting would repeat the inner ones."""
+        return self.text[self.begin : self.end]
 
 
 def parse(record: bytes) -> Value:
@@ -179,7 +184,7 @@ def _value(text: str, at: int) -> tuple[Value, int]:
                 key, at = _key(text, at) if token == "{" else ("", at)
                 continue
             at = closing
-            value = Value(text[begin:at], content)
+            value = Value(text, begin, at, content)
         else:
             value = _scalar(kind, token)
         while containers:  # a value is complete: what it is in goes on, or is complete, too
@@ -189,7 +194,7 @@ def _value(text: str, at: int) -> tuple[Value, int]:
                 key, at = _key(text, at) if isinstance(content, dict) else ("", at)
                 break
             containers.pop()
-            value, key = Value(text[begin:at], content), outer
+            value, key = Value(text, begin, at, content), outer
         else:
             return value, at
 
@@ -197,11 +202,12 @@ def _value(text: str, at: int) -> tuple[Value, int]:
 def _scalar(kind: str | None, token: str) -> Value:
     match kind:
         case "text":
-            return Value(token, _unescaped(token))
+            return Value(token, 0, len(token), _unescaped(token))
         case "number" | "word":
-            return Value(token)
+            return Value(token, 0, len(token))
         case "odd":
-            return Value(_INFINITE.get(token, token), infinite=True)
+            spelling = _INFINITE.get(token, token)
+            return Value(spelling, 0, len(spelling), infinite=True)
     raise NoRecord(NO_OBJECT)
 
 

@@ -8,9 +8,12 @@ is not marked is valid JSON, one object.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +112,29 @@ def _is_utf8(data: np.ndarray) -> bool:
     return True
 
 
+class Group(NamedTuple):
+    """Containers of a level that are alike: objects with the same keys in the same order, or arrays.
+
+    ``size``: how many containers these are. ``keys``: how many keys each object has. ``counts``: how many elements each
+    array has; None for objects.
+    """
+
+    size: int
+    keys: int = 0
+    counts: np.ndarray | None = None
+
+    @property
+    def members(self) -> int:
+        """How many members all of the containers have."""
+        return self.size * self.keys if self.counts is None else int(self.counts.sum())
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """Where the members of each container begin, if they follow each other."""
+    starts: np.ndarray = np.cumsum(counts) - counts
+    return starts
+
+
 @dataclass
 class Level:
     """All JSON objects and arrays ("containers") of one nesting depth, with their members, as arrays.
@@ -133,10 +159,9 @@ class Level:
     children: np.ndarray
     plain: np.ndarray
     numbers: np.ndarray
-    groups: tuple[int, ...] = ()
-    """Where the containers are groups, all of the same size, of which each has members of the same keys in the same
-    order: the number of the keys of each. Members are then in the order of these keys first, and then of the
-    containers.
+    groups: tuple[Group, ...] = ()
+    """Where the containers are groups of such as are alike. Members are in the order of the groups; those of objects in
+    the order of the keys first, and then of the containers.
     """
 
     @cached_property
@@ -146,10 +171,13 @@ class Level:
 
     @cached_property
     def firsts(self) -> np.ndarray:
-        """The index of the first member of each container (object or array), as an array; not of groups."""
-        ends: np.ndarray = np.cumsum(self.counts)
-        firsts: np.ndarray = ends - self.counts
-        return firsts
+        """The index of the first member of each container (object or array), as an array."""
+        if not self.groups:
+            return _starts(self.counts)
+        of_groups = zip(self.groups, self.first_members, strict=True)
+        return np.concatenate(
+            [n + (np.arange(g.size) if g.counts is None else _starts(g.counts)) for g, n in of_groups]
+        )
 
     @cached_property
     def width(self) -> int:
@@ -157,27 +185,44 @@ class Level:
         counts = self.counts
         return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
-    @property
-    def group_size(self) -> int:
-        """How many containers each group has."""
-        return len(self.objects) // len(self.groups)
+    @cached_property
+    def first_members(self) -> list[int]:
+        """The index of the first member of each group."""
+        return [*accumulate((group.members for group in self.groups[:-1]), initial=0)]
 
-    def key_columns(self, group: int) -> range:
-        """The numbers of the keys of a group among those of all groups."""
-        first = sum(self.groups[:group])
-        return range(first, first + self.groups[group])
+    @cached_property
+    def _first_containers(self) -> list[int]:
+        return [*accumulate((group.size for group in self.groups[:-1]), initial=0)]
+
+    @cached_property
+    def _strides(self) -> np.ndarray:
+        """How far the members of each container are from each other."""
+        strides = [group.size if group.counts is None else 1 for group in self.groups]
+        return np.repeat(strides, [group.size for group in self.groups])
+
+    def group_of(self, containers: np.ndarray) -> int | None:
+        """Returns the number of the group that these are all containers of, in order; None where they are no group."""
+        if not self.groups or not len(containers):
+            return None
+        number = bisect_right(self._first_containers, int(containers[0])) - 1
+        whole = self._first_containers[number] == containers[0] and self.groups[number].size == len(containers)
+        return number if whole and bool((np.diff(containers) == 1).all()) else None
 
     def members_of(self, containers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns how many members each of the containers has, and the indices of these, container by container."""
+        counts, firsts = self.counts[containers], self.firsts[containers]
+        numbers = np.arange(int(counts.sum())) - np.repeat(_starts(counts), counts)
         if self.groups:
-            groups, places = np.divmod(containers, self.group_size)
-            counts = np.array(self.groups)[groups]
-            firsts = np.cumsum((0, *self.groups))[groups]
-        else:
-            counts, firsts = self.counts[containers], self.firsts[containers]
-        ends = np.cumsum(counts)
-        numbers = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - counts), counts)
-        return counts, numbers * self.group_size + np.repeat(places, counts) if self.groups else numbers
+            numbers *= np.repeat(self._strides[containers], counts)
+        return counts, numbers + np.repeat(firsts, counts)
+
+    def elements_of(self, containers: np.ndarray) -> tuple[np.ndarray, np.ndarray | slice]:
+        """``members_of`` for arrays, whose members are a slice where these arrays are all that there are."""
+        group = self.group_of(containers)
+        if group is not None and (counts := self.groups[group].counts) is not None:
+            first = self.first_members[group]
+            return counts, slice(first, first + self.groups[group].members)
+        return self.members_of(containers)
 
 
 @dataclass

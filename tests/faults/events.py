@@ -1,13 +1,22 @@
-"""The input of all jobs: Parquet files that are read one per micro-batch, the same ones for the same seed."""
+"""The input of all jobs: Parquet files that are read one per micro-batch, the same ones for the same seed.
+
+Jobs that read another format get the same rows in files of it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv, ipc
+
+from sqlstream.formats.avro_encoder import AvroWriter
+from sqlstream.types import from_arrow
 
 COLUMNS = "id BIGINT, k BIGINT, v BIGINT, channel INT, barrier BIGINT, late BOOLEAN, ts TIMESTAMP(3)"
 CHANNELS = 3
@@ -50,3 +59,55 @@ def write_events(folder: Path, rows: int, files: int, seed: int) -> None:
         path = folder / f"{number:04}.parquet"
         pq.write_table(table.slice(first, -(-rows // files)), path)
         os.utime(path, (1_700_000_000 + number,) * 2)
+
+
+def write_as(form: str, source: Path, target: Path) -> None:
+    """Writes the rows of a Parquet file in another format, with its modification time; the file appears whole."""
+    hidden = target.with_name(f".{target.name}")
+    _WRITERS[form](pq.read_table(source), hidden)
+    times = source.stat()
+    os.utime(hidden, ns=(times.st_mtime_ns, times.st_mtime_ns))
+    hidden.rename(target)
+
+
+def _spelled(rows: pa.Table) -> pa.Table:
+    """The rows with times as texts."""
+    place = rows.schema.get_field_index("ts")
+    return rows.set_column(place, "ts", pc.strftime(rows["ts"].cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S"))
+
+
+def _csv(rows: pa.Table, path: Path) -> None:
+    csv.write_csv(_spelled(rows), path, csv.WriteOptions(include_header=False))
+
+
+def _json(rows: pa.Table, path: Path) -> None:
+    spelled = _spelled(rows)
+    columns = [_json_values(spelled[name]) for name in spelled.column_names]
+    keys = [f'"{name}": ' for name in spelled.column_names]
+    parts = [part for pair in zip(keys, columns, strict=True) for part in (*pair, ", ")][:-1]
+    lines = pc.binary_join_element_wise("{", *parts, "}", "")
+    path.write_text("\n".join(lines.to_pylist()) + "\n")
+
+
+def _json_values(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_string(values.type):
+        return pc.binary_join_element_wise('"', values, '"', "")
+    return pc.fill_null(values.cast(pa.string()), "null")
+
+
+def _avro(rows: pa.Table, path: Path) -> None:
+    with path.open("wb") as file:
+        writer = AvroWriter(file, [(field.name, from_arrow(field.type)) for field in rows.schema], "deflate")
+        for batch in rows.to_batches(1_000):
+            writer.write(batch)
+        writer.close()
+
+
+def _arrow(rows: pa.Table, path: Path) -> None:
+    with ipc.new_file(str(path), rows.schema) as writer:
+        writer.write_table(rows, 1_000)
+
+
+_WRITERS: Mapping[str, Callable[[pa.Table, Path], None]] = {"csv": _csv, "json": _json, "avro": _avro, "arrow": _arrow}
+FORMATS = (*_WRITERS,)
+"""Those in which ``write_as`` writes."""

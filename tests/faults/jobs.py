@@ -62,24 +62,30 @@ _COUNTED = "SELECT k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events GROUP BY k 
 
 
 _ONE_FILE = "'source.max-files-per-trigger' = '1'"
+_CUT = f"{_ONE_FILE}, 'source.max-bytes-per-trigger' = '100 kb'"
 
 
 @dataclass(frozen=True)
 class Kind:
     """``tables``: the columns of each table that the job writes, as files of ``form``. ``work`` is its last statement.
-    ``epoch``: the option that says how much of the input an epoch reads.
+    ``reads``: the format of its input. ``epoch``: the option that says how much of that an epoch reads.
     """
 
     tables: Mapping[str, str]
     work: str
     before: str = ""
     form: str = "parquet"
+    reads: str = "parquet"
     epoch: str = _ONE_FILE
 
     def script(self, events: Path, out: Path, *, watches: bool) -> str:
-        """``watches``: the job waits for more events, else it ends with those that there are."""
+        """``events``: the folder with files of the format ``reads``. ``watches``: the job waits for more events, else
+        it ends with those that there are.
+        """
         reading = f", {self.epoch}" + (", 'source.monitor-interval' = '500 ms'" if watches else "")
-        source = _table("events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, more=reading)
+        source = _table(
+            "events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, self.reads, reading
+        )
         sinks = [_table(name, columns, out / name, self.form) for name, columns in self.tables.items()]
         return "\n".join([_SETTINGS, source, *sinks, self.before, self.work])
 
@@ -140,8 +146,14 @@ KINDS: Mapping[str, Kind] = {
     "cut": Kind(
         {"totals": _OF_WINDOWS},
         f"INSERT INTO totals {_TUMBLE}",
-        epoch=f"{_ONE_FILE}, 'source.max-bytes-per-trigger' = '100 kb'",
+        epoch=_CUT,
     ),
+    # The same, of formats that tasks decode: records of text, and blocks. Files of Arrow are read whole.
+    **{
+        f"cut_{form}": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", reads=form, epoch=_CUT)
+        for form in ("csv", "json", "avro")
+    },
+    "read_arrow": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", reads="arrow"),
     # Tasks write the files, and commit them to the log of Spark's sink.
     "avro": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", form="avro"),
     "arrow": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", form="arrow"),

@@ -18,6 +18,7 @@ from typing import IO
 import pyarrow as pa
 
 from tests.faults.compare import committed
+from tests.faults.events import write_as
 from tests.faults.jobs import FUNCTIONS, KINDS, MODULE
 from tests.faults.processes import kill_all
 
@@ -67,10 +68,19 @@ class Fleet:
 
     def prepare(self) -> None:
         self.checkpoints.mkdir(parents=True)
-        (self.folder / "events").mkdir()
+        for form in self._forms:
+            self._input(form).mkdir()
         (self.folder / f"{MODULE}.py").write_text(FUNCTIONS)
         for kind in self.kinds:
             (self.folder / kind).mkdir()
+
+    @property
+    def _forms(self) -> set[str]:
+        """The formats in which the jobs read the events."""
+        return {KINDS[kind].reads for kind in self.kinds} | {"parquet"}
+
+    def _input(self, form: str) -> Path:
+        return self.folder / ("events" if form == "parquet" else f"events-{form}")
 
     def hand_out(self, share: float) -> None:
         """Give jobs that are started from now on a share of the input. With less than all of it they do not end, and
@@ -79,8 +89,12 @@ class Fleet:
         for file in files[: round(len(files) * share)]:
             with suppress(FileExistsError):
                 os.link(file, self.folder / "events" / file.name)
+            for form in self._forms - {"parquet"}:
+                target = self._input(form) / f"{file.stem}.{form}"
+                if not target.exists():
+                    write_as(form, file, target)
         for kind in self.kinds:
-            script = KINDS[kind].script(self.folder / "events", self.folder / kind / "out", watches=share < 1)
+            script = KINDS[kind].script(self._input(KINDS[kind].reads), self.folder / kind / "out", watches=share < 1)
             (self.folder / kind / "job.sql").write_text(script)
 
     def environment(self) -> Mapping[str, str]:

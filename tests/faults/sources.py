@@ -19,32 +19,49 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import orc
+from pyarrow import ipc, orc
 from pyspark.sql import SparkSession
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 from sqlstream.testing.spark import local_spark
+from sqlstream.types import BIGINT, STRING
 
 _ROWS = 3_000
-_SUFFIXES = {"csv": "csv", "json": "json", "json, packed": "json.gz", "parquet": "parquet", "orc": "orc"}
+_SUFFIXES = {
+    "csv": "csv", "csv, cut": "csv", "json": "json", "json, cut": "json", "json, packed": "json.gz",
+    "parquet": "parquet", "orc": "orc", "avro": "avro", "avro, cut": "avro", "arrow": "arrow",
+}  # fmt: skip
+"""By format, and what is done with its files: packed, or cut, so that epochs end within them."""
+_CUT_BYTES = 20_000
 _UNNAMED = ", the file is not named"
-_BEGINNINGS = {"gz": b"\x1f\x8b", "parquet": b"PAR1", "orc": b"ORC"}
+_BEGINNINGS = {"gz": b"\x1f\x8b", "parquet": b"PAR1", "orc": b"ORC", "avro": b"Obj\x01", "arrow": b"ARROW1"}
 """With these, files are not refused before Spark lists them."""
 
 
 def _write(path: Path, kind: str, first: int) -> None:
     table = pa.table({"id": pa.array(range(first, first + _ROWS), pa.int64()), "name": ["some name"] * _ROWS})
-    lines = {
-        "csv": lambda: "".join(f"{r['id']},{r['name']}\n" for r in table.to_pylist()),
-        "json": lambda: "".join(json.dumps(r) + "\n" for r in table.to_pylist()),
-    }
-    if kind in ("parquet", "orc"):
-        {"parquet": pq.write_table, "orc": orc.write_table}[kind](table, path)
-        return
-    text = lines[kind.partition(",")[0]]().encode()
-    path.write_bytes(gzip.compress(text) if kind.endswith("packed") else text)
+    match kind.partition(",")[0]:
+        case "parquet":
+            pq.write_table(table, path)
+        case "orc":
+            orc.write_table(table, path)
+        case "arrow":
+            with ipc.new_file(str(path), table.schema) as arrow:
+                arrow.write_table(table, _ROWS // 10)
+        case "avro":
+            with path.open("wb") as file:
+                avro = AvroWriter(file, [("id", BIGINT), ("name", STRING)], "null")
+                for batch in table.to_batches(_ROWS // 10):
+                    avro.write(batch)
+                avro.close()
+        case "csv":
+            path.write_text("".join(f"{row['id']},{row['name']}\n" for row in table.to_pylist()))
+        case _:
+            text = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+            path.write_bytes(gzip.compress(text) if kind.endswith("packed") else text)
 
 
 def _deleted(path: Path, kind: str) -> None:
@@ -133,11 +150,12 @@ def _records(path: Path) -> Iterator[dict[str, int]]:
 
 def _run(folder: Path, kind: str, spark: SparkSession) -> str | None:
     """The code of the error with which the job fails, and whether it names the file; None where the job ends well."""
+    cut = f", 'source.max-bytes-per-trigger' = '{_CUT_BYTES}'" if kind.endswith("cut") else ""
     with Session(spark) as session:
         session.sql(f"""
             SET 'execution.checkpointing.dir' = '{folder}/checkpoint';
             CREATE TABLE t (id BIGINT, name STRING) WITH ('connector' = 'filesystem', 'path' = '{folder}/in',
-                'format' = '{kind.partition(",")[0]}', 'source.max-files-per-trigger' = '1');
+                'format' = '{kind.partition(",")[0]}', 'source.max-files-per-trigger' = '1'{cut});
             CREATE TABLE o (id BIGINT, name STRING)
                 WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{folder}/out')""")
         try:

@@ -16,10 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.formats.avro_encoder import AvroWriter
-from sqlstream.types import BIGINT
+from sqlstream.formats.csv import CsvDecoder
+from sqlstream.formats.decoder import Field
+from sqlstream.formats.json import JsonDecoder
+from sqlstream.types import BIGINT, from_arrow
+from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
+from sqlstream.udfs.columnar_files import ColumnarFiles
 from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
-from tests.faults.events import write_events
+from tests.faults.events import FORMATS, write_as, write_events
 from tests.faults.inject import Siege, schedule
 from tests.faults.report import Outcome, Report, verdict
 from tests.faults.run import besieged, expected_rows, main, undisturbed
@@ -123,6 +128,42 @@ def test_events_repeat_with_the_seed(tmp_path):
         len({*zip(a["barrier"].to_pylist(), a["channel"].to_pylist(), strict=True)} - {(None, n) for n in range(3)})
         == 180
     )
+
+
+def test_events_are_the_same_in_each_format(tmp_path):
+    write_events(tmp_path / "events", 600, 1, 1)
+    source = tmp_path / "events" / "0000.parquet"
+    rows = pq.read_table(source)
+    kinds = {name: from_arrow(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
+    fields = tuple(Field(name, kind) for name, kind in kinds.items())
+    for form in FORMATS:
+        target = tmp_path / f"0.{form}"
+        write_as(form, source, target)
+        assert target.stat().st_mtime_ns == source.stat().st_mtime_ns
+        match form:
+            case "csv":
+                read = [CsvDecoder(fields).block(pa.py_buffer(target.read_bytes())).rows]
+            case "json":
+                read = [JsonDecoder(fields).block(pa.py_buffer(target.read_bytes())).rows]
+            case "avro":
+                read = [*AvroFiles(AvroFormat(fields)).batches(str(target))]
+            case _:
+                read = [*ColumnarFiles(form, tuple(kinds.items())).batches(str(target))]
+        assert pa.Table.from_batches(read).to_pylist() == rows.to_pylist(), form
+
+
+def test_jobs_that_read_another_format_get_the_same_files_in_it(tmp_path):
+    write_events(tmp_path / "events", 600, 3, 1)
+    fleet = Fleet(("tumble", "cut_csv", "read_arrow"), tmp_path / "events", tmp_path / "run")
+    fleet.prepare()
+    fleet.hand_out(2 / 3)
+    for form in ("csv", "arrow"):
+        assert sorted(path.name for path in (tmp_path / f"run/events-{form}").iterdir()) == [
+            f"000{number}.{form}" for number in range(2)
+        ]
+    assert "'format' = 'csv', 'source.max-files-per-trigger'" in (tmp_path / "run/cut_csv/job.sql").read_text()
+    fleet.hand_out(1)
+    assert len([*(tmp_path / "run/events-arrow").iterdir()]) == 3
 
 
 def test_the_limit_of_a_process_stands_for_a_full_disk(tmp_path):
@@ -295,12 +336,13 @@ def test_strikes_without_an_epoch_of_their_own_are_refused(capsys):
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_path):
+@pytest.mark.parametrize("kinds", [("tumble",), ("cut_csv", "cut_json", "cut_avro", "read_arrow")])
+def test_a_job_whose_driver_is_killed_commits_what_an_undisturbed_one_does(tmp_path, kinds):
     write_events(tmp_path / "events", 6_000, 5, 1)
-    expected = undisturbed(("tumble",), tmp_path / "events", tmp_path / "undisturbed")
-    fleet = Fleet(("tumble",), tmp_path / "events", tmp_path / "killed")
+    expected = undisturbed(kinds, tmp_path / "events", tmp_path / "undisturbed")
+    fleet = Fleet(kinds, tmp_path / "events", tmp_path / "killed")
     report = Report(tmp_path / "table.txt", chosen())
     records = besieged(fleet, ["driver"], random.Random("seed"), expected, report)
-    assert records.of("tumble", "driver").tried == 1
+    assert [records.of(kind, "driver").tried for kind in kinds] == [1] * len(kinds)
     assert fleet.starts == 3  # the last one lets it end
     assert report.holds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import time
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.json_alike import split
 from sqlstream.formats.json_records import RAW_JSON, with_raw_json
+from sqlstream.formats.json_structure import Text
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType, parse_type
 from tests.depth import depth
@@ -519,14 +522,58 @@ def test_lines_of_one_form_are_read_around_others(values: list[str], others: lis
     assert (read.records, list(read.faults)) == (exact.records, list(exact.faults))
 
 
-# --- records that are alike, with objects in them ---------------------------------------------------------------
+def test_deep_nesting_is_read_in_time_that_grows_with_its_length() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    begun = time.process_time()
+    assert of_block(decoder("v STRING"), f'{{"v":{deep}}}'.encode()).rows.to_pylist() == [{"v": deep}]
+    assert time.process_time() - begun < 4  # eight where each level has a copy of all that is in it
+
+
+# --- records that are alike, with objects and arrays in them ----------------------------------------------------
+
+
+def test_the_last_record_may_be_far_shorter_than_the_others() -> None:
+    read = of_block(decoder("a INT"), f'{{"a":1,"{"k" * 200}":1}}\n{{"a":2,"b":1}}\n'.encode())
+    assert read.rows.to_pylist() == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("ARRAY<INT>", ["[]", "[1]", "[1, -2, null, 4]", "[5, 6]"]),
+        ("ARRAY<STRING>", ["[]", '["a"]', '["a\\"b", "c,d"]', '["", "é", "x"]']),
+        ("ARRAY<STRUCT<a: INT, b: STRING>>", ["[]", '[{"a": 1, "b": "x"}]', '[{"a": 2, "b": ""}, {"a": 3, "b": "}"}]']),
+        ("STRUCT<c: ARRAY<DOUBLE>, d: INT>", ['{"c": [], "d": 1}', '{"c": [1.5, 2], "d": 2}']),
+    ],
+)
+def test_arrays_of_other_lengths_are_alike(kind: str, values: list[str]) -> None:
+    lines = [f'{{"k": {n}, "v": {value}, "w": "x{n}"}}' for n, value in enumerate(values * 2)]
+    _, rest, _, _ = split(Text("\n".join(lines).encode(), ord("\n")))
+    assert not len(rest)
+    reader = decoder(f"k INT; v {kind}; w STRING")
+    read = of_block(reader, "\n".join(lines).encode())
+    assert read.rows == of_block(replace(reader, exactly=True), "\n".join(lines).encode()).rows
+    assert json.loads(json.dumps(read.rows.column(1).to_pylist())) == [json.loads(value) for value in values * 2]
+
+
+def test_a_fault_in_an_array_of_records_that_are_alike_has_its_place() -> None:
+    lines = [f'{{"k":{n},"v":[{{"a":1}},{{"a":{3 if n else 3_000_000_000}}}]}}' for n in range(4)]
+    read = of_block(decoder("k INT; v ARRAY<STRUCT<a: INT>>"), "\n".join(lines).encode())
+    assert [fault.reason for fault in read.faults] == ['column "v[1].a" of type INT is "3000000000"']
+    assert read.rows.column(0).to_pylist() == [1, 2, 3]
+
+
+def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(st.tuples(st.sampled_from(["a", "b", "c", "long_name_1"]), inner), min_size=1, max_size=4)
+
 
 SHAPES = st.recursive(
-    st.sampled_from(["text", "scalar"]),
-    lambda inner: st.lists(st.tuples(st.sampled_from(["a", "b", "c", "long_name_1"]), inner), min_size=1, max_size=4),
+    st.sampled_from(["text", "scalar", ("array", "text"), ("array", "scalar")]),
+    lambda inner: _objects(inner) | _objects(inner).map(lambda shape: ("array", shape)),
     max_leaves=8,
 )
 OF_SHAPE = (
+    "ARRAY<STRING>", "ARRAY<STRUCT<a: INT, b: STRING>>", "STRUCT<a: ARRAY<INT>, b: ARRAY<STRUCT<a: STRING, c: INT>>>",
     "INT", "STRING", "DOUBLE", "VARIANT", "ARRAY<INT>", "MAP<STRING, STRING>", "MAP<STRING, MAP<STRING, INT>>",
     "MAP<STRING, STRUCT<a: INT, b: STRING>>", "STRUCT<a: INT, b: STRING, long_name_1: BIGINT>",
     "STRUCT<a: STRUCT<a: INT, c: STRING>, b: MAP<STRING, STRING>, c: STRUCT<b: STRUCT<a: STRING>>>",
@@ -551,6 +598,9 @@ def test_nested_records_that_are_alike_are_read_as_others(
     def spelled(part: Any) -> str:
         if isinstance(part, str):
             return data.draw(values[part])
+        if isinstance(part, tuple):
+            elements = [spelled(part[1]) for _ in range(data.draw(st.integers(0, 3)))]
+            return "[" + f"{data.draw(st.sampled_from(['', space]))},{space}".join(elements) + "]"
         members = (f'{space}"{name}"{space}:{space}{spelled(inner)}' for name, inner in part)
         return "{" + f"{space},".join(members) + space + "}"
 

@@ -1,0 +1,140 @@
+"""What events of MySQL's and MariaDB's binary log mean for one table: rows of it, the end of a transaction, or a
+statement that changes the table in a way of which the log has no rows.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from enum import Enum
+
+from sqlstream.formats.binlog import BinlogError
+
+QUERY, ROTATE, XID, HEARTBEAT, PARTIAL_UPDATE, PAYLOAD = 2, 4, 16, 27, 39, 40
+MYSQL_GTID, MYSQL_ANONYMOUS, MARIADB_GTID = 33, 34, 162
+QUERY_COMPRESSED = 165
+_COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+"""The types of MariaDB's compressed row events, and of what is in them."""
+
+_HEADER = 19
+_STANDALONE = 1
+
+
+class Effect(Enum):
+    """What a statement of the log does."""
+
+    NONE = "nothing that is read"
+    COMMIT = "ends a transaction"
+    BEGIN = "begins a transaction"
+    EMPTIES = "removes rows of the table without naming them"
+    REPLACES = "drops, renames or replaces the table"
+    CHANGES_ROWS = "changes rows of the table, which it does not name"
+
+
+def is_standalone(gtid: bytes) -> bool:
+    """True where the transaction that an event MARIADB_GTID begins is one statement, which no COMMIT follows."""
+    return bool(gtid[_HEADER + 12] & _STANDALONE)
+
+
+def uncompressed(event: bytes) -> bytes:
+    """Returns the event that a compressed row event or query event of MariaDB is; other events are returned unchanged.
+    BinlogError where it cannot be read.
+    """
+    kind = event[4]
+    if kind in _COMPRESSED:
+        begin = _begin_of_compressed_rows(event, version=1 if kind < 169 else 2)
+        what = _COMPRESSED[kind]
+    elif kind == QUERY_COMPRESSED:
+        begin, what = _begin_of_query(event), QUERY
+    else:
+        return event
+    size = event[begin] & 7
+    if event[begin] & 0xF0 != 0x80 or not size:
+        raise BinlogError("the log is compressed in a way that is not known")
+    length = int.from_bytes(event[begin + 1 : begin + 1 + size], "big")
+    try:
+        content = zlib.decompress(event[begin + 1 + size :], bufsize=max(length, 1))
+    except zlib.error:
+        raise BinlogError("a compressed event of the log is damaged") from None
+    whole = event[:begin] + content
+    return whole[:4] + bytes([what]) + whole[5:9] + len(whole).to_bytes(4, "little") + whole[13:]
+
+
+def _begin_of_compressed_rows(event: bytes, version: int) -> int:
+    """Rows are compressed behind the maps of the columns that are there."""
+    at = _HEADER + 8
+    if version == 2:
+        at += int.from_bytes(event[at : at + 2], "little")
+    count, at = (event[at], at + 1) if event[at] < 0xFB else (int.from_bytes(event[at + 1 : at + 3], "little"), at + 3)
+    maps = 2 if event[4] in (167, 170) else 1
+    return at + maps * ((count + 7) // 8)
+
+
+def _begin_of_query(event: bytes) -> int:
+    variables = int.from_bytes(event[_HEADER + 11 : _HEADER + 13], "little")
+    return _HEADER + 13 + variables + event[_HEADER + 8] + 1
+
+
+def statement_of(event: bytes) -> tuple[str, str]:
+    """Returns the default database and the text of an event QUERY."""
+    begin = _begin_of_query(event)
+    schema = event[begin - event[_HEADER + 8] - 1 : begin - 1]
+    return schema.decode(errors="replace"), event[begin:].decode(errors="replace")
+
+
+# --- statements -----------------------------------------------------------------------------------------------
+
+_COMMENT = re.compile(r"/\*!\d*|\*/|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
+"""What ``/*!`` begins is a comment for other databases only."""
+_NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
+_QUALIFIED = rf"{_NAME}(?:\s*\.\s*{_NAME})?"
+_IF = r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
+_FLAGS = re.IGNORECASE | re.DOTALL
+_TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?({_QUALIFIED})", _FLAGS)
+_PARTITIONS = re.compile(
+    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+{_IF}({_QUALIFIED})\s.*\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|CONVERT)\s+"
+    r"PARTITION\b",
+    _FLAGS,
+)
+_DROP = re.compile(rf"DROP\s+(?:TEMPORARY\s+)?TABLE\s+{_IF}(.*)", _FLAGS)
+_RENAME = re.compile(rf"RENAME\s+TABLES?\s+{_IF}(.*)", _FLAGS)
+_RENAMED = re.compile(
+    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+{_IF}({_QUALIFIED})\s.*\bRENAME\s+(?!COLUMN\b|INDEX\b|KEY\b)", _FLAGS
+)
+_REPLACE = re.compile(rf"CREATE\s+OR\s+REPLACE\s+TABLE\s+({_QUALIFIED})", _FLAGS)
+_ROWS = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD|WITH)\b", _FLAGS)
+_EVERY = re.compile(_QUALIFIED)
+
+
+def effect_of(schema: str, statement: str, table: tuple[str, str]) -> Effect:
+    """Returns what a statement means for a table. ``schema``: the default database; ``table``: its database and name,
+    which differ from others in their case.
+    """
+    text = _COMMENT.sub(" ", statement).strip()
+    word = text[:10].upper().rstrip(";")
+    if word in ("COMMIT", "ROLLBACK"):
+        return Effect.COMMIT
+    if word == "BEGIN":
+        return Effect.BEGIN
+
+    def names(pattern: re.Pattern[str]) -> list[tuple[str, str]]:
+        found = pattern.match(text)
+        return [_parts(name, schema) for name in _EVERY.findall(found[1])] if found else []
+
+    if any(table in names(pattern) for pattern in (_TRUNCATE, _PARTITIONS)):
+        return Effect.EMPTIES
+    if any(table in names(pattern) for pattern in (_DROP, _RENAME, _RENAMED, _REPLACE)):
+        return Effect.REPLACES
+    if _ROWS.match(text) and table in [_parts(name, schema) for name in _EVERY.findall(text)]:
+        return Effect.CHANGES_ROWS
+    return Effect.NONE
+
+
+def _parts(name: str, schema: str) -> tuple[str, str]:
+    parts = [_unquoted(part) for part in re.findall(_NAME, name)]
+    return (parts[0], parts[1]) if len(parts) == 2 else (schema, parts[0])
+
+
+def _unquoted(name: str) -> str:
+    quote = name[0]
+    return name[1:-1].replace(quote * 2, quote) if quote in '`"' else name

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from sqlstream.connectors.postgres_copies import Copier, CopyPlan, remove_files
-from sqlstream.connectors.postgres_log import LogError, LogReceiver, Segment, receiver, replication, system_of
+from sqlstream.connectors.postgres_log import LogError, LogReceiver, receiver, replication, system_of
 from sqlstream.connectors.postgres_positions import Position, lsn_text
 from sqlstream.connectors.postgres_publications import (
     SLOT_LOST,
@@ -33,6 +33,7 @@ from sqlstream.connectors.postgres_publications import (
     wait_for_running,
 )
 from sqlstream.connectors.postgres_server import CANNOT_CONNECT
+from sqlstream.connectors.received_log import Segment
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active

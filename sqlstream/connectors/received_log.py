@@ -1,0 +1,315 @@
+"""Transactions of a server's log, received into files until micro-batches read them.
+
+The driver receives messages as they are, in a thread of its own, whole transactions at a time; tasks read them in the
+files. What is received waits in memory only as the places of transactions.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition, Event, Thread
+from typing import IO, Any, Generic, Protocol, TypeVar
+from uuid import uuid4
+
+from sqlstream.udfs.postgres_changes import INDEX
+
+_AT_ONCE = 5_000
+_FILE_BYTES = 64 << 20
+_AHEAD_BYTES = 64 << 20
+
+
+class Place(Protocol):
+    """A place of a log, which says what was committed before it. Places of a log are in order."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+    def __gt__(self, other: Any, /) -> bool: ...
+
+
+PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Messages of a file: from number ``first``, at byte ``begin``, to before ``until``. ``relation``: the message that
+    describes the table where they begin; None if none has come yet.
+    """
+
+    path: str
+    begin: int
+    first: int
+    until: int
+    relation: bytes | None
+
+
+@dataclass(frozen=True)
+class Taken(Generic[PlaceT]):
+    """What a micro-batch reads of the log: whole transactions up to ``end``."""
+
+    end: PlaceT
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class _Transaction(Generic[PlaceT]):
+    """``at``: where it was committed; ``end``: the place behind it. ``relation``: the last message of it that describes
+    the table.
+    """
+
+    at: PlaceT
+    end: PlaceT
+    path: str
+    begin: int
+    first: int
+    until: int
+    size: int
+    relation: bytes | None
+
+
+@dataclass
+class Incoming(Generic[PlaceT]):
+    """Messages that are received at a time. ``at`` and ``number``: where the next one is in the file; ``begun``: where
+    the transaction begins that is being received; ``done``: those that are complete. ``reached``: what was committed
+    before it has been received; None if nothing is known.
+    """
+
+    path: str
+    at: int
+    number: int
+    begun: tuple[int, int]
+    relation: bytes | None
+    payloads: list[bytes] = field(default_factory=list)
+    lengths: array[int] = field(default_factory=lambda: array("I"))
+    done: list[_Transaction[PlaceT]] = field(default_factory=list)
+    reached: PlaceT | None = None
+
+    @property
+    def full(self) -> bool:
+        """True where so much has come that it should be stored."""
+        return len(self.lengths) >= _AT_ONCE or (bool(self.done) and self.at > _FILE_BYTES)
+
+    def begin(self) -> None:
+        """Says that the next message is the first of a transaction."""
+        self.begun, self.relation = (self.at, self.number), None
+
+    def add(self, payload: bytes) -> None:
+        self.payloads.append(payload)
+        self.lengths.append(len(payload))
+        self.at += len(payload)
+        self.number += 1
+
+    def commit(self, at: PlaceT, end: PlaceT) -> None:
+        """Says that the last message was the last of a transaction."""
+        begin, first = self.begun
+        place = self.path, begin, first, self.number, self.at - begin
+        self.done.append(_Transaction(at, end, *place, self.relation))
+        self.reached = end
+
+
+class ReceivedLog(ABC, Generic[PlaceT]):
+    """Receives a log from ``since`` on into files of ``folder``, after ``start_receiving``.
+
+    Transactions are given out by ``take``. While more than some megabytes of them wait for it, nothing more is
+    received.
+    """
+
+    def __init__(self, since: PlaceT, folder: Path) -> None:
+        self._folder = folder
+        self._transactions: deque[_Transaction[PlaceT]] = deque()
+        self._waiting_bytes = 0
+        self._changed = Condition()
+        self._stopped, self._asks = Event(), Event()
+        self.error: Exception | None = None
+        self.since = since
+        self._reached = since
+        self._relation: bytes | None = None
+        self._files: list[str] = []
+        self._content: IO[bytes] | None = None
+        self._index: IO[bytes] | None = None
+        self._bytes = self._messages = 0
+        self._begun: tuple[int, int] = (0, 0)
+        self._described: bytes | None = None
+
+    def start_receiving(self, name: str) -> None:
+        """Starts the thread, of this name."""
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    # --- what a server says -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _receive(self, incoming: Incoming[PlaceT]) -> bool:
+        """Receives what is there until ``incoming`` is full. True if there may be more. Raises what ends the log."""
+
+    @abstractmethod
+    def _rest(self) -> None:
+        """Waits a moment for more."""
+
+    @abstractmethod
+    def _report(self, *, asks: bool) -> None:
+        """Called again and again: tells the server what was received. ``asks``: its answer is wanted soon."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Ends the connection."""
+
+    # --- what the driver asks ---------------------------------------------------------------------------------
+
+    @property
+    def reached(self) -> PlaceT:
+        """All transactions that were committed before this place of the log have been received."""
+        with self._changed:
+            return self._reached
+
+    def wait(self, until: Callable[[], bool], seconds: float) -> bool:
+        """Waits until a condition holds that what is received can change; the server is asked how far it is. Raises
+        the error that has ended the receiving.
+        """
+        end = time.monotonic() + seconds
+        while True:
+            with self._changed:
+                if until():
+                    return True
+                if self.error is not None:
+                    raise self.error
+                if time.monotonic() > end:
+                    return False
+                self._asks.set()
+                self._changed.wait(0.05)
+
+    def has_transactions(self) -> bool:
+        """True where some wait for ``take``."""
+        return bool(self._transactions)
+
+    def skip(self, end: PlaceT | None = None) -> PlaceT:
+        """Returns the place of the log, or ``end``, up to which there is nothing for ``take``, which goes on there."""
+        with self._changed:
+            if end is not None or not self._transactions:
+                self.since = max(self.since, self._reached if end is None else end)
+            return self.since
+
+    def take(self, most: int | None, end: PlaceT | None = None) -> Taken[PlaceT] | None:
+        """Gives out transactions that were received: about ``most`` messages, of those that were committed before
+        ``end``. None if there are none.
+        """
+        segments: list[Segment] = []
+        reached, count = self.since, 0
+        all_taken = True
+        with self._changed:
+            if self.error is not None and not self._transactions:
+                raise self.error
+            while self._transactions:
+                transaction = self._transactions[0]
+                if end is not None and not transaction.at < end:
+                    break
+                if segments and most is not None and count + transaction.until - transaction.first > most:
+                    all_taken = False
+                    break
+                self._transactions.popleft()
+                self._waiting_bytes -= transaction.size
+                count += transaction.until - transaction.first
+                reached = transaction.end
+                last = segments[-1] if segments else None
+                if last is not None and last.path == transaction.path and last.until == transaction.first:
+                    segments[-1] = Segment(last.path, last.begin, last.first, transaction.until, last.relation)
+                else:
+                    place = transaction.begin, transaction.first, transaction.until
+                    segments.append(Segment(transaction.path, *place, self._relation))
+                self._relation = transaction.relation or self._relation
+        if not segments:
+            return None
+        self.since = end if end is not None and all_taken else reached
+        return Taken(self.since, tuple(segments))
+
+    def remove(self, needed: Iterable[str]) -> None:
+        """Removes files of which everything was given out and that are not ``needed``."""
+        with self._changed:
+            kept = {*needed, *(t.path for t in self._transactions), *self._files[-1:]}
+            gone = [path for path in self._files if path not in kept]
+            self._files = [path for path in self._files if path in kept]
+        for path in gone:
+            Path(path).unlink(missing_ok=True)
+            Path(path + INDEX).unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Ends the receiving, and removes its files. The server learns how far it was."""
+        self._stopped.set()
+        self._thread.join(30)
+        for path in self._files:
+            Path(path).unlink(missing_ok=True)
+            Path(path + INDEX).unlink(missing_ok=True)
+
+    # --- the thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                received = self._waiting_bytes < _AHEAD_BYTES and self._received_some()
+                if asks := self._asks.is_set():
+                    self._asks.clear()
+                self._report(asks=asks)
+                if received:
+                    continue
+                if self._waiting_bytes >= _AHEAD_BYTES:
+                    time.sleep(0.01)
+                else:
+                    self._rest()
+            self._report(asks=False)
+        except Exception as error:  # for who takes transactions
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+        finally:
+            self._close()
+            for file in (self._content, self._index):
+                if file is not None:
+                    file.close()
+
+    def _received_some(self) -> bool:
+        incoming: Incoming[PlaceT] = Incoming(self._file(), self._bytes, self._messages, self._begun, self._described)
+        more = self._receive(incoming)
+        self._store(incoming)
+        self._begun, self._described = incoming.begun, incoming.relation
+        with self._changed:
+            self._bytes, self._messages = incoming.at, incoming.number
+            new = [t for t in incoming.done if not t.at < self.since]
+            self._transactions.extend(new)
+            self._waiting_bytes += sum(t.size for t in new)
+            if incoming.reached is not None:
+                self._reached = max(self._reached, incoming.reached)
+            self._changed.notify_all()
+        if incoming.at > _FILE_BYTES and incoming.done and incoming.done[-1].until == incoming.number:
+            self._next_file()
+        return more
+
+    def _file(self) -> str:
+        if self._content is None:
+            path = self._folder / f"log-{uuid4().hex}"
+            self._content = path.open("wb")
+            self._index = Path(f"{path}{INDEX}").open("wb")  # noqa: SIM115 - until the next file
+            self._bytes = self._messages = 0
+            with self._changed:
+                self._files.append(str(path))
+        return self._files[-1]
+
+    def _next_file(self) -> None:
+        assert self._content is not None
+        assert self._index is not None
+        self._content.close()
+        self._index.close()
+        self._content = self._index = None
+
+    def _store(self, incoming: Incoming[PlaceT]) -> None:
+        if not incoming.payloads:
+            return
+        assert self._content is not None
+        assert self._index is not None
+        self._content.write(b"".join(incoming.payloads))
+        self._index.write(incoming.lengths.tobytes())
+        self._content.flush()
+        self._index.flush()

@@ -18,6 +18,7 @@ from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, Path, full_name
 from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualified
 from sqlstream.catalogs.declaring import create_table as declaring_statement
 from sqlstream.catalogs.functions import declared_function
+from sqlstream.catalogs.registered_columns import with_registered_columns
 from sqlstream.catalogs.store import Bound, Stored
 from sqlstream.connectors import SessionTable, connector
 from sqlstream.connectors.secrets import masked
@@ -116,6 +117,8 @@ def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Sto
     """
     path = catalog.path(statement.name)
     whole = liked(statement, catalog) if statement.like is not None else statement
+    options = {option.key: expanded(option.value, catalog.variables or {}) for option in whole.options}
+    whole = with_registered_columns(whole, options)
     table = declared_table(whole, catalog, full_name(path), catalog.variables)
     return table, Stored(replace(whole, name=bare(path[2], statement.name)))
 

@@ -218,6 +218,19 @@ Examples:
   sqlstream topics kafka:9093 --property security.protocol=SSL --property ssl.truststore.location=ca.pem
 """
 
+_INFER = """\b
+SOURCE is a file, a directory or a pattern of csv, json, parquet, orc, avro or arrow, or a topic of Kafka. The statement
+has columns with types, the event time with its watermark, and the options that read the source; what is a guess is
+said in comments. Of text the first records are looked at, of a topic the last messages.
+
+\b
+Examples:
+  sqlstream infer clicks.csv > tables.sql
+  sqlstream infer 'data/*.json' --name clicks --rows 100000
+  sqlstream infer kafka://localhost:9092/orders
+  sqlstream infer kafka://localhost:9092/orders --registry http://localhost:8081
+"""
+
 _LSP = """\b
 The files are definitions that all documents know; the folder's sqlstream.toml holds, too.
 
@@ -471,6 +484,30 @@ Comments stay beside their words, and ${name} as it is.
     ),
     _JOBS_COMMAND,
     _METRICS_COMMAND,
+    _command(
+        "infer",
+        "sqlstream.cli.infer",
+        "infer_command",
+        "Propose a CREATE TABLE from what files or a topic of Kafka hold.",
+        click.argument("source"),
+        click.option("--name", metavar="NAME", help="Of the table; else that of the file or topic."),
+        click.option(
+            "--format",
+            "-f",
+            type=click.Choice(("csv", "json", "parquet", "orc", "avro", "arrow")),
+            help="What the source holds; else as the names of files, or the messages, say.",
+        ),
+        click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="How many are looked at."),
+        click.option("--registry", metavar="URL", help="The schema registry of the messages."),
+        click.option(
+            "--property",
+            "properties",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A property of Kafka's client, as the option properties.NAME of a table.",
+        ),
+        epilog=_INFER,
+    ),
     _command(
         "topics",
         "sqlstream.cli.topics",

@@ -1,0 +1,1 @@
+"""CREATE TABLE proposed from what files and topics hold: ``sqlstream infer``."""

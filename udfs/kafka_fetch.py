@@ -297,9 +297,14 @@ def wrong_properties(error: Exception) -> ConnectorError:
     return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason_of(error)}", hint=hint)
 
 
-def unreachable(properties: Mapping[str, str], error: Exception) -> ConnectorError:
-    """SS590 for brokers that do not answer the driver. ``properties``: those of librdkafka."""
+def unreachable(properties: Mapping[str, str], error: Exception, refusal: str | None = None) -> ConnectorError:
+    """SS590 for brokers that do not answer the driver. ``properties``: those of librdkafka. ``refusal``: what it has
+    said of a login or a certificate.
+    """
     servers = properties.get("bootstrap.servers", "")
+    if refusal is not None:
+        hint = "Look at the options properties.security.protocol, properties.sasl.… and properties.ssl.… of the table."
+        return ConnectorError(UNREACHABLE, f'Kafka\'s brokers "{servers}" refuse the connection: {refusal}', hint=hint)
     hint = "Look whether they run there, and at the options properties.… of the table."
     return ConnectorError(UNREACHABLE, f'Kafka\'s brokers "{servers}" do not answer: {reason_of(error)}', hint=hint)
 

@@ -113,9 +113,11 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
     if "transactional.id" not in own:
         usual["delivery.timeout.ms"] = "120000"
     try:
-        return Producer({**usual, **common_properties(properties), **own}, logger=logging.getLogger("sqlstream.kafka"))
+        made = Producer({**usual, **common_properties(properties), **own}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
+    made.poll(0)  # gives librdkafka its first token, where it logs in by one: nothing else may ask for it before
+    return made
 
 
 # --- producers, which live as long as their process ----------------------------------------------------------------

@@ -38,6 +38,8 @@ class Position:
 
     For tables whose partitions have watermarks (``kafka_watermarks``), in microseconds since 1970: ``times``, the
     newest event time of each partition, and ``lift``, which the watermark may reach; and the partition that holds it.
+
+    ``ids``: what Kafka calls each topic, by which one that was deleted and made again is known for another.
     """
 
     next: Offsets
@@ -46,6 +48,7 @@ class Position:
     times: Offsets = field(default_factory=dict)
     lift: int | None = None
     holder: Partition | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The position as Spark's offset log holds it."""
@@ -54,7 +57,8 @@ class Position:
         times = {"times": _to_json(self.times)} if self.times else {}
         lift = {} if self.lift is None else {"lift": self.lift}
         holder = {} if self.holder is None else {"holder": [*self.holder]}
-        return {"next": _to_json(self.next), **stop, **begun, **times, **lift, **holder}
+        ids = {"ids": dict(sorted(self.ids.items()))} if self.ids else {}
+        return {"next": _to_json(self.next), **stop, **begun, **times, **lift, **holder, **ids}
 
     @staticmethod
     def of_json(value: Mapping[str, Any]) -> Position:
@@ -66,6 +70,7 @@ class Position:
             _of_json(value.get("times", {})),
             value.get("lift"),
             None if holder is None else Partition(*holder),
+            dict(value.get("ids", {})),
         )
 
     def advanced(self, latest: Offsets, most: int | None, begun: Offsets) -> Position:

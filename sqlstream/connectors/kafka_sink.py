@@ -201,6 +201,7 @@ def _create(producer: Producer, properties: Mapping[str, str], topic: str, creat
     from sqlstream.udfs.kafka_produce import common_properties
 
     admin = AdminClient({**common_properties(properties)}, logger=logging.getLogger("sqlstream.kafka"))
+    admin.poll(0)  # as for producers
     try:
         asked = Asked(topic, creation.partitions or -1, creation.replicas or -1, config=dict(creation.config))
         admin.create_topics([asked], operation_timeout=_SECONDS)[topic].result(_SECONDS)

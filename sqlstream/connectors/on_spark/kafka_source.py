@@ -13,8 +13,8 @@ import re
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -59,12 +59,14 @@ from sqlstream.udfs.spark.batches import rows_of
 from sqlstream.udfs.topic_times import NewestTimes, TopicTimes
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
 _Answer = TypeVar("_Answer")
 
 NO_OFFSETS = repeating("SS593")
 _SECONDS = 30
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SETTINGS = "secret"
 """The option of the data source with all settings, whose name Spark knows to hide."""
 _WATERMARK = "watermark_secret"
@@ -241,6 +243,8 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest = {p: min(offset, self._target[p]) for p, offset in latest.items() if p in self._target}
             begun = {p: offset for p, offset in begun.items() if p in self._target}
         after = position.advanced(latest, self._settings.most, begun)
+        if after is not position:
+            after = replace(after, ids={**position.ids, **self.brokers.ids})
         return after if self._watermarks is None else self._watermarks.timed(position, after, latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -273,8 +277,10 @@ class Brokers:
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
         self._listed: tuple[float, list[Partition]] | None = None
-        with self._asking():
-            self._admin = self._client()
+        self._refusal: str | None = None
+        self.ids: dict[str, str] = {}
+        """What Kafka calls the topics, as they were listed last."""
+        self._admin = self._client()
 
     def _client(self) -> AdminClient:
         from confluent_kafka import KafkaException  # an optional package
@@ -283,22 +289,36 @@ class Brokers:
         consumer_of(self._settings.properties).close()  # which knows properties that the other would ignore
         kinds = ("isolation.level", "fetch.", "max.partition.fetch", "check.crcs", "session.timeout", "heartbeat.")
         try:
-            own: dict[str, str | int | float | bool] = {
-                k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)
-            }
-            return AdminClient(own, logger=logging.getLogger("sqlstream.kafka"))
+            own: dict[str, Any] = {k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)}
+            own["error_cb"] = self._heard
+            made = AdminClient(own, logger=logging.getLogger("sqlstream.kafka"))
         except KafkaException as error:
             raise wrong_properties(error) from None
+        made.poll(0)  # gives librdkafka its first token, where it logs in by one
+        return made
+
+    def _heard(self, error: KafkaError) -> None:
+        """Keeps why brokers refuse us, of which what a request fails with says nothing."""
+        from confluent_kafka import KafkaError  # an optional package
+
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusal = error.str()
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Turns errors of the client into ConnectorError SS590."""
         from confluent_kafka import KafkaException  # an optional package
 
+        self._serve()
         try:
             yield
         except KafkaException as error:
-            raise unreachable(self._settings.properties, error) from None
+            self._serve()
+            raise unreachable(self._settings.properties, error, self._refusal) from None
+
+    def _serve(self) -> None:
+        """Lets librdkafka renew tokens, and say what is wrong."""
+        self._admin.poll(0)
 
     def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
         """What is answered once leaders and coordinators are elected. ConnectorError SS590 where they are not."""
@@ -309,6 +329,7 @@ class Brokers:
             KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
         )  # fmt: skip
         deadline = time.monotonic() + _SECONDS
+        self._serve()
         while True:
             try:
                 return ask()
@@ -323,8 +344,8 @@ class Brokers:
         found = self._partitions()
         begin = self._at(self._settings.start, found, _earliest)
         if self._settings.stop is None:
-            return Position(begin)
-        return Position(begin, self._at(self._settings.stop, found, _latest))
+            return Position(begin, ids=self.ids)
+        return Position(begin, self._at(self._settings.stop, found, _latest), ids=self.ids)
 
     def latest(self, position: Position) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Returns where partitions end, and where those begin that ``position`` lacks or that have lost messages.
@@ -332,8 +353,11 @@ class Brokers:
         ConnectorError SS592 where messages are gone, unless the table goes on behind them.
         """
         known, earliest, latest = self._bounds(position)
-        new = [p for p in known if p not in position.next]
-        there = [p for p in known if p in position.next]
+        others = [topic for topic, number in position.ids.items() if self.ids.get(topic, number) != number]
+        if others:
+            lose(f'topic "{others[0]}" was deleted and made again', skips_lost=self._settings.skips_lost)
+        new = [p for p in known if p not in position.next or p.topic in others]
+        there = [p for p in known if p in position.next and p.topic not in others]
         at = {p: position.next[p] for p in there}
         losses = lost(at, {p: earliest[p] for p in there}, {p: latest[p] for p in there})
         losses = [
@@ -380,7 +404,21 @@ class Brokers:
                 time.sleep(1)
                 found = self._list()
             self._listed = (now, found)
+            self.ids = self._ids({p.topic for p in found})
         return self._listed[1]
+
+    def _ids(self, topics: Collection[str]) -> dict[str, str]:
+        """What Kafka calls topics; none of those to which a broker gives no id, as before version 2.8."""
+        from confluent_kafka import KafkaException, TopicCollection  # an optional package
+
+        if not topics:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection([*topics]), request_timeout=_SECONDS)
+        ids: dict[str, str] = {}
+        for topic, answer in answers.items():
+            with suppress(KafkaException):  # it may be gone meanwhile
+                ids[topic] = str(answer.result().topic_id)
+        return {topic: number for topic, number in ids.items() if number != _NO_ID}
 
     def _list(self) -> list[Partition]:
         with self._asking():

@@ -155,6 +155,14 @@ class Run:
         return [value for (value,) in fetched(self.settings, shares)]
 
 
+def lifts(job: Run) -> list[int | None]:
+    """How far the watermark may go behind the next micro-batch, as each of its tasks is told."""
+    start = dict(job.position)
+    job.position = job.stream.latestOffset(start)
+    shares = job.stream.partitions(start, job.position)
+    return [lift_of(job.stream.read(share)) for share in shares]
+
+
 # --- where a table begins and ends ------------------------------------------------------------------------------
 
 
@@ -355,12 +363,6 @@ def test_an_empty_share_reads_nothing(topics: Topics):
 def test_ranges_say_how_far_the_watermark_may_go_also_after_a_restart(topics: Topics):
     topic = topics.create(2)
     settings = topics.settings(topic, stop=None)
-
-    def lifts(job: Run) -> list[int | None]:
-        start = dict(job.position)
-        job.position = job.stream.latestOffset(start)
-        shares = job.stream.partitions(start, job.position)
-        return [lift_of(job.stream.read(share)) for share in shares]
 
     def send(partition: int, *seconds: int) -> None:
         topics.send(topic, *(f"1970-01-01 00:00:{s:02d}".encode() for s in seconds), partition=partition)

@@ -1,0 +1,145 @@
+"""Positions that others have lost: of topics that change between two runs of a job, and partitions that stay silent."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from sqlstream.connectors.kafka_offsets import Bound
+from sqlstream.errors import ConnectorError
+from sqlstream.testing.kafka_broker import Broker
+from sqlstream.udfs import kafka_fetch
+from tests.sqlstream.connectors.test_kafka_source import LATEST, Run, Topics, everything, lifts, until
+
+pytestmark = pytest.mark.spark  # its broker needs Java
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: Broker) -> Iterator[Topics]:
+    yield Topics(kafka_broker)
+    for reader in kafka_fetch._readers.values():
+        reader.consumer.close()
+    kafka_fetch._readers.clear()
+
+
+def made_again(topics: Topics, topic: str, *values: bytes, partitions: int = 1) -> None:
+    topics.admin.delete_topics([topic])[topic].result()
+    until(lambda: topic not in topics.admin.list_topics().topics)
+    time.sleep(1)  # the broker gives the name away a little later
+    topics.create(partitions, topic)
+    topics.send(topic, *values)
+
+
+def test_a_topic_that_is_made_again_between_two_runs_is_another_one(topics: Topics, caplog: Any):
+    topic = topics.create()
+    topics.send(topic, b"a", b"b")
+    before = Run(topics.settings(topic, stop=None))
+    assert before.batch() == [b"a", b"b"]
+    made_again(topics, topic, b"c", b"d", b"e", b"f")  # more than were read, so that offsets alone say nothing
+    message = f'SS592: messages are gone before they were read: topic "{topic}" was deleted and made again'
+    with pytest.raises(ConnectorError, match=message):
+        Run(topics.settings(topic, stop=None), before.position).batch()
+    with caplog.at_level(logging.WARNING):
+        after = Run(topics.settings(topic, stop=None, skips_lost=True), before.position)
+        assert after.batch() == [b"c", b"d", b"e", b"f"]
+    assert "was deleted and made again" in caplog.text
+    assert Run(topics.settings(topic, stop=None), after.position).batch() == []  # which is that topic's position
+
+
+def test_a_topic_that_is_made_again_while_the_job_runs_ends_it(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    run = Run(topics.settings(topic, stop=None))
+    assert run.batch() == [b"a"]
+    made_again(topics, topic, b"b", b"c")
+    with pytest.raises(ConnectorError, match=f'SS592: .*topic "{topic}" was deleted and made again'):
+        run.batch()
+
+
+def test_positions_of_earlier_builds_that_know_no_ids_go_on(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    run = Run(topics.settings(topic, stop=None))
+    assert run.batch() == [b"a"]
+    del run.position["ids"]
+    again = Run(topics.settings(topic, stop=None), run.position)
+    topics.send(topic, b"b")
+    assert again.batch() == [b"b"] and list(again.position["ids"]) == [topic]
+
+
+def test_a_partition_that_was_silent_until_the_stop_is_read_from_where_the_job_began(topics: Topics):
+    topic = topics.create(2)
+    topics.send(topic, b"old", partition=1)
+    run = Run(topics.settings(topic, start=LATEST, stop=None))
+    topics.send(topic, b"a")
+    assert run.batch() == [b"a"]
+    topics.send(topic, b"b", partition=1)  # while the job is stopped
+    assert Run(topics.settings(topic, start=LATEST, stop=None), run.position).batch() == [b"b"]
+
+
+def test_partitions_that_are_added_while_the_job_is_stopped_are_read_from_their_beginning(topics: Topics):
+    topic = topics.create()
+    run = Run(topics.settings(topic, start=LATEST, stop=None))
+    topics.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    until(lambda: len(topics.admin.list_topics(topic).topics[topic].partitions) == 2)
+    topics.send(topic, b"a", partition=1)
+    assert Run(topics.settings(topic, start=LATEST, stop=None), run.position).batch() == [b"a"]
+
+
+def test_no_partition_yet_is_no_watermark_and_the_first_one_begins_it(topics: Topics):
+    prefix = f"later{next(_numbers)}."
+    settings = topics.settings(None, pattern=f"{prefix}.*", stop=None)
+    job = Run(settings, timed=True)
+    assert lifts(job) == []  # not the end of time
+    topic = topics.create(name=f"{prefix}a")
+    topics.send(topic, b"1970-01-01 00:00:07")
+    assert lifts(job) == [7_000_000]
+
+
+def test_a_start_that_is_the_stop_reads_nothing_and_one_behind_the_last_message_neither(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a", b"b", timestamp=1000)
+    one = Bound("specific-offsets", None, {0: 1})
+    assert everything(topics.settings(topic, start=one, stop=one)) == []
+    assert everything(topics.settings(topic, start=Bound("timestamp", 1000), stop=Bound("timestamp", 1000))) == []
+    assert everything(topics.settings(topic, stop=Bound("timestamp", 5000))) == [b"a", b"b"]
+    late = Run(topics.settings(topic, start=Bound("timestamp", 5000), stop=None))
+    topics.send(topic, b"c", timestamp=2000)  # what comes later is read, whatever its time is
+    assert late.batch() == [b"c"]
+
+
+def test_a_bounded_table_whose_end_is_an_aborted_transaction_ends_also_after_a_restart(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    topics.transaction(topic, b"x", b"y", commits=False)
+    run = Run(topics.settings(topic, most=1))
+    assert run.batch() == [b"a"]
+    again = Run(topics.settings(topic, most=1), run.position)
+    rest = [again.batch() for _ in range(4)]
+    assert list(filter(None, rest)) == [] and again.position["next"] == again.position["stop"]
+
+
+@pytest.mark.long  # the broker looks for what it can compact every 15 s
+def test_a_gap_of_a_compacted_topic_may_be_where_a_bounded_table_ends(topics: Topics):
+    topic = topics.create(
+        cleanup_policy="compact", min_cleanable_dirty_ratio="0.001", segment_ms="200", max_compaction_lag_ms="1",
+        min_compaction_lag_ms="0", delete_retention_ms="0",
+    )  # fmt: skip
+    topics.send(topic, *(b"%d" % n for n in range(10)), key=b"k")
+    time.sleep(0.5)
+    topics.send(topic, b"last", key=b"other")  # which begins another segment
+    deadline = time.monotonic() + 60
+    while everything(topics.settings(topic)) != [b"9", b"last"] and time.monotonic() < deadline:
+        time.sleep(1)
+        topics.send(topic, b"last", key=b"other")
+    stop = Bound("specific-offsets", None, {0: 5})
+    assert everything(topics.settings(topic, stop=stop)) == []
+    assert everything(topics.settings(topic, start=stop, stop=Bound("specific-offsets", None, {0: 10}))) == [b"9"]

@@ -63,6 +63,8 @@ _LOGIN = re.compile(
 _LOGIN_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 _PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULE = "OAuthBearerLoginModule"
+_SUBJECT = "unsecuredLoginStringClaim_sub"
+"""Names who logs in by a token that nobody signs, which brokers take only for trying things out."""
 
 
 def check_properties(options: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -142,6 +144,8 @@ def _login(text: str) -> tuple[str, dict[str, str]] | None:
         for name, quoted, plain in _LOGIN_OPTION.findall(match["options"])
     }
     needed = {"clientId", "clientSecret"} if module == _TOKEN_MODULE else {"username", "password"}
+    if module == _TOKEN_MODULE and _SUBJECT in options:
+        needed = {_SUBJECT}
     known = module in (*_PASSWORD_MODULES, _TOKEN_MODULE)
     return (module, options) if known and needed <= set(options) else None
 
@@ -156,6 +160,8 @@ def _of_login(text: str) -> dict[str, str]:
     module, options = login
     if module != _TOKEN_MODULE:
         return {"sasl.username": options["username"], "sasl.password": options["password"]}
+    if _SUBJECT in options:
+        return _unsecured(options)
     scope = {"sasl.oauthbearer.scope": options["scope"]} if "scope" in options else {}
     return {
         "sasl.oauthbearer.method": "oidc",
@@ -163,3 +169,21 @@ def _of_login(text: str) -> dict[str, str]:
         "sasl.oauthbearer.client.secret": options["clientSecret"],
         **scope,
     }
+
+
+_OF_UNSECURED = {
+    _SUBJECT: "principal",
+    "unsecuredLoginLifetimeSeconds": "lifeSeconds",
+    "unsecuredLoginPrincipalClaimName": "principalClaimName",
+    "unsecuredLoginScopeClaimName": "scopeClaimName",
+    "unsecuredLoginStringClaim_scope": "scope",
+}
+_EXTENSION = "unsecuredLoginExtension_"
+
+
+def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
+    """The properties of an unsecured token, whose parts librdkafka has under names of its own."""
+    parts = {_OF_UNSECURED[name]: value for name, value in options.items() if name in _OF_UNSECURED}
+    extensions = {f"extension_{n.removeprefix(_EXTENSION)}": v for n, v in options.items() if n.startswith(_EXTENSION)}
+    config = " ".join(f"{name}={value}" for name, value in {**parts, **extensions}.items())
+    return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": config}

@@ -43,6 +43,14 @@ def properties(**given: str) -> dict[str, str]:
                 "sasl.oauthbearer.client.secret": "s3cret", "sasl.oauthbearer.scope": "all",
             },
         ),
+        (
+            {"sasl_jaas_config": "OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=me"
+             ' unsecuredLoginLifetimeSeconds="60" unsecuredLoginExtension_tenant=a;'},
+            {
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": "principal=me lifeSeconds=60 extension_tenant=a",
+            },
+        ),
         ({"ssl_truststore_location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
         ({"ssl_truststore_location": "/ca", "ssl_truststore_type": "PEM"}, {"ssl.ca.location": "/ca"}),
         (

@@ -21,6 +21,7 @@ from sqlstream.connectors import (
 )
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE, SharedName
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
+from sqlstream.folders import JobName, insert_name, set_name
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.partial_inserts import with_columns_left
@@ -274,6 +275,16 @@ def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
     settings = workspace.settings.copy()
     settings.set(UPSERT_MATERIALIZE, "none")
     return plan_of(statement, replace(workspace, settings=settings))
+
+
+def default_job_name(plan: Root) -> JobName:
+    """The name of a plan's job where the setting 'pipeline.name' gives none."""
+    match plan:
+        case Insert():
+            return insert_name(plan.table.name)
+        case StatementSet():
+            return set_name(table.name for table in plan.tables)
+    return JobName("query", "query")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ VARIABLES = ("METRICS_TOKEN", "OPENLINEAGE_API_KEY")
 NOT_RUN = {
     ("docs/lake.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/deploy.md", "sqlstream deploy"): "scripts of its reader; tests/sqlstream/deploy has these commands",
+    ("docs/jobs.md", "sqlstream upgrade"): "running jobs of its reader; tests/sqlstream/upgrade has these commands",
     ("docs/metrics.md", "sqlstream run"): "a job of its reader; tests/sqlstream/telemetry has a server that is asked",
     ("docs/metrics.md", "sqlstream metrics"): "files in the folder; tests/sqlstream/telemetry/test_instruments.py",
     ("README.md", "make demo"): "the two commands, which CI runs",

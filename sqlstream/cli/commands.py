@@ -165,6 +165,7 @@ Writes the files that run scripts for good, with their checkpoints, /health, /re
 failure, and a savepoint when they are stopped. Scripts name secrets as ${NAME}; the files name the variables and never
 have their values, and a script with the value of a secret is refused (SS478).
 systemd: a unit. compose: an image and a service. kubernetes: the image, and a Deployment with what it needs.
+helm: the same as a chart. spark-operator: a SparkApplication of Kubeflow's operator, with executors in pods.
 spark-submit: a program for a cluster of Spark, and scripts that start and stop it.
 Scripts are checked first. With --dry-run the files are printed, and none is written.
 
@@ -174,6 +175,22 @@ Examples:
   sqlstream deploy tables.sql job.sql --target kubernetes --image registry/shop:1 --dir s3a://bucket/jobs
   sqlstream deploy job.sql --target compose --set parallelism.default=4 --dry-run
   sqlstream deploy job.sql --target spark-submit --master spark://host:7077 --dir hdfs://name/jobs
+"""
+
+_UPGRADE = """\b
+The running jobs are found by their names below the directory of checkpoints. Each part of their plans is listed
+with what becomes of its state. A job whose state does not carry over is refused before anything stops, unless
+--discard-state is given. Each job stops with a savepoint, and the new scripts start in a process of their own
+that goes on when this command ends (sqlstream jobs lists it), or by --start-with. Where a job fails before its
+first epochs are complete, the former scripts of --previous start again.
+Exit codes: 0 upgraded, 1 the SQL is wrong, 2 the command is wrong, 3 the state does not carry over, or the new
+jobs failed.
+
+\b
+Examples:
+  sqlstream upgrade job.sql --dir /var/lib/jobs --dry-run
+  sqlstream upgrade job.sql --dir /var/lib/jobs --previous old/job.sql --epochs 5
+  sqlstream upgrade job.sql --dir /var/lib/jobs --start-with "systemctl start shop"
 """
 
 _METRICS = """\b
@@ -243,7 +260,7 @@ Examples:
 _PLAN_FORMATS = ("text", "json", "mermaid", "html")
 _STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode", "advice")
 
-_TARGETS = ("systemd", "compose", "kubernetes", "spark-submit")
+_TARGETS = ("systemd", "compose", "kubernetes", "helm", "spark-operator", "spark-submit")
 _PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 
 RESTARTS = ("none", "third", "all")
@@ -587,6 +604,33 @@ Comments stay beside their words, and ${name} as it is.
         click.argument("files", nargs=-1, required=True, metavar="FILE..."),
         project_option,
         epilog=_DEPLOY,
+    ),
+    _command(
+        "upgrade",
+        "sqlstream.cli.upgrade",
+        "upgrade_command",
+        "Exchange running jobs for those of changed scripts, with their state, and back where the first epochs fail.",
+        script_options,
+        session_options,
+        observing_options,
+        click.option("--dir", "-d", "directory", metavar="DIR", help="Where the jobs keep their checkpoints."),
+        click.option("--previous", multiple=True, metavar="FILE", help="What runs now, to start again on failure."),
+        click.option(
+            "--epochs", type=click.IntRange(0), default=3, show_default=True, help="How many must succeed first."
+        ),
+        click.option(
+            "--patience",
+            type=_Seconds(0),
+            default=300.0,
+            show_default=True,
+            help="Seconds to wait for them; a job that works that long without a failure is trusted.",
+        ),
+        _timeout,
+        click.option("--discard-state", is_flag=True, help="Start without state where it does not carry over."),
+        click.option("--start-with", metavar="COMMAND", help="A shell command that starts the new scripts."),
+        click.option("--back-with", metavar="COMMAND", help="A shell command that starts the former scripts again."),
+        click.option("--dry-run", is_flag=True, help="Compare, and change nothing."),
+        epilog=_UPGRADE,
     ),
     _command(
         "lsp",

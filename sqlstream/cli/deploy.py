@@ -13,7 +13,7 @@ from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.options import pairs, variables
 from sqlstream.cli.scripts import Script, open_session, read_scripts, written_scripts
 from sqlstream.cli.terminal import OK, WRONG_SQL
-from sqlstream.deploy import container, kubernetes, spark_submit, systemd
+from sqlstream.deploy import container, helm, kubernetes, spark_operator, spark_submit, systemd
 from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets
 from sqlstream.secrets import REFERENCE
 from sqlstream.udfs.texts import reason_of
@@ -24,8 +24,13 @@ TARGETS: dict[str, Files] = {
     "systemd": systemd.files,
     "compose": container.compose_files,
     "kubernetes": kubernetes.files,
+    "helm": helm.files,
+    "spark-operator": spark_operator.files,
     "spark-submit": spark_submit.files,
 }
+
+_OF_CLUSTERS = ("spark-submit", "spark-operator")
+"""Targets whose executors are on other machines than the driver."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 _MEMORY = re.compile(r"[1-9]\d*[MG]i")
@@ -68,8 +73,8 @@ def deploy_command(
         _required_memory(memory),
         metrics_port,
     )
-    if target == "spark-submit" and deployment.checkpoints is None:
-        raise click.UsageError("--target spark-submit needs --dir, a directory that all machines of the cluster reach")
+    if target in _OF_CLUSTERS and deployment.checkpoints is None:
+        raise click.UsageError(f"--target {target} needs --dir, a directory that all machines of the cluster reach")
     require_no_secrets(deployment)
     made = TARGETS[target](deployment)
     if dry_run:

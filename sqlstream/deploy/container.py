@@ -32,9 +32,9 @@ def command_of(deployment: Deployment) -> list[str]:
     return ["sqlstream", *deployment.arguments(checkpoints_in(deployment), HOST)]
 
 
-def dockerfile(deployment: Deployment) -> str:
-    """The file that makes the image."""
-    scripts = " ".join(script.name for script in deployment.scripts)
+def dockerfile(deployment: Deployment, folder: str = "") -> str:
+    """The file that makes the image. ``folder``: where the scripts are beside it, with a slash at the end."""
+    scripts = " ".join(f"{folder}{script.name}" for script in deployment.scripts)
     volume = volume_of(deployment)
     folder = f" && install -d -o {USER} {volume}" if volume is not None else ""
     return f"""FROM python:3.12-slim-bookworm

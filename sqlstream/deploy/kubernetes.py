@@ -6,12 +6,16 @@ from typing import Any
 
 from sqlstream.deploy.container import USER, WORK, command_of, dockerfile, volume_of
 from sqlstream.deploy.deployment import STOP_SECONDS, Deployment
+from sqlstream.deploy.kubernetes_schema import require_valid
 from sqlstream.yaml_text import yaml_text
 
 
 def files(deployment: Deployment) -> dict[str, str]:
     """The manifests and the image."""
-    documents = "---\n".join(yaml_text(document) for document in manifests(deployment))
+    made = manifests(deployment)
+    for document in made:
+        require_valid(document)
+    documents = "---\n".join(map(yaml_text, made))
     return {
         f"{deployment.name}.yaml": documents,
         "Dockerfile": dockerfile(deployment),
@@ -26,22 +30,24 @@ def secret_of(deployment: Deployment) -> str:
 
 def manifests(deployment: Deployment) -> list[dict[str, Any]]:
     """The objects, in the order in which they are applied."""
-    made = [_scripts(deployment)]
+    made = [scripts_map(deployment)]
     if volume_of(deployment) is not None:
         made.append(_claim(deployment))
-    return [*made, _deployment(deployment), _service(deployment)]
+    return [*made, _deployment(deployment), service(deployment)]
 
 
-def _metadata(deployment: Deployment, name: str, **more: Any) -> dict[str, Any]:
+def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
+    """Name and labels of an object."""
     labels = {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/managed-by": "sqlstream"}
-    return {"name": name, "labels": labels, **more}
+    return {"name": name, "labels": labels}
 
 
-def _scripts(deployment: Deployment) -> dict[str, Any]:
+def scripts_map(deployment: Deployment) -> dict[str, Any]:
+    """The ConfigMap with the scripts."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(deployment, f"{deployment.name}-scripts"),
+        "metadata": metadata(deployment, f"{deployment.name}-scripts"),
         "data": {script.name: script.text for script in deployment.scripts},
     }
 
@@ -50,7 +56,7 @@ def _claim(deployment: Deployment) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(deployment, f"{deployment.name}-checkpoints"),
+        "metadata": metadata(deployment, f"{deployment.name}-checkpoints"),
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
     }
 
@@ -69,7 +75,7 @@ def _deployment(deployment: Deployment) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(deployment, deployment.name),
+        "metadata": metadata(deployment, deployment.name),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
@@ -88,7 +94,7 @@ def _container(deployment: Deployment) -> dict[str, Any]:
         "image": deployment.image,
         "args": command_of(deployment),
         "workingDir": WORK,
-        "env": [_variable(deployment, name) for name in deployment.variables],
+        "env": secret_variables(deployment),
         "ports": [{"name": "metrics", "containerPort": deployment.metrics_port}],
         "startupProbe": {**_probe("/ready"), "periodSeconds": 5, "failureThreshold": 60},
         "readinessProbe": {**_probe("/ready"), "periodSeconds": 10},
@@ -102,8 +108,12 @@ def _container(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _variable(deployment: Deployment, name: str) -> dict[str, Any]:
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_of(deployment), "key": name}}}
+def secret_variables(deployment: Deployment) -> list[dict[str, Any]]:
+    """The variables of secrets, as references to the Secret."""
+    secret = secret_of(deployment)
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name}}} for name in deployment.variables
+    ]
 
 
 def _probe(path: str) -> dict[str, Any]:
@@ -118,11 +128,12 @@ def _volumes(deployment: Deployment) -> list[dict[str, Any]]:
     return volumes
 
 
-def _service(deployment: Deployment) -> dict[str, Any]:
+def service(deployment: Deployment) -> dict[str, Any]:
+    """The headless Service by which metrics are asked for."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(deployment, f"{deployment.name}-metrics"),
+        "metadata": metadata(deployment, f"{deployment.name}-metrics"),
         "spec": {
             "clusterIP": "None",
             "selector": {"app.kubernetes.io/name": deployment.name},

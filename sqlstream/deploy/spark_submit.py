@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlstream.deploy.deployment import Deployment
@@ -14,7 +15,7 @@ def files(deployment: Deployment) -> dict[str, str]:
     """The program, the scripts, how it is started and stopped, and the variables of secrets, without values."""
     assert deployment.checkpoints is not None, "the command asks for it"
     return {
-        "job.py": _program(deployment, deployment.checkpoints),
+        "job.py": program(deployment, deployment.checkpoints),
         "start.sh": _start(deployment),
         "stop.sh": _stop(deployment.checkpoints),
         **{script.name: script.text for script in deployment.scripts},
@@ -22,15 +23,19 @@ def files(deployment: Deployment) -> dict[str, str]:
     }
 
 
-def _spark_settings(deployment: Deployment) -> dict[str, str]:
+def spark_settings(deployment: Deployment) -> dict[str, str]:
+    """The settings that are Spark's own."""
     return {key: value for key, value in deployment.settings.items() if key.startswith("spark.")}
 
 
-def _program(deployment: Deployment, checkpoints: str) -> str:
-    """Spark's own settings are those of spark-submit, which has started Spark before the program asks for it."""
-    spark = _spark_settings(deployment)
+def program(deployment: Deployment, checkpoints: str, more: Mapping[str, str] | None = None) -> str:
+    """The program that runs the scripts on the Spark that it is submitted to. ``more``: settings of the target.
+
+    Spark's own settings are those of spark-submit, which has started Spark before the program asks for it.
+    """
+    spark = spark_settings(deployment)
     own = {key: value for key, value in deployment.settings.items() if key not in spark}
-    arguments = replace(deployment, settings=own, master=None).arguments(checkpoints)
+    arguments = replace(deployment, settings=own, master=None).arguments(checkpoints, more)
     return f'''"""Runs the scripts of {deployment.name} on the Spark of spark-submit."""
 
 import sys
@@ -47,7 +52,7 @@ sys.exit(run(ARGUMENTS))
 
 
 def _start(deployment: Deployment) -> str:
-    conf = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in _spark_settings(deployment).items()]
+    conf = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in spark_settings(deployment).items()]
     options = [f"--master {shlex.quote(deployment.master or 'local[*]')}", f"--name {deployment.name}", *conf]
     lines = " \\\n  ".join(["exec spark-submit", "--deploy-mode client", *options, 'job.py "$@"'])
     return f"""#!/bin/sh

@@ -26,10 +26,9 @@ from sqlstream.jobs.records.submissions import (
     Submission,
     SubmittedJob,
     checkpoints_of_submitted,
-    exit_file,
-    log_of,
     new_folder,
     script_of,
+    started_process,
     submitted_job,
     write_submission,
 )
@@ -145,9 +144,6 @@ _DIRECTORY, _NAME, _END = "execution.checkpointing.dir", "pipeline.name", "execu
 _LOG_LINES = 12
 _LOOK_SECONDS = 0.2
 
-# The signals that end the job's process must not end the one that waits for it.
-_WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
-
 
 class Submitter:
     """Starts the INSERTs of a session as jobs in processes of their own."""
@@ -207,18 +203,7 @@ class Submitter:
         secrets."""
         master = [] if self._session.master is None else ["--master", self._session.master]
         command = [sys.executable, "-m", "sqlstream", "run", "-", *master]
-        with log_of(folder).open("wb") as log:
-            process = subprocess.Popen(
-                ["sh", "-c", _WAITING, str(exit_file(folder)), *command],
-                env=self._environment,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # no terminal sends it signals
-            )
-        assert process.stdin is not None
-        with process.stdin as stdin:
-            stdin.write(script.encode())
+        process = started_process(folder, command, self._environment, script)
         self._processes.append(process)
         return process
 

@@ -166,18 +166,18 @@ _BETWEEN = ", but no filter between windows on the same keys, which run in one c
 
 def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPart, ...]) -> Difference | None:
     """The first difference between two fingerprints, from the top; None where the query may continue."""
-    matcher = SequenceMatcher(None, [_identity(p) for p in stored], [_identity(p) for p in current], autojunk=False)
+    matcher = SequenceMatcher(None, [identity_of(p) for p in stored], [identity_of(p) for p in current], autojunk=False)
     for tag, left, left_end, right, right_end in matcher.get_opcodes():
         gone, new = stored[left:left_end], current[right:right_end]
         if tag != "equal" and len(gone) == len(new) and gone[0].kind == new[0].kind and gone[0].kind != "source":
-            return _changed(gone[0], new[0])
+            return change_of(gone[0], new[0])
         if tag != "equal":
             return _other_parts(gone, new)
     pairs = zip(stored, current, strict=True)
-    return next((different for before, now in pairs if (different := _changed(before, now)) is not None), None)
+    return next((different for before, now in pairs if (different := change_of(before, now)) is not None), None)
 
 
-def _identity(entry: FingerprintPart) -> tuple[str, str]:
+def identity_of(entry: FingerprintPart) -> tuple[str, str]:
     """Parts that stand for each other: sources by table, process functions by uid, the others by what they are."""
     own = {"source": "table", "process function": "uid"}.get(entry.kind, "")
     return entry.kind, dict(entry.facts).get(own, "")
@@ -185,13 +185,13 @@ def _identity(entry: FingerprintPart) -> tuple[str, str]:
 
 def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, ...]) -> Difference:
     if not new:
-        return Difference(gone[0].name, f"{_described(gone[0])}, which the query no longer has")
+        return Difference(gone[0].name, f"{described(gone[0])}, which the query no longer has")
     if not gone:
-        return Difference(new[0].name, f"nothing of {_described(new[0])}, which the query has")
-    return Difference(gone[0].name, f"{_described(gone[0])}, where the query has {_described(new[0])}")
+        return Difference(new[0].name, f"nothing of {described(new[0])}, which the query has")
+    return Difference(gone[0].name, f"{described(gone[0])}, where the query has {described(new[0])}")
 
 
-def _described(entry: FingerprintPart) -> str:
+def described(entry: FingerprintPart) -> str:
     """``a window aggregate (keys k STRING)``."""
     if entry.kind in ("source", "watermark"):
         return f"the {entry.name}"
@@ -201,7 +201,8 @@ def _described(entry: FingerprintPart) -> str:
     return f"{article}{entry.name}" + (f" ({told})" if told else "")
 
 
-def _changed(before: FingerprintPart, now: FingerprintPart) -> Difference | None:
+def change_of(before: FingerprintPart, now: FingerprintPart) -> Difference | None:
+    """Why the state of one part is not that of another, which takes its place; None where it is."""
     left, right = dict(before.facts), dict(now.facts)
     for name in [*left, *(n for n in right if n not in left)]:
         stored, current = left.get(name, "none"), right.get(name, "none")

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 RunningOperator: TypeAlias = "tuple[tuple[int, ...], KernelProcessor]"
 
 
-class Sources(PlannedSources, Protocol):
+class UserFunctions(Protocol):
+    """The functions that users have defined, by name, and the Python objects that implement them."""
+
+    def function(self, name: str) -> Function | None:
+        """Returns the user-defined function called ``name``; None where there is none."""
+        ...
+
+    def implementation(self, function: Function) -> object:
+        """The Python object that implements a function."""
+        ...
+
+
+class Sources(PlannedSources, UserFunctions, Protocol):
     """The tables and users' functions that a job reads. ``planner.lowering.Runtime`` says what each method returns."""
 
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
@@ -45,10 +57,6 @@ class Sources(PlannedSources, Protocol):
 
     def lookup(self, node: Lookup) -> LookupSource:
         """The source that answers the requests of a lookup."""
-        ...
-
-    def implementation(self, function: Function) -> object:
-        """The Python object that implements a function."""
         ...
 
 

@@ -24,7 +24,7 @@ from sqlstream.connectors import (
 )
 from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
-from sqlstream.folders import Folders, JobName, insert_name, set_name
+from sqlstream.folders import Folders, JobName
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, FingerprintPart, StateLayout, fingerprint
@@ -65,6 +65,7 @@ from sqlstream.plans import (
     COLLIDING,
     FormerPlan,
     Root,
+    default_job_name,
     engine_settings_of,
     require_sources,
     scanned_tables,
@@ -305,7 +306,7 @@ class SessionJobs:
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
         given = settings["pipeline.name"]
-        wanted = _default_name(plan) if given is None else JobName(given, given)
+        wanted = default_job_name(plan) if given is None else JobName(given, given)
         parent = settings["execution.checkpointing.dir"]
         if isinstance(plan, Output) or (parent is None and plan.bounded):
             return self.folders.job_name(wanted).now
@@ -412,15 +413,6 @@ def _timed_tables(plan: Root) -> frozenset[str]:
         or (mark.column, mark.delay_ms, mark.follows) != (of_table.column, of_table.delay_ms, None)
     }
     return frozenset(mark.table for mark in marks) - others
-
-
-def _default_name(plan: Root) -> JobName:
-    match plan:
-        case Insert():
-            return insert_name(plan.table.name)
-        case StatementSet():
-            return set_name(table.name for table in plan.tables)
-    return JobName("query", "query")
 
 
 def _poll_ms(plan: Node) -> int:

@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.group import GroupedData
 
-    from sqlstream.jobs.lifecycle.runtime import RunningOperator, Sources
+    from sqlstream.jobs.lifecycle.runtime import RunningOperator, UserFunctions
 
 
 # --- Declared states of process functions, as text -------------------------------------------------------------
 
 
-def declared_states(sources: Sources) -> Declared:
+def declared_states(functions: UserFunctions) -> Declared:
     """Returns a function from the name of a process function to a text that lists its declared states, such as ``seen
     MapState of STRING, BIGINT with a time to live``.
     """
 
     def text(name: str) -> str:
-        function = sources.function(name)
+        function = functions.function(name)
         assert function is not None, f'the binder has seen "{name}"'
-        implementation: Any = sources.implementation(function)
+        implementation: Any = functions.implementation(function)
         return ", ".join(map(_text, states_of(implementation))) or "none"
 
     return text

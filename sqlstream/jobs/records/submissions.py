@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,6 +119,33 @@ def new_folder(job: str) -> Path:
             number += 1
         else:
             return folder
+
+
+# The signals that end the job's process must not end the one that waits for it.
+_WAITING = 'trap : INT TERM HUP; "$@"; echo $? > "$0.new" && mv "$0.new" "$0"'
+
+
+def started_process(
+    folder: Path, command: Sequence[str], environment: Mapping[str, str], text: str = ""
+) -> subprocess.Popen[bytes]:
+    """Starts a command for a submission in a session of its own and returns the process that waits for it, which writes
+    the command's exit status to the ``folder``; the command's output goes to the log there.
+
+    ``text``: the command's standard input, through a pipe, because it may hold secrets.
+    """
+    with log_of(folder).open("wb") as log:
+        process = subprocess.Popen(
+            ["sh", "-c", _WAITING, str(exit_file(folder)), *command],
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # no terminal sends it signals
+        )
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        stdin.write(text.encode())
+    return process
 
 
 def write_submission(submission: Submission) -> None:

@@ -6,6 +6,7 @@ import ast
 import configparser
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from sqlstream.cli import commands, run
+from sqlstream.deploy.kubernetes_schema import require_valid
 
 SCRIPT = """CREATE TABLE bids (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'datagen', 'rows-per-second' = '10');
@@ -24,7 +26,7 @@ WITH ('connector' = 'postgres', 'url' = 'postgresql://db/shop', 'username' = 'et
       'password' = '${DB_PASSWORD}');
 INSERT INTO totals SELECT k, COUNT(*) FROM bids GROUP BY k;
 """
-TARGETS = ("systemd", "compose", "kubernetes", "spark-submit")
+TARGETS = ("systemd", "compose", "kubernetes", "helm", "spark-operator", "spark-submit")
 DIR = ("--dir", "s3a://bucket/jobs")
 
 
@@ -39,7 +41,7 @@ def _folder(tmp_path, monkeypatch):
 def deployed(target, *options):
     """The files of a deployment of ``job.sql``, by their names."""
     assert run(["deploy", "job.sql", "--target", target, "--to", "out", *options]) == 0
-    return {path.name: path.read_text() for path in Path("out").iterdir()}
+    return {str(p.relative_to("out")): p.read_text() for p in sorted(Path("out").rglob("*")) if p.is_file()}
 
 
 def command_of(target, files):
@@ -50,35 +52,57 @@ def command_of(target, files):
             unit.optionxform = str  # type: ignore[method-assign,assignment]
             unit.read_string(files["job.service"])
             return shlex.split(unit["Service"]["ExecStart"].replace("%%", "%").replace("$$", "$"))[1:]
-        case "spark-submit":
+        case "spark-submit" | "spark-operator":
             (assigned,) = [n for n in ast.parse(files["job.py"]).body if isinstance(n, ast.Assign)]
             return ast.literal_eval(assigned.value)
         case "compose":
             (line,) = [line for line in files["Dockerfile"].splitlines() if line.startswith("CMD ")]
             return json.loads(line.removeprefix("CMD "))[1:]
-    (pod,) = [d["spec"]["template"]["spec"] for d in yaml.safe_load_all(files["job.yaml"]) if d["kind"] == "Deployment"]
+    documents = rendered(files) if target == "helm" else list(yaml.safe_load_all(files["job.yaml"]))
+    (pod,) = [d["spec"]["template"]["spec"] for d in documents if d["kind"] == "Deployment"]
     return pod["containers"][0]["args"][1:]
+
+
+def rendered(files, **changed):
+    """The objects of a chart, as Helm renders the few actions that our templates have. ``changed``: values."""
+    values = {**yaml.safe_load(files["values.yaml"]), **changed}
+
+    def value(match):
+        found = values
+        for name in match[1].split("."):
+            found = found[name]
+        return json.dumps(str(found)) if match[2] else str(found)
+
+    documents = []
+    for name, text in files.items():
+        if name.startswith("templates/"):
+            text = re.sub(r" *\{\{- with \.Values\.[\w.]+ \}\}\n(.*?) *\{\{- end \}\}\n", "", text, flags=re.DOTALL)
+            scripts = {n.removeprefix("scripts/"): t for n, t in files.items() if n.startswith("scripts/")}
+            text = text.replace('{{- (.Files.Glob "scripts/*").AsConfig | nindent 2 }}', f"  {json.dumps(scripts)}")
+            text = re.sub(r"\{\{ \.Values\.([\w.]+)( \| quote)? \}\}", value, text)
+            documents.append(yaml.safe_load(re.sub(r'\{\{ "(\{\{|\}\})" \}\}', r"\1", text)))
+    return documents
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_command_is_one_that_sqlstream_takes(target, capsys):
     arguments = command_of(target, deployed(target, *DIR, "--set", "pipeline.name=a 100% $name"))
-    assert arguments[:2] == ["run", "job.sql"]
+    assert arguments[:2] == ["run", "/opt/job/job.sql" if target == "spark-operator" else "job.sql"]
     assert "execution.checkpointing.dir=s3a://bucket/jobs" in arguments
     assert "pipeline.name=a 100% $name" in arguments
     assert arguments[-6:] == ["--metrics-port", "9464", "--log-format", "json", "--no-progress", "--savepoint-on-term"]
     command = commands.commands["run"]
     context = command.make_context("run", arguments[1:], parent=click.Context(commands, **commands.context_settings))
     assert context.params["savepoint_on_term"]
-    assert "out/job.sql" in capsys.readouterr().out.splitlines()
+    assert f"out/{'scripts/' if target == 'helm' else ''}job.sql" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_files_name_variables_and_never_have_their_values(target):
     files = deployed(target, *DIR)
-    assert "DB_PASSWORD" in "".join(text for name, text in files.items() if name != "job.sql")
+    assert "DB_PASSWORD" in "".join(text for name, text in files.items() if not name.endswith("job.sql"))
     assert "hunter2" not in "".join(files.values())
-    if target != "kubernetes":
+    if target in ("systemd", "compose", "spark-submit"):
         assert files["secrets.env"].splitlines()[1:] == ["DB_PASSWORD="]
         assert stat.S_IMODE(Path("out/secrets.env").stat().st_mode) == 0o600
 
@@ -184,6 +208,7 @@ def test_a_script_may_say_where_its_checkpoints_are(tmp_path, capsys):
     ("arguments", "code", "message"),
     [
         (("job.sql", "--target", "spark-submit"), 2, "needs --dir"),
+        (("job.sql", "--target", "spark-operator"), 2, "--target spark-operator needs --dir"),
         (("-", "--target", "systemd"), 2, "a deployment is made of files, not of standard input"),
         (("job.sql", "--target", "systemd", "--name", "My_Job"), 2, '"My_Job" is no name of a deployment'),
         (("job.sql", "--target", "systemd", "--memory", "lots"), 2, '"lots" is no --memory; write it as 4Gi or 1500Mi'),
@@ -202,3 +227,54 @@ def test_nothing_is_overwritten(capsys):
     deployed("systemd")
     assert run(["deploy", "job.sql", "--target", "systemd", "--to", "out"]) == 2
     assert '"out/job.service" exists; give another folder: --to FOLDER' in capsys.readouterr().err
+
+
+def test_a_chart_renders_to_the_manifests_of_kubernetes(tmp_path):
+    text = SCRIPT.replace("'datagen'", "'datagen', 'fields.k.length' = '3'").replace("SELECT k,", "SELECT '{{ k }}',")
+    (tmp_path / "job.sql").write_text(text)
+    image = ("--image", "registry:5000/shop:7")
+    chart = deployed("helm", *image, "--set", "pipeline.name={{ .Values }}")
+    assert yaml.safe_load(chart["Chart.yaml"])["name"] == "job"
+    assert yaml.safe_load(chart["values.yaml"])["image"] == {"repository": "registry:5000/shop", "tag": "7"}
+    assert run(["deploy", "job.sql", "--target", "kubernetes", "--to", "plain", *image, "--set",
+                "pipeline.name={{ .Values }}"]) == 0  # fmt: skip
+    plain = {d["kind"]: d for d in yaml.safe_load_all(Path("plain/job.yaml").read_text())}
+    assert {d["kind"]: d for d in rendered(chart)} == plain
+    other = {d["kind"]: d for d in rendered(chart, image={"repository": "r/shop", "tag": "8"}, existingSecret="mine")}
+    (container,) = other["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "r/shop:8" and container["env"][0]["valueFrom"]["secretKeyRef"]["name"] == "mine"
+    assert "COPY scripts/job.sql /opt/job/" in chart["Dockerfile"]
+
+
+def test_an_application_of_the_operator_has_its_secrets_scripts_and_a_driver_that_is_scraped():
+    files = deployed("spark-operator", *DIR, "--set", "spark.executor.cores=2")
+    documents = {d["kind"]: d for d in yaml.safe_load_all(files["job.yaml"])}
+    spec = documents["SparkApplication"]["spec"]
+    assert spec["sparkConf"] == {"spark.executor.cores": "2"} and spec["mode"] == "cluster"
+    assert spec["mainApplicationFile"] == "local:///opt/sqlstream/job.py"
+    assert "COPY job.py /opt/sqlstream/job.py" in files["Dockerfile"]
+    (variable,) = spec["driver"]["env"]
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "job-secrets", "key": "DB_PASSWORD"}
+    assert spec["executor"]["env"] == spec["driver"]["env"]  # their tasks write the table
+    assert spec["volumes"][0]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
+    assert spec["driver"]["volumeMounts"] == [{"name": "scripts", "mountPath": "/opt/job"}]
+    assert documents["Service"]["spec"]["selector"].items() <= spec["driver"]["labels"].items()
+    assert (spec["driver"]["memory"], spec["restartPolicy"]["type"]) == ("4g", "OnFailure")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kind": "Job"}, "there is no schema of Job (v1)"),
+        ({"metadata": {}}, "ConfigMap.metadata.name is required"),
+        ({"metadata": {"name": "A_b"}}, "ConfigMap.metadata.name is not like "),
+        ({"date": {}}, "ConfigMap.date is no field"),
+        ({"data": {"a": 1}}, "ConfigMap.data.a is no str: 1"),
+        ({"data": []}, "ConfigMap.data is no object"),
+    ],
+)
+def test_objects_are_checked_against_their_schemas(changed, message):
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "b"}}
+    require_valid(document)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        require_valid({**document, **changed})

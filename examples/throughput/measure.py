@@ -7,6 +7,7 @@ calls it for each cell of its tables. With SECONDS the query is stopped so long 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -34,6 +35,8 @@ QUERIES = {
     "COUNT WINDOW 100": "COUNT WINDOW (100 ROWS)",
     "COUNT WINDOW 100 by 10": "COUNT WINDOW (100 ROWS SLIDE 10 ROWS)",
 }
+OBSERVED_BY = "SQLSTREAM_BENCH_COLLECTOR"
+"""The variable with the address of a collector of OpenTelemetry, for measurements of observed jobs."""
 MOST_BATCHES = 1_000
 """Spark keeps the reports of so many, of which the figures are made."""
 
@@ -61,6 +64,8 @@ def sqlstream_batches(engine: str, query: str, folder: Path, seconds: float | No
     with sqlstream.connect() as session:
         session.sql(f"SET 'sqlstream.engine' = '{engine}'")
         session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
+        for key, value in observing_settings().items():
+            session.workspace.settings.set(key, value)
         session.sql(_TABLES.format(path=folder))
         window = QUERIES[query]
         grouping = f"auction {window}" if window.startswith("COUNT") else f"auction, {window}"
@@ -73,6 +78,19 @@ def sqlstream_batches(engine: str, query: str, folder: Path, seconds: float | No
                 if watch.is_over:
                     job.stop()
         return watch.batches()
+
+
+def observing_settings() -> dict[str, str]:
+    """What makes the job be observed as in production: metrics to Prometheus and OTLP, a span for each epoch, logs.
+    Nothing where ``OBSERVED_BY`` names no collector.
+    """
+    collector = os.environ.get(OBSERVED_BY)
+    if collector is None:
+        return {}
+    return {
+        "metrics.prometheus.port": "0", "metrics.otlp.url": collector, "metrics.otlp.interval": "10 s",
+        "traces.otlp.url": collector, "logging.format": "json",
+    }  # fmt: skip
 
 
 def per_key_batches(query: str, folder: Path, seconds: float | None) -> Batches:

@@ -1,9 +1,10 @@
 """Windows through the columnar engine, Spark's native operators and ``transformWithState`` per key, as tables.
 
 ``make bench-windows``, or ``python -m examples.throughput.windows [--keys 10000] [--query "TUMBLE 10 s"]
-[--engine columnar]``. Each measurement runs in a process of its own for as many seconds, of which the first half is
-left out: it starts workers, and for about a minute the JVM spends a third of its time on compiling, on every engine.
-Processor time is that of all processes; where the machine does other work, it says more than rows per second.
+[--engine columnar] [--observed 3]``. Each measurement runs in a process of its own for as many seconds, of which the
+first half is left out: it starts workers, and for about a minute the JVM spends a third of its time on compiling, on
+every engine. Processor time is that of all processes; where the machine does other work, it says more than rows per
+second. ``--observed TURNS`` measures what metrics, traces and logs cost instead.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from rich.console import Console
 from rich.table import Table
 
 from examples.throughput.bids import write_bids, write_stored
-from examples.throughput.measure import QUERIES, Batches
+from examples.throughput.measure import OBSERVED_BY, QUERIES, Batches
 
 ENGINES = ("columnar", "native", "per_key")
 TOUCHED = (1_000, 10_000, 100_000, 1_000_000)
@@ -38,6 +41,8 @@ ROWS_PER_SECOND = {"COUNT WINDOW 100": 1_500_000}
 MOST_TIMES_SLOWER = 3.0
 MOST_EMPTY_MS = 250
 """What we want of many keys against FEW_KEYS, and of a batch without rows."""
+MOST_OBSERVED = 1.02
+"""What we want of the processor time of an observed job, of that of another one."""
 
 _SHARES = {"columnar": 1, "native": 2, "per_key": 8}
 """The slower an engine, the smaller its micro-batches: all are to have some in the time that they get."""
@@ -58,11 +63,15 @@ class Steady:
         return [f"{self.peak_mb:,} MB", f"{self.state_mb:,} MB"]
 
 
-def measured(engine: str, query: str, folder: Path, seconds: float | None = None) -> Batches:
+def measured(
+    engine: str, query: str, folder: Path, seconds: float | None = None, collector: str | None = None
+) -> Batches:
+    """``collector``: the address to which an observed job sends metrics and traces; None for one that is not."""
     limit = [] if seconds is None else [str(seconds)]
     command = [sys.executable, "-m", "examples.throughput.measure", engine, query, str(folder), *limit]
-    print(f"{query}, {engine} …", file=sys.stderr, flush=True)
-    ran = subprocess.run(command, capture_output=True, text=True)
+    print(f"{query}, {engine}{'' if collector is None else ', observed'} …", file=sys.stderr, flush=True)
+    variables = {**os.environ, **({} if collector is None else {OBSERVED_BY: collector})}
+    ran = subprocess.run(command, capture_output=True, text=True, env=variables)
     if ran.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
     return Batches(**json.loads(ran.stdout.splitlines()[-1]))
@@ -168,6 +177,47 @@ def _by_touched(keys: int, rows: int) -> dict[int, float]:
     return {0: empty, **dict(zip(touched, times, strict=True))}
 
 
+# --- what observing costs --------------------------------------------------------------------------------------
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Takes whatever is sent, as a collector of OpenTelemetry does."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 — as above
+        """Say nothing."""
+
+
+def observed(chosen: argparse.Namespace) -> Table:
+    """Processor time with metrics (Prometheus, OTLP), traces and logs, and without, in turns; the collector is this
+    process, whose time is not counted.
+    """
+    title = f"Metrics, traces and logs: processor time of {chosen.observed} turns of {chosen.seconds:g} seconds"
+    columns = ("query", "without, µs/row", "with, µs/row", "ratio of medians", "wanted")
+    table = Table(*columns, title=title, title_justify="left")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
+    Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
+        write_bids(Path(folder), chosen.files, chosen.rows, FEW_KEYS)
+        for query in chosen.query or ["TUMBLE 10 s"]:
+            spent: dict[str | None, list[float]] = {}
+            for _ in range(chosen.observed):
+                for collector in (None, f"http://127.0.0.1:{server.server_port}"):
+                    batches = measured("columnar", query, Path(folder), chosen.seconds, collector)
+                    spent.setdefault(collector, []).append(steady(batches).processor_us)
+            plain, watched = (statistics.median(times) for times in spent.values())
+            texts = [", ".join(f"{time:.3f}" for time in times) for times in spent.values()]
+            ratio = watched / plain
+            verdict = f"≤ {MOST_OBSERVED:g}: {_holds(ratio <= MOST_OBSERVED)}"
+            table.add_row(query, *texts, f"{ratio:.3f}", verdict)
+    server.shutdown()
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Windows: columnar, native, per key.")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of a micro-batch (default: %(default)s)")
@@ -177,10 +227,14 @@ def main() -> None:
     parser.add_argument("--stored", type=int, nargs="*", default=[1_000_000, 10_000_000], help="keys in state")
     parser.add_argument("--query", action="append", choices=[*QUERIES], help="only this one; may be repeated")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="only this one; may be repeated")
+    parser.add_argument("--observed", type=int, metavar="TURNS", help="what metrics, traces and logs cost, alone")
     chosen = parser.parse_args()
     chosen.engine = chosen.engine or [*ENGINES]
     console = Console(width=160)
     console.print(f"{os.cpu_count()} cores; load before: {os.getloadavg()[0]:.1f}\n")
+    if chosen.observed:
+        console.print(observed(chosen), f"load after: {os.getloadavg()[0]:.1f}")
+        return
     few: dict[str, Steady] = {}
     for keys in chosen.keys:
         queries = chosen.query or [*(QUERIES if keys == FEW_KEYS else TIMES_FASTER)]

@@ -13,6 +13,7 @@ from sqlstream.connectors.connector import ON_ERROR
 from sqlstream.connectors.secrets import resolved, variables_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
 from sqlstream.flink_settings import RENAMED, TAKEN
+from sqlstream.latency import OPTION as LATENCY_OPTION
 from sqlstream.options import (
     BOOLEAN,
     DURATION,
@@ -184,6 +185,7 @@ OPTIONS = (
         "with the rows that have come by then. Not given, pause for INSERT where execution.checkpointing.dir is set "
         "and keeps the checkpoints of finished jobs, else final.",
     ),
+    LATENCY_OPTION,
     Option(
         "execution.runtime-mode",
         one_of("auto", "streaming", "batch"),
@@ -214,7 +216,7 @@ OPTIONS = (
         "pipeline.max-parallelism",
         integer(1, 32768),
         "Key groups: the parts that state is kept in, and so the most tasks that can share the work of an operator. "
-        "A job keeps that of its checkpoint. Not given, 64.",
+        "A job keeps that of its checkpoint. Not given, 64, and fewer where 'execution.latency' is low.",
     ),
     Option("pipeline.name", JOB_NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(
@@ -258,7 +260,8 @@ OPTIONS = (
         "sqlstream.clock-interval",
         DURATION,
         "How often the clock ticks for windows and triggers on processing time, for lookups that defer rows, which are "
-        "asked for again then, and for barriers; without them it does not tick.",
+        "asked for again then, and for barriers; without them it does not tick. Not given, 100 ms where "
+        "'execution.latency' is low.",
         "1 s",
     ),
     Option(

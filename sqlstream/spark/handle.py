@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ConnectorError
+from sqlstream.latency import spark_settings_of_latency
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK, STATIC_SETTING, Settings
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.private_settings import JAVA_OPTIONS
@@ -148,7 +149,7 @@ def _not_changeable(key: str) -> ConnectorError:
 
 def spark_settings(settings: Settings) -> Mapping[str, str]:
     """Returns Spark's configuration (``spark.…``) for the settings of a session, by key."""
-    wanted = dict(settings.spark)
+    wanted = {**spark_settings_of_latency(settings), **settings.spark}
     if settings["table.local-time-zone"] is not None:
         wanted["spark.sql.session.timeZone"] = settings["table.local-time-zone"]
     if settings["parallelism.default"] is not None:

@@ -97,13 +97,15 @@ def open_checkpoint(
     *,
     chaining: bool = True,
     sources: PlannedSources | None = None,
+    new_key_groups: int = DEFAULT_KEY_GROUPS,
 ) -> Checkpoint:
     """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
     declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``sources``: what they can
-    do beside giving rows to Spark; None for nothing.
+    do beside giving rows to Spark; None for nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups``
+    is None.
 
     Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
     required one, SS459 if a file of the checkpoint cannot be read.
@@ -111,7 +113,7 @@ def open_checkpoint(
     require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
-    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups, chaining)
+    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining)
     try:
         physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, sources or ThroughSpark()))
     except UnsupportedError as error:
@@ -149,8 +151,8 @@ def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | 
     return parts is not None and difference(parts, fingerprint(physical, declared)) is None
 
 
-def _new_layout(engine: Engine, key_groups: int | None, chaining: bool) -> StateLayout:
-    return StateLayout(engine.value, key_groups or DEFAULT_KEY_GROUPS, chaining and engine is Engine.COLUMNAR)
+def _new_layout(engine: Engine, key_groups: int, chaining: bool) -> StateLayout:
+    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR)
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:

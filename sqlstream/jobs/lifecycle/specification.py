@@ -24,6 +24,7 @@ from sqlstream.jobs.lifecycle.coordinator import (
 from sqlstream.jobs.lifecycle.observers import JobObserver
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.records.record import Description
+from sqlstream.latency import clock_interval_ms, is_low
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -91,6 +92,8 @@ class Execution:
     * ``checkpointing``: when the epochs of unbounded jobs begin. ``clock_interval_ms``: the time between two ticks of
       processing time, for plans that need ticks.
     * ``engine``, ``key_groups``, ``chaining``: the layout of the state, as ``open_checkpoint`` gets it.
+    * ``few_key_groups``: a new checkpoint for which ``key_groups`` says nothing has one for each task of a shuffle,
+      because each costs a call of the kernel in every micro-batch.
     * ``restart``: what happens when the job fails. ``end_of_input``: what happens to pending windows and timers when
       bounded input has been read.
     * ``secrets``: secrets of the settings, which error messages must mask.
@@ -103,6 +106,7 @@ class Execution:
     engine: str = AUTO
     key_groups: int | None = None
     chaining: bool = True
+    few_key_groups: bool = False
     restart: RestartStrategy = NO_RESTART
     end_of_input: EndOfInput = EndOfInput.FINAL
     secrets: Secrets = NO_SECRETS
@@ -194,10 +198,11 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
     """
     return Execution(
         checkpointing=checkpointing_of(settings, poll_ms),
-        clock_interval_ms=settings["sqlstream.clock-interval"],
+        clock_interval_ms=clock_interval_ms(settings),
         engine=settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
+        few_key_groups=is_low(settings),
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),
         secrets=settings.secrets,

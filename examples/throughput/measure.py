@@ -135,7 +135,7 @@ class Watch:
         thread.join()
 
     def batches(self) -> Batches:
-        reports = [json.loads(report.json) for report in self._query.recentProgress]
+        reports = self._reports()
         peak_mb = max(usage.resident_mb for _, usage in self._seen)
         actual = Batches(peak_mb=peak_mb, state_bytes=state_bytes(reports[-1]))
         for report in reports:
@@ -147,10 +147,16 @@ class Watch:
 
     def first_result(self, start: float) -> float:
         """Seconds from ``start`` (of ``time.time``) to the end of the first micro-batch with rows."""
-        reports = [json.loads(report.json) for report in self._query.recentProgress]
-        first = next(report for report in reports if rows_read(report) or report["numInputRows"])
+        first = next(report for report in self._reports() if rows_read(report) or report["numInputRows"])
         begin = datetime.fromisoformat(first["timestamp"]).timestamp()
         return begin + float(first["batchDuration"]) / 1000 - start
+
+    def durations(self) -> list[dict[str, int]]:
+        """The milliseconds of each micro-batch by Spark's names of its phases."""
+        return [report["durationMs"] for report in self._reports()]
+
+    def _reports(self) -> list[dict[str, Any]]:
+        return [json.loads(report.json) for report in self._query.recentProgress]
 
     def _look(self) -> None:
         self._seen.append((time.time(), usage()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc, orc
 
-from sqlstream.formats.columnar import converted
+from sqlstream.formats.columnar import Ambiguous, converted, is_text, position_of
 from sqlstream.types import DataType
 from sqlstream.udfs.file_splits import naming
-from sqlstream.udfs.listed_files import Mismatch
+from sqlstream.udfs.listed_files import Mismatch, refused
 
 _ROWS_PER_BATCH = 1 << 16
 _IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"
@@ -43,29 +44,53 @@ class ColumnarFiles:
         """Reads a file and yields its rows in order, in batches of the schema ``schema``.
 
         ``content``: the bytes of a file that is not on this machine; None to read the local file ``path``. Raises SS524
-        if the file lacks a column, SS467 if a column or a value has another type, SS528 if the file cannot be read,
-        SS529 if it does not exist any more.
+        if the file lacks a column or has it twice, SS467 if a column has another type, SS402 for a value that its type
+        does not have, SS528 if the file cannot be read, SS529 if it does not exist any more.
         """
+        first = 0
         with naming(path):
             names = [name for name, _ in self.columns]
-            for batch in _BATCHES[self.format](_opened(path, content), names):
-                yield self._declared(batch, path)
+            try:
+                for batch in _BATCHES[self.format](_opened(path, content), names):
+                    yield self._declared(batch, path, first)
+                    first += batch.num_rows
+            except Ambiguous as error:
+                found = Mismatch(error.name, self.schema.field(error.name).type, None, error.found, twice=True)
+                raise found.error(path, self.format) from None
 
-    def _declared(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
-        own = {name.casefold(): i for i, name in reversed([*enumerate(batch.schema.names)])}
+    def _declared(self, batch: pa.RecordBatch, path: str, first: int) -> pa.RecordBatch:
         columns: list[pa.Array] = []
         for field in self.schema:
-            number = own.get(field.name.casefold())
+            number = position_of(batch.schema.names, field.name)
             if number is None and not self.nulls:
                 raise Mismatch(field.name, field.type, None, tuple(batch.schema.names)).error(path, self.format)
             values = pa.nulls(batch.num_rows) if number is None else batch.column(number)
+            if self.format == "arrow":
+                _require_whole(values)
             try:
                 columns.append(converted(values, field.type, orc=self.format == "orc"))
             except pa.ArrowInvalid:  # another type, or a value that the type does not have
-                raise Mismatch(field.name, field.type, values.type).error(path, self.format) from None
+                where = partial(_in_row, path, first)
+                raise refused(values, field.name, field.type, path, where, self.format) from None
         if not columns:  # rows are counted all the same
             return batch
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _require_whole(values: pa.Array) -> None:
+    """Raises pa.ArrowInvalid where values are not as Arrow says: its files are memory, of which nothing is
+    looked at when it is read, and offsets that lead elsewhere would end the process. Of a STRING that is no UTF-8 it is
+    said later which one it is.
+    """
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if not (is_text(values.type) and "UTF8" in str(error)):
+            raise
+
+
+def _in_row(path: str, first: int, row: int) -> str:
+    return f'in row {first + row + 1:,} of file "{path}"'
 
 
 def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
@@ -129,9 +154,9 @@ def _or_empty(batches: Iterable[pa.RecordBatch], schema: pa.Schema, some: bool) 
 
 
 def _own(there: pa.Schema, names: list[str]) -> list[str]:
-    """The columns of the file that are wanted; all names of a file that lacks some, for the message."""
-    wanted = {name.casefold() for name in names}
-    return [name for name in there.names if name.casefold() in wanted]
+    """The names in the file of the columns that are wanted. Raises Ambiguous."""
+    numbers = (position_of(there.names, name) for name in names)
+    return [there.names[number] for number in sorted({n for n in numbers if n is not None})]
 
 
 _BATCHES: Mapping[str, Any] = {"parquet": _of_parquet, "orc": _of_orc, "arrow": _of_arrow}

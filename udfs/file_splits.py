@@ -155,14 +155,14 @@ class SplitRows(ABC):
         if column.source not in rows.schema.names:
             values = pa.nulls(rows.num_rows, column.type)
         else:
-            values = self.as_declared(rows.column(column.source), column, constants)
+            values = self.as_declared(rows.column(column.source), column, constants, where)
         if column.event_time is not None:
             _require_time(in_micros(values), column.event_time, where)
         elif column.not_null is not None and values.null_count:
             raise _null_in_column(column.not_null, values, rows, where)
         return in_micros(values) if column.micros else values
 
-    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any]) -> pa.Array:
+    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any], where: Where) -> pa.Array:
         """Converts the values of a column, as they were read, to the type that the table declares. The default returns
         them unchanged.
         """
@@ -264,8 +264,10 @@ def naming(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise vanished(path) from None
+    except UnicodeDecodeError:  # values that are none are found before
+        raise unreadable(path, "the name of one of its columns is no UTF-8") from None
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, str(error).splitlines()[0]) from None
+        raise unreadable(path, str(error).partition("\n")[0]) from None
 
 
 def modified(path: str) -> int:

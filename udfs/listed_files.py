@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
-from sqlstream.formats.columnar import differs_in_spark, fits
+from sqlstream.formats.columnar import Ambiguous, differs_in_spark, fits, misfit, position_of
 from sqlstream.types import DataType, from_arrow
+from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.texts import json_of, reason_of
 
@@ -307,6 +309,8 @@ OTHER_TYPE = "SS467"
 _NULLS = "With '{format}.missing-columns' = 'null' in its WITH, a column that a file lacks is NULL."
 
 
+_NO_SUCH_VALUE = "Declare the column with a type that has the value, or write the file again without it."
+
 _UNSIGNED = {"uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20, 0)"}
 """For Arrow's types of numbers without a sign, which SQL does not have, the smallest type that has their values."""
 
@@ -316,17 +320,23 @@ class Mismatch:
     """A column of a table, or a field within one (``place.city``), that a file has with another type or not at all.
 
     ``found`` is its type in the file, None if the file has no such column; ``names`` are the columns of the file.
+    ``twice``: the file has several such columns, which are the ``names``.
     """
 
     column: str
     declared: pa.DataType
     found: pa.DataType | None
     names: tuple[str, ...] = ()
+    twice: bool = False
 
     def diagnostic(self, file: str, suggestion: str = "", format: str = "parquet") -> Diagnostic:  # noqa: A002
         """The mismatch as a diagnostic, SS524 for a missing column and SS467 for another type, that shows the file and
         both types. ``suggestion``: a hint for a missing name.
         """
+        if self.twice:
+            spelled = ", ".join(f'"{name}"' for name in self.names)
+            message = f'file "{file}" has more than one column "{self.column}": {spelled}'
+            return Diagnostic(MISSING_COLUMN, message, hint="Write the file again with names that differ.")
         if self.found is None:
             columns_hint = suggestion or f"Columns: {', '.join(sorted(self.names))}."
             message = f'file "{file}" has no column "{self.column}"'
@@ -348,18 +358,37 @@ class Mismatch:
         return kind(diagnostic.code, diagnostic.message, hint=diagnostic.hint)
 
 
+def refused(
+    values: pa.Array,
+    column: str,
+    declared: pa.DataType,
+    file: str,
+    where: Callable[[int], str],
+    format: str = "parquet",  # noqa: A002
+) -> SqlStreamError:
+    """Returns the error for values of a column of a file that ``converted`` refuses: SS402 with the first one that the
+    declared type does not have, and ``where`` that is; SS467 where the column has another type.
+    """
+    wrong = misfit(values, declared, orc=format == "orc")
+    if wrong is None:
+        return Mismatch(column, declared, values.type).error(file, format)
+    row, value = wrong
+    message = f'column "{column}" of type {type_name(declared)} is {value} {where(row)}'
+    return ExecutionError(BAD_ROW, message, hint=_NO_SUCH_VALUE)
+
+
 def require_columns(path: str, wanted: Mapping[str, pa.DataType]) -> None:
     """Checks the columns of a Parquet file against the ``wanted`` ones, by name. Raises SS524 if one is missing, SS467
     if it has another type.
     """
     with suppress(pa.ArrowException, OSError):  # what cannot be read is for the reader to say
         schema = pq.read_schema(path)
-        for mismatch in mismatches(dict(zip(schema.names, schema.types, strict=True)), wanted, nulls=False):
+        for mismatch in mismatches([*schema], wanted, nulls=False):
             raise mismatch.error(path)
         for name, kind in wanted.items():
             if need_python(schema, {name: kind}):
-                found = next(field.type for field in schema if field.name.casefold() == name.casefold())
-                raise _unlike_others(path, name, found)
+                number = position_of(schema.names, name)
+                raise _unlike_others(path, name, schema.types[number or 0])
 
 
 def _unlike_others(path: str, name: str, found: pa.DataType) -> ExecutionError:
@@ -372,13 +401,16 @@ def need_python(there: pa.Schema, wanted: Mapping[str, pa.DataType]) -> bool:
     """True if Spark's Parquet reader would misread one of the ``wanted`` columns, because it takes the column's type in
     the file for another one. Such files are read in Python.
     """
+    spelled = Counter(name.casefold() for name in there.names)
     by_name = {name.casefold(): kind for name, kind in zip(there.names, there.types, strict=True)}
+    if any(spelled[name.casefold()] > 1 for name in wanted):
+        return True
     pairs = ((by_name.get(name.casefold()), kind) for name, kind in wanted.items())
     return any(found is not None and differs_in_spark(found, kind) for found, kind in pairs)
 
 
 def mismatches(
-    there: Mapping[str, pa.DataType],
+    there: Sequence[pa.Field],
     wanted: Mapping[str, pa.DataType],
     *,
     nulls: bool,
@@ -386,20 +418,25 @@ def mismatches(
     orc: bool = False,
 ) -> Iterator[Mismatch]:
     """Compares the columns ``there`` in a file with the ``wanted`` ones, and yields each column that is missing or has
-    another type. Names are compared without regard to case, as in Spark.
+    another type. Names are compared without regard to case where none is spelled the same.
 
     ``nulls``: a missing column reads as NULL and is not reported. ``within``: the path of the enclosing STRUCT column,
     ending with a dot, such as ``place.``. ``orc``: the file is an ORC file.
     """
-    by_name = {name.casefold(): kind for name, kind in reversed([*there.items()])}
+    names = [field.name for field in there]
     for name, kind in wanted.items():
-        type_in_file = by_name.get(name.casefold())
+        try:
+            number = position_of(names, name)
+        except Ambiguous as error:
+            yield Mismatch(f"{within}{name}", kind, None, error.found, twice=True)
+            continue
+        type_in_file = None if number is None else there[number].type
         if type_in_file is None:
             if not nulls:
-                yield Mismatch(f"{within}{name}", kind, None, tuple(there))
+                yield Mismatch(f"{within}{name}", kind, None, tuple(names))
         elif kinds.is_struct(type_in_file) and kinds.is_struct(kind):
             path = f"{within}{name}."
-            yield from mismatches(_fields(type_in_file), _fields(kind), nulls=nulls, within=path, orc=orc)
+            yield from mismatches([*type_in_file], _fields(kind), nulls=nulls, within=path, orc=orc)
         elif not fits(type_in_file, kind, orc=orc):
             clock = orc and kinds.is_timestamp(type_in_file)  # what ORC calls so is an instant
             yield Mismatch(f"{within}{name}", kind, pa.timestamp("us", "UTC") if clock else type_in_file)

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sqlstream.formats.columnar import converted, usual_type
+from sqlstream.formats.columnar import Ambiguous, converted, position_of, usual_type
 from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.file_details import FileDetails
-from sqlstream.udfs.file_splits import FILE, FileRange, FileRows, FromFile, Piece, naming
-from sqlstream.udfs.listed_files import Mismatch
+from sqlstream.udfs.file_splits import FILE, FileRange, FileRows, FromFile, Piece, Where, naming
+from sqlstream.udfs.listed_files import Mismatch, refused
 
 _ROWS_PER_BATCH = 1 << 17
 
@@ -45,8 +45,12 @@ class ParquetRows(FileRows):
     def _types(self) -> dict[str, pa.DataType]:
         return {column.source: column.type for _, column in sorted(self.columns.items())}
 
-    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any]) -> pa.Array:
-        return _as(values, column, path_of_url(constants[FILE]))
+    def as_declared(self, values: pa.Array, column: FromFile, constants: Mapping[str, Any], where: Where) -> pa.Array:
+        try:
+            return converted(values, column.type)
+        except pa.ArrowInvalid:  # another type, or a value that the type does not have
+            path = path_of_url(constants[FILE])
+            raise refused(values, column.source, column.type, path, where) from None
 
 
 def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[Piece]:
@@ -54,7 +58,7 @@ def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, 
 
     It reads those of the columns ``names`` that the file has; names are compared without regard to case, as in Spark.
     """
-    own = _own_names(file.schema_arrow, names, None if nulls else file_range.path)
+    own = _own_names(file.schema_arrow, names, file_range.path, nulls=nulls)
     for start, first, rows in _batches(file, file_range, own):
         yield Piece(start, rows, _numbered(first))
 
@@ -94,7 +98,7 @@ def _batches(
         rows = batch.slice(number - position, stop - number)
         position += batch.num_rows
         if rows.num_rows:
-            yield start, number, rows.rename_columns([own[name] for name in rows.schema.names])
+            yield start, number, rows.select([*own]).rename_columns([*own.values()])
         if position >= stop:
             return
 
@@ -117,18 +121,18 @@ def _numbered_among(first: int, remaining: np.ndarray) -> Callable[[int], str]:
     return lambda row: f"row {first + int(remaining[row]) + 1:,}"
 
 
-def _own_names(there: pa.Schema, wanted: Sequence[str], strict: str | None) -> dict[str, str]:
-    """By their names in the file, the columns of the table; SS524 if one is missing in the file ``strict``."""
-    lower = {name.lower(): name for name in wanted}
-    own = {name: lower[name.lower()] for name in there.names if name.lower() in lower}
-    missing = [name for name in wanted if name not in own.values()]
-    if missing and strict is not None:
-        raise Mismatch(missing[0], pa.null(), None, tuple(there.names)).error(strict)
+def _own_names(there: pa.Schema, wanted: Sequence[str], file: str, *, nulls: bool) -> dict[str, str]:
+    """By their names in the file, the columns of the table. SS524 if the file lacks one, unless that is NULL, or has it
+    more than once.
+    """
+    own = {}
+    for name in wanted:
+        try:
+            number = position_of(there.names, name)
+        except Ambiguous as error:
+            raise Mismatch(name, pa.null(), None, error.found, twice=True).error(file) from None
+        if number is not None:
+            own[there.names[number]] = name
+        elif not nulls:
+            raise Mismatch(name, pa.null(), None, tuple(there.names)).error(file)
     return own
-
-
-def _as(values: pa.Array, column: FromFile, path: str) -> pa.Array:
-    try:
-        return converted(values, column.type)
-    except pa.ArrowInvalid:  # another type, or a value that the type does not have
-        raise Mismatch(column.source, column.type, values.type).error(path) from None

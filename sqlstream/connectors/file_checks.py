@@ -111,8 +111,7 @@ def wrong_schema(
     """
     wanted = {c.name: type_ for c in columns if (type_ := _arrow_type(c)) is not None}
     for file, schema in schemas:
-        there = dict(zip(schema.names, schema.types, strict=True))
-        wrong = [*mismatches(there, wanted, nulls=missing_are_null(table), orc=kind == "orc")]
+        wrong = [*mismatches([*schema], wanted, nulls=missing_are_null(table), orc=kind == "orc")]
         if wrong:
             return _shown(table, wrong, schema.names, file, kind)
     return []

@@ -21,7 +21,7 @@ from sqlstream.formats.avro_schema import (
     reads,
     scalar_type,
 )
-from sqlstream.formats.columnar import converted
+from sqlstream.formats.columnar import converted, uuid_texts
 from sqlstream.types import from_arrow
 
 _SHOWN = 60
@@ -233,7 +233,7 @@ class Bytes(Reader):
             return self.fitted(self._decimals(cursor, starts, cursor.at), cursor)
         values = slices(cursor.data.bytes, starts, cursor.at)
         if self.size is not None and kinds.is_string(self.type):
-            return self.fitted(_uuids(values), cursor)
+            return self.fitted(uuid_texts(values), cursor)
         return self.fitted(values, cursor)
 
     def _decimals(self, cursor: Cursor, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
@@ -264,18 +264,6 @@ class Bytes(Reader):
 
 
 _DECIMAL, _LONGEST = 16, 64
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-
-
-def _uuids(values: pa.Array) -> pa.Array:
-    """The text of 16 bytes, ``123e4567-e89b-12d3-a456-426614174000``. Fewer, where a record ends, are zeros."""
-    lengths = pc.binary_length(values)
-    whole = pc.if_else(pc.equal(lengths, 16), values, pa.scalar(bytes(16), pa.binary()))
-    read = np.frombuffer(b"".join([whole.buffers()[2].to_pybytes()[: 16 * len(values)]]), np.uint8).reshape(-1, 16)
-    texts = np.full((len(values), 36), ord("-"), np.uint8)
-    places = [i for i in range(36) if i not in (8, 13, 18, 23)]
-    texts[:, places[0::2]], texts[:, places[1::2]] = _HEX[read >> 4], _HEX[read & 15]
-    return pa.Array.from_buffers(pa.binary(36), len(values), [None, pa.py_buffer(texts.tobytes())]).cast(pa.binary())
 
 
 class Enum(Reader):

@@ -3,18 +3,92 @@
 The rules are those of Spark's reader of Parquet where that one reads values as they are. Where it would wrap them (an
 unsigned number beyond the signed ones, a 32-bit number as SMALLINT) the column is refused. Times finer than
 microseconds are cut to microseconds, also before 1970. A timestamp without zone is read as TIMESTAMP in UTC, and a
-TIMESTAMP as TIMESTAMP_NTZ by its clock in UTC. A column of NULLs only is NULL of any type.
+TIMESTAMP as TIMESTAMP_NTZ by its clock in UTC. A column of NULLs only is NULL of any type. Of Arrow's extension types
+UUID, JSON and Boolean are read as what they are, others as what they are stored as.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 _NO_NANOSECONDS = 1_000
+_DAY = 86_400_000_000
+_MOST_DIGITS = 76
+_SHOWN = 100
+"""Characters of a value in a message."""
+
+
+class Ambiguous(ValueError):
+    """Raised where several columns or fields have a name but for the case of its letters."""
+
+    def __init__(self, name: str, found: Sequence[str]) -> None:
+        super().__init__(name)
+        self.name, self.found = name, tuple(found)
+
+
+def position_of(names: Sequence[str], name: str) -> int | None:
+    """Returns the position of a column among the names in a file: the one that is spelled so, else the one that is
+    spelled so but for the case of its letters; None without one. Raises Ambiguous where there are several.
+    """
+    same = [i for i, there in enumerate(names) if there == name]
+    same = same or [i for i, there in enumerate(names) if there.casefold() == name.casefold()]
+    if len(same) > 1:
+        raise Ambiguous(name, [names[i] for i in same])
+    return same[0] if same else None
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of the values of a column, whatever Arrow wraps them in: a dictionary, runs of equal values, or
+    an extension type. A UUID is bytes.
+    """
+    while True:
+        if kinds.is_dictionary(kind) or kinds.is_run_end_encoded(kind):
+            kind = kind.value_type
+        elif isinstance(kind, pa.Bool8Type):
+            return pa.bool_()
+        elif isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        else:
+            return kind
+
+
+def _stored(values: pa.Array, *, as_text: bool) -> pa.Array:
+    """The values of a column without what Arrow wraps them in. ``as_text``: UUIDs are texts."""
+    while True:
+        kind = values.type
+        if kinds.is_dictionary(kind):
+            values = values.dictionary_decode()
+        elif kinds.is_run_end_encoded(kind):
+            values = pc.run_end_decode(values)
+        elif isinstance(kind, pa.Bool8Type):
+            return values.storage.cast(pa.bool_())
+        elif isinstance(kind, pa.UuidType) and as_text:
+            return uuid_texts(values.storage.cast(pa.binary())).cast(pa.string())
+        elif isinstance(kind, pa.BaseExtensionType):
+            values = values.storage
+        else:
+            return values
+
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def uuid_texts(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Returns the texts of UUIDs of 16 bytes, ``123e4567-e89b-12d3-a456-426614174000``. NULL stays NULL, and those of
+    another length are zeros.
+    """
+    whole = pc.if_else(pc.fill_null(pc.equal(pc.binary_length(values), 16), False), values, bytes(16))
+    read = np.frombuffer(pa.concat_arrays([whole]).buffers()[2], np.uint8)[: 16 * len(values)].reshape(-1, 16)
+    texts = np.full((len(values), 36), ord("-"), np.uint8)
+    places = [i for i in range(36) if i not in (8, 13, 18, 23)]
+    texts[:, places[0::2]], texts[:, places[1::2]] = _HEX[read >> 4], _HEX[read & 15]
+    written = pa.Array.from_buffers(pa.binary(36), len(values), [None, pa.py_buffer(texts.tobytes())])
+    return pc.if_else(values.is_valid(), written.cast(pa.binary()), pa.scalar(None, pa.binary()))
 
 
 def fits(in_file: pa.DataType, declared: pa.DataType, *, orc: bool = False) -> bool:
@@ -24,11 +98,10 @@ def fits(in_file: pa.DataType, declared: pa.DataType, *, orc: bool = False) -> b
     A STRUCT field that the file lacks is NULL; field names are compared case-insensitively. ``orc``: the file is ORC,
     where Spark writes TIMESTAMP_NTZ as a number of microseconds, and the file's type TIMESTAMP is an instant.
     """
+    in_file = stored_type(in_file)
     if kinds.is_null(in_file):
         return True
-    if kinds.is_dictionary(in_file):
-        in_file = in_file.value_type
-    if kinds.is_nested(in_file) or kinds.is_nested(declared):
+    if kinds.is_nested(in_file) or is_list(in_file) or kinds.is_nested(declared):
         return _fits_nested(in_file, declared, orc)
     if orc and _is_clock(declared):
         return bool(kinds.is_int64(in_file))
@@ -43,9 +116,16 @@ def _fits_nested(in_file: pa.DataType, declared: pa.DataType, orc: bool) -> bool
     if is_list(in_file) and is_list(declared):
         return fits(in_file.value_type, declared.value_type, orc=orc)
     if kinds.is_struct(in_file) and kinds.is_struct(declared):
-        by_name = {field.name.casefold(): field.type for field in in_file}
-        return all(fits(by_name.get(field.name.casefold(), pa.null()), field.type, orc=orc) for field in declared)
+        try:
+            return all(fits(_member_type(in_file, field.name), field.type, orc=orc) for field in declared)
+        except Ambiguous:
+            return False
     return False
+
+
+def _member_type(struct: pa.StructType, name: str) -> pa.DataType:
+    number = position_of(struct.names, name)
+    return pa.null() if number is None else struct[number].type
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -78,6 +158,11 @@ def _digits(number: int) -> Callable[[pa.DataType], bool]:
     return lambda kind: bool(kinds.is_decimal(kind) and kind.precision - kind.scale >= number)
 
 
+def _has_digits(kind: pa.DataType) -> bool:
+    """True for DECIMALs of a scale that numbers have; the one in a damaged file ends the process in Arrow's casts."""
+    return bool(kinds.is_decimal(kind) and abs(kind.scale) <= _MOST_DIGITS)
+
+
 def _is_clock(kind: pa.DataType) -> bool:
     """True for timestamps without time zone."""
     return bool(kinds.is_timestamp(kind) and kind.tz is None)
@@ -96,7 +181,7 @@ _READABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bo
     (kinds.is_int64, kinds.is_duration),
     (lambda kind: kinds.is_floating(kind) and not kinds.is_float64(kind), kinds.is_floating),
     (kinds.is_float64, kinds.is_float64),
-    (kinds.is_decimal, lambda kind: kinds.is_decimal(kind) or kinds.is_binary(kind)),
+    (_has_digits, kinds.is_decimal),
     (is_text, is_text),
     (kinds.is_fixed_size_binary, is_text),
     (kinds.is_timestamp, lambda kind: kinds.is_timestamp(kind) or kinds.is_int64(kind)),
@@ -113,11 +198,13 @@ def differs_in_spark(in_file: pa.DataType, declared: pa.DataType) -> bool:
     """True where Spark's Parquet reader fails, or returns other values than ``converted``, for these types or types
     nested in them.
 
-    These are nanosecond timestamps, TIME in units other than microseconds, columns of NULLs only, 16-bit floats, and
-    unsigned integers unless they are read as the next larger type.
+    These are nanosecond timestamps, TIME in units other than microseconds, columns of NULLs only, 16-bit floats,
+    unsigned integers unless they are read as the next larger type, DECIMALs of fewer digits before or behind the point,
+    bytes as STRING, which Spark does not look at, Arrow's extension types, and names that only their case tells apart.
     """
-    if kinds.is_dictionary(in_file):
-        in_file = in_file.value_type
+    if isinstance(in_file, pa.BaseExtensionType):
+        return True
+    in_file = stored_type(in_file)
     if kinds.is_map(in_file) and kinds.is_map(declared):
         return differs_in_spark(in_file.key_type, declared.key_type) or differs_in_spark(
             in_file.item_type, declared.item_type
@@ -125,8 +212,14 @@ def differs_in_spark(in_file: pa.DataType, declared: pa.DataType) -> bool:
     if is_list(in_file) and is_list(declared):
         return differs_in_spark(in_file.value_type, declared.value_type)
     if kinds.is_struct(in_file) and kinds.is_struct(declared):
-        own = {field.name.casefold(): field.type for field in in_file}
+        names = [name.casefold() for name in in_file.names]
+        if len(names) > len({*names}):
+            return True
+        own = dict(zip(names, (field.type for field in in_file), strict=True))
         return any(differs_in_spark(own[f.name.casefold()], f.type) for f in declared if f.name.casefold() in own)
+    if kinds.is_decimal(in_file) and kinds.is_decimal(declared):
+        digits, wider = (kind.precision - kind.scale for kind in (in_file, declared))
+        return bool(declared.scale < in_file.scale or wider < digits)
     return any(is_one(in_file) and not is_same(declared) for is_one, is_same in _OTHERWISE_IN_SPARK)
 
 
@@ -137,6 +230,7 @@ def _never(kind: pa.DataType) -> bool:
 _OTHERWISE_IN_SPARK: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]], ...] = (
     (kinds.is_uint32, kinds.is_int64),
     (kinds.is_uint64, lambda kind: bool(kind == pa.decimal128(20, 0))),
+    (lambda kind: kinds.is_binary(kind) or kinds.is_fixed_size_binary(kind), kinds.is_binary),
     (kinds.is_null, _never),
     (kinds.is_float16, _never),
     (lambda kind: bool(kinds.is_timestamp(kind) and kind.unit == "ns"), _never),
@@ -151,11 +245,12 @@ _OTHERWISE_IN_SPARK: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Dat
 def converted(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> pa.Array:
     """Converts the values of a file's column into the declared type.
 
-    Raises pa.ArrowInvalid if the type does not fit (``fits``), or if a value is out of range.
+    Raises pa.ArrowInvalid if the type does not fit (``fits``), or if the type does not have a value (``misfit``).
     """
-    if kinds.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if values.type == declared and not kinds.is_time(declared):
+    values = _stored(values, as_text=kinds.is_string(declared))
+    if values.type == declared and not _has(declared, kinds.is_time):
+        if _has(declared, kinds.is_string):
+            values.validate(full=True)  # files may have STRINGs that are no UTF-8
         return values
     if kinds.is_null(values.type):
         return pa.nulls(len(values), declared)
@@ -170,12 +265,51 @@ def converted(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> 
     return _scalars(values, declared)
 
 
+def misfit(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> tuple[int, str] | None:
+    """For values that ``converted`` refuses: returns the row of the first one that the declared type does not have, and
+    the value for messages; None where the type does not fit, whatever the values.
+    """
+    if not fits(values.type, declared, orc=orc):
+        return None
+    first, behind = 0, len(values)
+    while behind - first > 1:
+        middle = (first + behind) // 2
+        try:
+            converted(values.take(pa.array(range(first, middle))), declared, orc=orc)
+        except pa.ArrowInvalid:
+            behind = middle
+        else:
+            first = middle
+    return first, _spelled(_stored(values, as_text=kinds.is_string(declared))[first])
+
+
+def _spelled(value: pa.Scalar) -> str:
+    if kinds.is_time(value.type):
+        return f"{value.value:,} {value.type.unit}, which is no time of a day"
+    if is_text(value.type) or kinds.is_fixed_size_binary(value.type):
+        found = value.as_buffer()
+        return f'"{found.to_pybytes()[:_SHOWN].decode(errors="replace")}"'
+    try:
+        return str(value.as_py())[:_SHOWN]
+    except (ArithmeticError, ValueError):
+        return f"{value.value:,} {value.type.unit}" if kinds.is_timestamp(value.type) else f"a {value.type}"
+
+
+def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type or one within it is such a one."""
+    if not kinds.is_nested(kind):
+        return is_one(kind)
+    return any(_has(kind.field(number).type, is_one) for number in range(kind.num_fields))
+
+
 def _scalars(values: pa.Array, declared: pa.DataType) -> pa.Array:
     if kinds.is_timestamp(values.type):
         values = _in_microseconds(values)
         return values.view(pa.int64()) if kinds.is_int64(declared) else values.view(pa.int64()).cast(declared)
     if kinds.is_time(values.type) and kinds.is_time(declared):
         micros = _floored(values.cast(pa.time64("ns")).view(pa.int64()))
+        if pc.any(pc.or_(pc.less(micros, 0), pc.greater_equal(micros, _DAY))).as_py():
+            raise pa.ArrowInvalid("a time of no day")
         return pc.multiply(micros, _NO_NANOSECONDS).cast(declared)
     if kinds.is_duration(values.type) and kinds.is_duration(declared):
         return values.cast(declared, safe=False)
@@ -185,7 +319,10 @@ def _scalars(values: pa.Array, declared: pa.DataType) -> pa.Array:
         return values.cast(pa.date32()).view(pa.int32()).cast(declared)
     if kinds.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())
-    return values.cast(declared)
+    read = values.cast(declared)
+    if kinds.is_string(declared):
+        read.validate(full=True)
+    return read
 
 
 def _in_microseconds(times: pa.Array) -> pa.Array:
@@ -203,8 +340,7 @@ def _floored(nanoseconds: pa.Array) -> pa.Array:
 
 
 def _struct(values: pa.StructArray, declared: pa.StructType, orc: bool) -> pa.Array:
-    by_name = {field.name.casefold(): i for i, field in reversed([*enumerate(values.type)])}
-    numbers = (by_name.get(field.name.casefold()) for field in declared)
+    numbers = (position_of(values.type.names, field.name) for field in declared)
     nothing = pa.nulls(len(values))
     members = [
         converted(nothing if number is None else values.field(number), field.type, orc=orc)
@@ -217,28 +353,47 @@ def _struct(values: pa.StructArray, declared: pa.StructType, orc: bool) -> pa.Ar
 
 
 def _list(values: pa.Array, declared: pa.DataType, orc: bool) -> pa.Array:
-    if not kinds.is_list(values.type):
+    if kinds.is_list_view(values.type) or kinds.is_large_list_view(values.type):
+        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        missing = np.append(values.is_null(), False)
+        values = pa.ListArray.from_arrays(pa.array(offsets, mask=missing), pc.list_flatten(values))
+    elif not kinds.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
-    elements = converted(values.values, declared.value_type, orc=orc)
-    return _nested(values, declared, [elements])
+    first, count, offsets = _elements(values)
+    elements = converted(values.values.slice(first, count), declared.value_type, orc=orc)
+    return _nested(values, declared, offsets, [elements])
 
 
 def _map(values: pa.MapArray, declared: pa.MapType, orc: bool) -> pa.Array:
+    first, count, offsets = _elements(values)
     entries = pa.StructArray.from_arrays(
         [
-            converted(values.keys, declared.key_type, orc=orc),
-            converted(values.items, declared.item_type, orc=orc),
+            converted(values.keys.slice(first, count), declared.key_type, orc=orc),
+            converted(values.items.slice(first, count), declared.item_type, orc=orc),
         ],
         fields=[declared.key_field, declared.item_field],
     )
-    return _nested(values, declared, [entries])
+    return _nested(values, declared, offsets, [entries])
 
 
-def _nested(values: pa.Array, declared: pa.DataType, children: list[pa.Array]) -> pa.Array:
+def _elements(values: pa.Array) -> tuple[int, int, np.ndarray]:
+    """Of lists or maps: the first of all elements that are theirs, how many these are, and where each list begins among
+    them and the last one ends. What a slice of an array leaves out is not theirs.
+    """
+    if not len(values):
+        return 0, 0, np.zeros(1, np.int32)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
+    first = int(offsets[0])
+    return first, int(offsets[-1]) - first, offsets - np.int32(first)
+
+
+def _nested(values: pa.Array, declared: pa.DataType, offsets: np.ndarray, children: list[pa.Array]) -> pa.Array:
     """The lists with other elements at the same offsets."""
-    validity, offsets = values.buffers()[:2]
+    before = np.zeros(values.offset, np.int32)
+    shifted = pa.py_buffer(np.concatenate([before, offsets]))
     return pa.Array.from_buffers(
-        declared, len(values), [validity, offsets], values.null_count, values.offset, children=children
+        declared, len(values), [values.buffers()[0], shifted], values.null_count, values.offset, children=children
     )
 
 

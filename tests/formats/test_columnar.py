@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, time
 from decimal import Decimal
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.formats.columnar import converted, differs_in_spark, fits
+from sqlstream.formats.columnar import Ambiguous, converted, differs_in_spark, fits, misfit, position_of
 from sqlstream.types import parse_type
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -113,6 +114,83 @@ def test_python_reads_what_spark_reads_otherwise():
     assert not differs(pa.list_(pa.struct([("b", pa.timestamp("ns")), ("a", pa.int8())])), "ARRAY<STRUCT<a: INT>>")
     assert differs(pa.uint32(), "DOUBLE")
     assert differs(pa.map_(pa.string(), pa.null()), "MAP<STRING, STRING>")
+    assert differs(pa.decimal128(10, 4), "DECIMAL(10, 2)")
+    assert differs(pa.decimal128(10, 2), "DECIMAL(10, 3)")
+    assert differs(pa.binary(), "STRING")
+    assert differs(pa.uuid(), "STRING")
+    assert differs(pa.struct([("a", pa.int64()), ("A", pa.int64())]), "STRUCT<a: BIGINT>")
+    assert not any((differs(pa.decimal128(10, 2), "DECIMAL(12, 4)"), differs(pa.binary(), "BINARY")))
     assert not any(
         (differs(pa.uint32(), "BIGINT"), differs(pa.uint64(), "DECIMAL(20, 0)"), differs(pa.int64(), "BIGINT"))
     )
+
+
+def test_a_column_is_that_which_is_spelled_the_same_else_the_one_in_another_case():
+    assert [position_of(["A", "a"], name) for name in ("a", "A", "b")] == [1, 0, None]
+    assert position_of(["x", "ID"], "id") == 1
+    for names in (["a", "a"], ["a", "A", "a"]):
+        with pytest.raises(Ambiguous):
+            position_of(names, "a")
+    with pytest.raises(Ambiguous):
+        position_of(["Id", "iD"], "id")
+
+
+WRAPPED: dict[str, tuple[pa.Array, str, list[object]]] = {
+    "uuid": (
+        pa.array([uuid.UUID(int=5).bytes, None], pa.uuid()), "STRING", ["00000000-0000-0000-0000-000000000005", None],
+    ),
+    "uuid, bytes": (pa.array([uuid.UUID(int=5).bytes, None], pa.uuid()), "BINARY", [uuid.UUID(int=5).bytes, None]),
+    "json": (pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None])), "STRING", ['{"a": 1}', None]),
+    "bool8": (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None], pa.int8())), "BOOLEAN", [True, None]),
+    "runs": (pa.RunEndEncodedArray.from_arrays([2, 3], ["a", None]), "STRING", ["a", "a", None]),
+    "view": (pa.array([[1, 2], None, []], pa.list_view(pa.int32())), "ARRAY<BIGINT>", [[1, 2], None, []]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_values_are_read_whatever_arrow_wraps_them_in(name):
+    values, declared, wanted = WRAPPED[name]
+    kind = parse_type(declared).to_arrow()
+    assert fits(values.type, kind)
+    assert converted(values, kind).to_pylist() == wanted
+    assert converted(values.slice(1), kind).to_pylist() == wanted[1:]
+    in_lists = pa.ListArray.from_arrays([0, len(values)], values)
+    assert converted(in_lists, pa.list_(kind)).to_pylist() == [wanted]
+
+
+def no_utf8(kind: pa.DataType) -> pa.Array:
+    """A STRING that is none, which files may have."""
+    good = pa.array(["ok", "caf\xe9".encode("latin-1"), None], pa.binary())
+    return pa.Array.from_buffers(pa.string(), 3, good.buffers()).cast(kind)
+
+
+BAD_VALUES = {
+    "string": (no_utf8(pa.string()), "STRING", '"caf\ufffd"'),
+    "large string": (no_utf8(pa.large_string()), "STRING", '"caf\ufffd"'),
+    "bytes": (pa.array([b"ok", b"caf\xe9"]), "STRING", '"caf\ufffd"'),
+    "dictionary": (no_utf8(pa.string()).dictionary_encode(), "STRING", '"caf\ufffd"'),
+    "scale": (pa.array([Decimal("1.5000"), Decimal("1.5001")]), "DECIMAL(6, 2)", "1.5001"),
+    "digits": (pa.array([Decimal("1.50"), Decimal("123456.00")]), "DECIMAL(5, 2)", "123456.00"),
+    "day": (
+        pa.array([0, 86_400_000], pa.int32()).view(pa.time32("ms")), "TIME", "86,400,000 ms, which is no time of a day",
+    ),
+    "far": (pa.array([0, 2**60], pa.timestamp("s")), "TIMESTAMP", "1,152,921,504,606,846,976 s"),
+    "nested": (
+        pa.array([None, [Decimal("1.55")]], pa.list_(pa.decimal128(5, 2))), "ARRAY<DECIMAL(5, 1)>", "[Decimal('1.55')]",
+    ),
+    "map": (
+        pa.array([[], [("k", 2**60)]], pa.map_(pa.string(), pa.timestamp("s"))), "MAP<STRING, TIMESTAMP>",
+        "a map<string, timestamp[s]>",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_the_first_value_that_the_type_does_not_have_is_named(name):
+    values, declared, spelled = BAD_VALUES[name]
+    kind = parse_type(declared).to_arrow()
+    with pytest.raises(pa.ArrowInvalid):
+        converted(values, kind)
+    assert misfit(values, kind) == (1, spelled)
+    assert converted(values.slice(0, 1), kind).null_count in (0, 1)
+    assert misfit(values, parse_type("BOOLEAN").to_arrow()) is None

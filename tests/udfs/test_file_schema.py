@@ -9,7 +9,10 @@ import pytest
 from sqlstream.types import parse_type
 from sqlstream.udfs.listed_files import mismatches, type_name
 
-THERE = {"id": pa.int64(), "Place": pa.struct([("city", pa.string())]), "tags": pa.list_(pa.string())}
+THERE = [
+    pa.field("id", pa.int64()), pa.field("Place", pa.struct([("city", pa.string())])),
+    pa.field("tags", pa.list_(pa.string())),
+]  # fmt: skip
 
 
 def wrong(wanted: str, *, nulls: bool = False) -> list[str]:
@@ -30,6 +33,13 @@ def test_each_missing_column_is_told():
 def test_fields_within_columns_are_columns():
     assert wrong("place STRUCT<town: STRING>") == ['file "f" has no column "place.town"']
     assert wrong("place STRUCT<city: INT>") == ['column "place.city" is STRING in file "f", not INT']
+
+
+def test_a_name_that_is_there_twice_is_that_which_is_spelled_the_same():
+    twice = [pa.field(name, pa.int64()) for name in ("A", "a", "b", "B", "B")]
+    assert not [*mismatches(twice, {"a": pa.int64(), "b": pa.int64()}, nulls=False)]
+    said = [m.diagnostic("f").message for m in mismatches(twice, {"B": pa.int64()}, nulls=True)]
+    assert said == ['file "f" has more than one column "B": "B", "B"']
 
 
 def test_both_types_are_told_as_sql_spells_them():
@@ -82,7 +92,7 @@ def test_what_is_refused_is_what_spark_refuses(name, spark, tmp_path):
             return False
 
     def fits(kind: str) -> bool:
-        return not [*mismatches({"c": FILES[name].type}, {"c": parse_type(kind).to_arrow()}, nulls=False)]
+        return not [*mismatches([pa.field("c", FILES[name].type)], {"c": parse_type(kind).to_arrow()}, nulls=False)]
 
     for kind in (*REFUSED[name], *ACCEPTED[name]):
         assert (is_read(kind), fits(kind)) == ((kind in ACCEPTED[name],) * 2), kind

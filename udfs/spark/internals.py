@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _CLIENT = "pyspark.sql.streaming.stateful_processor_api_client.StatefulProcessorApiClient"
-_EXCHANGE = ("_receive_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes")
+_EXCHANGE = (
+    "_receive_proto_message", "_send_proto_message", "_serialize_to_bytes", "_deserialize_from_bytes",
+    "set_implicit_key",
+)  # fmt: skip
 
 PROBES: tuple[tuple[str, str], ...] = (
     *((_CLIENT, name) for name in (*_EXCHANGE, "set_handle_state")),
@@ -55,8 +58,21 @@ def state_client(handle: StatefulProcessorHandle) -> Any:
     reply.
     """
     client = getattr(handle, "_statefulProcessorApiClient", None)
-    complete = client is not None and all(hasattr(client, name) for name in ("sockfile", *_EXCHANGE))
+    complete = client is not None and all(hasattr(client, name) for name in ("sockfile", "key_schema", *_EXCHANGE))
     return client if complete and state_messages() is not None else None
+
+
+def defer_answers(client: Any, set_key_group: Callable[[Any], None], settle: Callable[[], None]) -> None:
+    """Lets a connection to Spark's state server set the current key group by ``set_key_group``, and call ``settle``
+    before any other request of PySpark, as all answers must have been read then.
+    """
+    send = client._send_proto_message
+
+    def send_settled(message: bytes) -> None:
+        settle()
+        send(message)
+
+    client._send_proto_message, client.set_implicit_key = send_settled, set_key_group
 
 
 def state_messages() -> Any:

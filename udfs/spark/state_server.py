@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sqlstream.udfs.kernel import StateKey
-from sqlstream.udfs.spark.internals import state_client, state_messages
+from sqlstream.udfs.spark.internals import defer_answers, state_client, state_messages
 
 KEY = StructType([StructField("name", StringType(), False), StructField("number", LongType(), False)])
 VALUE = StructType([StructField("text", StringType(), False)])
@@ -86,9 +86,17 @@ class _OneByOne:
 
 
 class _Pipelined:
+    """Through the connection of PySpark's client, which waits for an answer only where its content is needed: at reads.
+
+    Writes, and the key group that PySpark sets as the current one, are answered meanwhile. Their answers are read
+    before the next other request of PySpark, at the latest at the end of the task, which an error among them fails.
+    """
+
     def __init__(self, client: Any) -> None:
         self._client = client
         self._messages = state_messages()
+        self._unanswered = 0
+        defer_answers(client, self._set_key_group, self._settle)
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
         rows = self._ask([self._get_of(key) for key in keys])
@@ -108,23 +116,46 @@ class _Pipelined:
             requests.append(self._timer_call(delete=m.DeleteTimer(expiryTimestampMs=deleted_timer)))
         if timer is not None:
             requests.append(self._timer_call(register=m.RegisterTimer(expiryTimestampMs=timer)))
-        self._ask(requests)
+        for request in requests:
+            self._post(request)
+
+    def _set_key_group(self, key: Any) -> None:
+        m = self._messages
+        encoded = self._client._serialize_to_bytes(self._client.key_schema, key)
+        change = m.ImplicitGroupingKeyRequest(setImplicitKey=m.SetImplicitKey(key=encoded))
+        self._post(m.StateRequest(implicitGroupingKeyRequest=change))
 
     def _ask(self, requests: Sequence[Any]) -> list[bytes]:
         answers: list[bytes] = []
         for start in range(0, len(requests), _IN_FLIGHT):
             window = requests[start : start + _IN_FLIGHT]
-            self._send(window)
+            if self._unanswered + len(window) > _IN_FLIGHT:
+                self._settle()
+            for request in window:
+                self._send(request)
+            self._settle()
             answers += [self._receive() for _ in window]
         return answers
 
-    def _send(self, requests: Sequence[Any]) -> None:
+    def _post(self, request: Any) -> None:
+        """Sends a request whose answer says nothing but that it was done."""
+        if self._unanswered == _IN_FLIGHT:
+            self._settle()
+        self._send(request)
+        self._unanswered += 1
+
+    def _settle(self) -> None:
+        """Sends all requests, and reads the answers to those that were posted."""
+        self._client.sockfile.flush()
+        while self._unanswered:
+            self._unanswered -= 1
+            self._receive()
+
+    def _send(self, request: Any) -> None:
+        message = request.SerializeToString()
         file = self._client.sockfile
-        for request in requests:
-            message = request.SerializeToString()
-            file.write(_HEADER.pack(_PROTOCOL, len(message)))
-            file.write(message)
-        file.flush()
+        file.write(_HEADER.pack(_PROTOCOL, len(message)))
+        file.write(message)
 
     def _receive(self) -> bytes:
         status, error, value = self._client._receive_proto_message()

@@ -24,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -48,6 +48,9 @@ test-peers: java $(READY) ## every case of other engines' test suites, of which 
 test-dbapi: java $(READY) ## DB-API's compliance tests and SQLAlchemy's suite for dialects, whole: a quarter of an hour
 	@$(BIN)/python -m pytest tests/sqlstream/dbapi tests/sqlstream/alchemy
 	@$(BIN)/python -m tests.sqlalchemy_suite -q
+
+test-dbt: java $(READY) ## dbt's own suite for adapters, in an environment of its own (DBT_VENV): DBT="-k incremental"
+	@$(BIN)/python -m tests.dbt_suite $(DBT)
 
 test-matrix: python ## golden files and fast tests on each claimed version of PySpark, Python and Java: MATRIX="--only 4.1.4"
 	@$(PYTHON) -m tests.versions $(MATRIX)

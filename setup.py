@@ -18,4 +18,7 @@ def packages_of(folder: str) -> list[str]:
 linked = tuple(f"sqlstream.{room}" for room in ROOMS)
 own = [name for name in packages_of("sqlstream") if not name.startswith(linked)]
 mapped = [f"sqlstream.{name}" for room in ROOMS for name in packages_of(room)]
-setup(packages=own + mapped, package_dir={f"sqlstream.{room}": room for room in ROOMS})
+folders = {f"sqlstream.{room}": room for room in ROOMS}
+# dbt looks for adapters in its own package, of which each distribution holds a part.
+folders["dbt.adapters.sqlstream"] = "sqlstream/dbt/plugin"
+setup(packages=[*own, *mapped, "dbt.adapters.sqlstream"], package_dir=folders)

@@ -1,0 +1,1 @@
+"""dbt's own suite for adapters, on ours: ``make test-dbt``."""

@@ -134,6 +134,14 @@ def test_wheel_names_command_dialect_and_plugin(wheel):
     assert "sqlstream = sqlstream.sqlalchemy.dialect:SqlStreamDialect" in text
 
 
+def test_wheel_has_the_adapter_where_dbt_looks_for_it(wheel):
+    names = _names(wheel)
+    assert {"dbt/adapters/sqlstream/__init__.py", "dbt/adapters/sqlstream/__version__.py"} <= names
+    assert "dbt/__init__.py" not in names and "dbt/adapters/__init__.py" not in names  # these are dbt's own
+    own = {str(p.relative_to(ROOT)) for p in (ROOT / "sqlstream/dbt/include").rglob("*") if p.is_file()}
+    assert own <= names
+
+
 def test_wheel_states_version_licence_and_extras(wheel):
     import sqlstream
 
@@ -147,6 +155,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "delta",
         "iceberg",
         "otel",
+        "dbt",
         "redis",
         "kafka",
         "http",

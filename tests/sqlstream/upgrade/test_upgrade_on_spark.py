@@ -122,7 +122,7 @@ def test_a_query_that_fails_gives_way_to_the_former_one_and_no_row_is_lost_or_wr
     Path("new.sql").write_text(script("fails(k)", more=function))
     rows("b", ("x", 10))
     wait_for(lambda: epoch() >= 1)
-    Path("more.sh").write_text("sleep 15; mv .c.json in/c.json\n")
+    Path("more.sh").write_text("until [ -d jobs/savepoints ]; do sleep 0.2; done; mv .c.json in/c.json\n")
     Path(".c.json").write_text('{"k": "x", "v": 100}\n')
     with subprocess.Popen(["sh", "more.sh"]):
         done = upgrade("--epochs", "1", "--previous", "job.sql")

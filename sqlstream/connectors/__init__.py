@@ -97,7 +97,7 @@ BUILT_IN = {
     "spark": "sqlstream.connectors.spark:SparkTable",
     "sqlite": "sqlstream.connectors.file_databases:Sqlite",
     "test": "sqlstream.connectors.test:Fed",
-    "upsert-kafka": "sqlstream.connectors.kafka:UpsertKafka",
+    "upsert-kafka": "sqlstream.connectors.upsert_kafka:UpsertKafka",
 }
 """Our own connectors. A package cannot replace one of them."""
 

@@ -1,5 +1,5 @@
-"""``kafka`` and ``upsert-kafka``: topics that tasks read and write with librdkafka, or Spark with its own connector,
-whose jar is not a part of PySpark.
+"""``kafka``: topics that tasks read and write with librdkafka, or Spark with its own connector, whose jar is not a part
+of PySpark; and what ``upsert-kafka`` shares with it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import (
@@ -26,26 +26,20 @@ from sqlstream.connectors.connector import (
     Source,
     SplitSource,
     StreamSink,
-    UpsertSink,
 )
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_CONFLUENT_OPTIONS,
     JSON_OPTIONS,
     check_format,
-    wrong_keys_of_json,
 )
 from sqlstream.connectors.kafka_client import check_properties, client_properties
 from sqlstream.connectors.kafka_messages import (
-    FORMATS_OF_KEYS,
     KEY_OPTIONS,
     METADATA,
     check_keys,
-    check_upsert_keys,
     header_options,
     is_bounded,
-    keys_of_upserts,
-    spans_of_keys,
     start_options,
     table_of_values,
     target_options,
@@ -57,7 +51,6 @@ from sqlstream.connectors.kafka_sink import (
     check_writing,
     new_topic,
     prefix_of,
-    writes_once,
 )
 from sqlstream.connectors.schema_formats import (
     SCHEMA_FORMATS,
@@ -66,7 +59,7 @@ from sqlstream.connectors.schema_formats import (
 )
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
-from sqlstream.planner.catalog import UPSERT, RowKind, Table
+from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.sources.clients import no_package
 
@@ -77,10 +70,8 @@ if TYPE_CHECKING:
     from sqlstream.udfs.topic_rows import TopicFormat
 
 
-def source_options(table: Table) -> dict[str, str]:
-    """Returns the options with which Spark's connector reads a table, with secrets filled in."""
-    kind = UpsertKafka() if table.connector == UpsertKafka.name else Kafka()
-    values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
+def source_options(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the options with which Spark's connector reads a table. ``values``: its parsed and resolved options."""
     return start_options(values) | header_options(table)
 
 
@@ -156,14 +147,14 @@ READING_OPTIONS = (
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _messages(kind: Source, environment: Environment, table: Table, fields: tuple[str, ...]) -> DataFrame:
+def messages_of_table(kind: Source, environment: Environment, table: Table, fields: tuple[str, ...]) -> DataFrame:
     """The messages of a table of either connector, with at least the columns ``fields``."""
     values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
     if values[CLIENT] == LIBRDKAFKA:
         return on_spark.kafka_source.messages_of(
             environment.spark, _settings(environment, values), fields, finished=environment.finished
         )
-    return on_spark.kafka.messages_of(environment.spark, source_options(table), finished=environment.finished)
+    return on_spark.kafka.messages_of(environment.spark, source_options(table, values), finished=environment.finished)
 
 
 def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
@@ -207,10 +198,10 @@ def _settings(environment: Environment, values: Mapping[str, Any]) -> TopicSetti
     return settings if first is None else replace(settings, most=min(settings.most or first, max(first, _FEWEST)))
 
 
-def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+def check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     """SS503 and SS504 for options of reading that need each other, or another client."""
     given = dict(table.options)
-    by_spark = _by_spark(table)
+    by_spark = reads_by_spark(table)
     for when in ("startup", "bounded"):
         key = f"scan.{when}.mode"
         mode = given.get(key, "").strip().lower()
@@ -239,11 +230,11 @@ def _check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
         yield from check_properties(given, spans)
 
 
-def _metadata(table: Table) -> dict[str, DataType]:
-    return {key: type_ for key, (_, type_) in METADATA.items() if not (_by_spark(table) and key == "leader-epoch")}
+def metadata_of_messages(table: Table) -> dict[str, DataType]:
+    return {key: type_ for key, (_, type_) in METADATA.items() if not (reads_by_spark(table) and key == "leader-epoch")}
 
 
-def _by_spark(table: Table) -> bool:
+def reads_by_spark(table: Table) -> bool:
     return (table.option(CLIENT) or "").strip().lower() == "spark"
 
 
@@ -302,7 +293,7 @@ class Kafka(SplitSource, StreamSink):
             if rows is not None:
                 return rows
         fields = on_spark.kafka.fields_of_messages(table, columns)
-        return self.rows_of_messages(_messages(self, environment, table, fields), table, columns)
+        return self.rows_of_messages(messages_of_table(self, environment, table, fields), table, columns)
 
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
         values = self.values(table)
@@ -329,7 +320,7 @@ class Kafka(SplitSource, StreamSink):
         return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        kind = StreamSink if _by_spark(table) else Sink
+        kind = StreamSink if reads_by_spark(table) else Sink
         return kind.stream(self, environment, table, rows)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
@@ -342,7 +333,7 @@ class Kafka(SplitSource, StreamSink):
         """
         values = self.resolved_values(table)
         encode = partial(on_spark.kafka.messages_of_rows, table=table, values=self.values(table))
-        if not _by_spark(table):
+        if not reads_by_spark(table):
             return on_spark.kafka_sink.batch_writer(environment, table, values, encode, new_topic(values))
         on_spark.kafka.require_jar(environment.spark)
         return lambda batch, _: encode(batch).write.format("kafka").options(**_target(table)).save()
@@ -361,8 +352,8 @@ class Kafka(SplitSource, StreamSink):
         if ("topic" in given) == ("topic-pattern" in given):
             message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
             yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
-        yield from _check_reading(table, spans)
-        yield from check_writing(table, spans, by_spark=_by_spark(table))
+        yield from check_reading(table, spans)
+        yield from check_writing(table, spans, by_spark=reads_by_spark(table))
         yield from check_keys(table, spans)
 
     def bounded(self, table: Table) -> bool:
@@ -375,101 +366,4 @@ class Kafka(SplitSource, StreamSink):
         return takes_changes(table)
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
-        return _metadata(table) | dict(metadata_of(table))
-
-
-# --- ``upsert-kafka``: a topic that holds the last row of each key, as in Flink ----------------------------------
-# The key of a message is the PRIMARY KEY as a JSON object or a row of CSV, the value is the row, and a message without
-# a value deletes the row of its key. Compaction by Kafka therefore does not change the table.
-
-
-NEEDS_KEY = "SS666"
-
-_OTHER_FORMATS = ("avro", "csv", "protobuf", "raw")
-
-
-def _format(key: str, doc: str, *formats: str) -> Option:
-    others = [name for name in _OTHER_FORMATS if name not in formats]
-    return Option(key, one_of(*formats, planned=others), doc, required=True, sink=True)
-
-
-_OPTIONS_OF_KEYS = tuple(
-    option
-    for option in FORMATS_OF_KEYS
-    if option.key.startswith("key.csv.") and not option.key.endswith(("ignore-parse-errors", "allow-comments"))
-)
-
-
-class UpsertKafka(Source, UpsertSink):
-    """Upsert tables in Kafka topics, which librdkafka or Spark's Kafka connector reads and writes. Raises
-    ConnectorError SS577 without the package confluent-kafka, SS509 without Spark's jar.
-    """
-
-    name = "upsert-kafka"
-    doc = (
-        "A topic of Apache Kafka that holds the last row of each PRIMARY KEY: a message replaces the row of its key, "
-        "one without a value deletes it."
-    )
-    options = (
-        Option("topic", NAME, "The topic.", required=True, sink=True),
-        *CLIENT_OPTIONS,
-        _format("key.format", "How the key of a message is written: the columns of the PRIMARY KEY.", "json", "csv"),
-        *_OPTIONS_OF_KEYS,
-        _format("value.format", "How its value is: the row as a JSON object.", "json"),
-        *(option for option in KEY_OPTIONS if option.key in ("key.fields-prefix", "value.fields-include")),
-        *BOUNDED_OPTIONS,
-        *READING_OPTIONS,
-        *WRITING_OPTIONS,
-    )
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval"),
-        "Each micro-batch is sent as it is; 'execution.checkpointing.interval' says how often there is one.",
-    )
-    variables = ("properties.#", "properties.bootstrap.servers", "properties.group.id", "topic")
-
-    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """Reads the topic from its beginning, as Flink does, because later messages alone do not make up the table."""
-        fields = ("key", *on_spark.kafka.fields_of_messages(table, columns))
-        messages = _messages(self, environment, table, tuple(dict.fromkeys(fields)))
-        return on_spark.kafka.rows_of_upserts(messages, table, columns)
-
-    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        """Returns the function that writes a micro-batch. A repeated micro-batch writes its messages again, after
-        which the last message of each key is the same.
-        """
-        values, once = self.resolved_values(table), writes_once(table)
-        encode = partial(on_spark.kafka.messages_of_upserts, table=table, by_key=not once)
-        if not _by_spark(table):
-            creation = new_topic(values, {"cleanup.policy": "compact"})
-            return on_spark.kafka_sink.batch_writer(environment, table, values, encode, creation)
-        on_spark.kafka.require_jar(environment.spark)
-        options = target_options(values)
-        return lambda batch, _: encode(batch).write.format("kafka").options(**options).save()
-
-    def location(self, table: Table) -> Hashable | None:
-        return prefix_of(table)
-
-    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        if not table.primary_key:
-            message = (
-                f'table "{table.name}" of the connector "upsert-kafka" has no PRIMARY KEY, the key of its messages'
-            )
-            hint = "Declare PRIMARY KEY (…) NOT ENFORCED, or take the connector kafka for a topic of all rows."
-            yield Diagnostic(NEEDS_KEY, message, spans.get("connector"), hint=hint)
-        if table.changelog != UPSERT:
-            message = 'option "changelog-mode" of the connector "upsert-kafka" is \'I,UA,D\': its messages replace rows'
-            yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint="Leave it out.")
-        yield from _check_reading(table, spans)
-        yield from check_writing(table, spans, by_spark=_by_spark(table))
-        yield from wrong_keys_of_json(table)
-        yield from check_upsert_keys(table, spans)
-        yield from check_format(keys_of_upserts(table), spans_of_keys(spans))
-
-    def bounded(self, table: Table) -> bool:
-        return is_bounded(table)
-
-    def has_kinds(self, table: Table) -> bool:
-        return True
-
-    def metadata(self, table: Table) -> Mapping[str, DataType]:
-        return _metadata(table)
+        return metadata_of_messages(table) | dict(metadata_of(table))

@@ -5,6 +5,7 @@ The options ``key.format``, ``key.fields`` and ``value.fields-include`` give key
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,14 +22,14 @@ from sqlstream.types import DataType, parse_type
 KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
 
-_FORMAT = one_of("csv", "json", "raw", *SCHEMA_FORMATS)
+FORMAT_OF_A_PART = one_of("csv", "json", "raw", *SCHEMA_FORMATS)
 _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)
-_KNOWN = (Option("format", _FORMAT, "", "json"), *_OF_FORMATS)
+_KNOWN = (Option("format", FORMAT_OF_A_PART, "", "json"), *_OF_FORMATS)
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
 KEY_OPTIONS = (
     Option(FIELDS, NAME, "Columns, separated by semicolons, that make the key.", sink=True),
-    Option(FORMAT, _FORMAT, "How the key is written; without it as the value, and not read.", sink=True),
+    Option(FORMAT, FORMAT_OF_A_PART, "How the key is written; without it as the value, and not read.", sink=True),
     Option(PREFIX, NAME, "Begins the names of key.fields in the table, and is not in those of the key.", sink=True),
     Option(
         INCLUDE,
@@ -87,9 +88,22 @@ def keys_alone(table: Table, names: Iterable[tuple[str, str]]) -> Table:
     return replace(table, columns=columns, options=_options(table), watermark=None, primary_key=())
 
 
-def spans_of_keys(spans: Mapping[str, Span]) -> dict[str, Span]:
-    """Returns where the key format's options are in the SQL text, by their keys without the prefix ``key.``."""
-    return {key.removeprefix(KEY): span for key, span in spans.items()}
+def check_part(table: Table, spans: Mapping[str, Span], prefix: str) -> Iterable[Diagnostic]:
+    """Checks the format of a part of messages. ``table``: its columns, and options without the ``prefix`` that they
+    have in the statement, ``key.`` or ``value.``.
+    """
+    short = {key.removeprefix(prefix): span for key, span in spans.items() if key.startswith(prefix)}
+
+    def named(text: str) -> str:
+        return _OF_A_FORMAT.sub(rf"\g<0>{prefix}", text)
+
+    for wrong in check_format(table, short):
+        hint = None if wrong.hint is None else named(wrong.hint)
+        yield replace(wrong, message=named(wrong.message), hint=hint)
+
+
+_OF_A_FORMAT = re.compile(rf"""["'](?=({"|".join(sorted({o.key.split(".")[0] for o in _OF_FORMATS}))})\.)""")
+"""What precedes the name of an option of a format in messages."""
 
 
 def name_in_key(table: Table, name: str) -> str:
@@ -135,7 +149,7 @@ def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span
         message = f'option "{wrong}" does not go with changes, whose values hold all columns and whose keys are JSON'
         hint = f"Write '{FORMAT}' = 'json', and leave {INCLUDE} out."
         yield Diagnostic(WRONG_VALUE, message, spans.get(wrong), hint=hint)
-    yield from check_format(table_of_keys(table), spans_of_keys(spans))
+    yield from check_part(table_of_keys(table), spans, KEY)
 
 
 def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -216,9 +230,41 @@ def target_options(values: Mapping[str, Any]) -> dict[str, str]:
     return _properties(values) | {"topic": values["topic"]} | ({"kafka.partitioner.class": chosen} if chosen else {})
 
 
+# --- upsert tables --------------------------------------------------------------------------------------------
+
+VALUE = "value."
+FORMAT_OF_VALUES = "value.format"
+
+_OF_SOURCES = ("ignore-parse-errors", "allow-comments")
+"""Options that drop messages. In an upsert table that is the work of ``on-error``."""
+
+
+def upsert_options(prefix: str, what: str) -> tuple[Option, ...]:
+    """Returns the options of the formats of keys or values of upsert tables. ``what``: begins their descriptions."""
+    kept = (option for option in _OF_FORMATS if not option.key.endswith(_OF_SOURCES))
+    return tuple(replace(o, key=f"{prefix}{o.key}", doc=f"{what}{o.doc}") for o in kept)
+
+
 def keys_of_upserts(table: Table) -> Table:
     """Returns a table that describes the message keys of an upsert table: the PRIMARY KEY columns in the key format."""
     return keys_alone(table, [(name, name_in_key(table, name)) for name in table.primary_key])
+
+
+def values_of_upserts(table: Table) -> Table:
+    """Returns a table that describes the message values of an upsert table: their columns, and the options of their
+    format.
+    """
+    apart = only_in_keys(with_key_fields(table))
+    columns = tuple(c for c in table.columns if c.name not in apart)
+    own = ((key.removeprefix(VALUE), text) for key, text in table.options if key.startswith(VALUE) and key != INCLUDE)
+    more = (pair for pair in table.options if pair[0] in (ON_ERROR, "topic"))
+    return replace(table, columns=columns, options=(*own, *more), watermark=None, primary_key=())
+
+
+def value_values(table: Table) -> dict[str, Any]:
+    """Returns the parsed options of the value format of an upsert table, without their prefix ``value.``."""
+    own = {k.removeprefix(VALUE): v for k, v in table.options if k.startswith(VALUE) and k != INCLUDE}
+    return parsed(_KNOWN, own) | {"topic": table.option("topic")}
 
 
 def with_key_fields(table: Table) -> Table:
@@ -226,7 +272,12 @@ def with_key_fields(table: Table) -> Table:
     return replace(table, options=(*table.options, (FIELDS, ";".join(table.primary_key))))
 
 
-def check_upsert_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """SS504 for a ``key.fields-prefix`` that the columns of an upsert table do not fit."""
+def check_upsert_formats(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Yields diagnostics for a ``key.fields-prefix`` that the columns of an upsert table do not fit, and for wrong
+    options and columns of its formats.
+    """
     prefix = table.option(PREFIX)
-    return () if prefix is None else _wrong_prefix(with_key_fields(table), prefix, spans)
+    if prefix is not None:
+        yield from _wrong_prefix(with_key_fields(table), prefix, spans)
+    yield from check_part(keys_of_upserts(table), spans, KEY)
+    yield from check_part(values_of_upserts(table), spans, VALUE)

@@ -329,7 +329,9 @@ _OF_A_REGISTRY = (
     "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source", "bearer-auth.token",
     "ssl.keystore.password",
 )  # fmt: skip
-OF_REGISTRIES = {f"{of}{form}.{name}" for of in ("", "key.") for form in REGISTERED for name in _OF_A_REGISTRY}
+OF_REGISTRIES = {
+    f"{of}{form}.{name}" for of in ("", "key.", "value.") for form in REGISTERED for name in _OF_A_REGISTRY
+}
 SECRET_OPTIONS = {
     "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "password", "properties.#", "storage.#",
     *OF_REGISTRIES,

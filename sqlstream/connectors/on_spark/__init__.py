@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         rows,
         task_files,
         test,
+        upsert_kafka,
     )
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "rows",
     "task_files",
     "test",
+    "upsert_kafka",
 ]
 
 

@@ -54,7 +54,13 @@ class MessageEncoder:
     header: bytes = b""
 
     def encoded(self, rows: pa.StructArray) -> pa.Array:
-        """Returns the messages of rows. ExecutionError SS597 for a value that the schema does not have."""
+        """Returns the messages of rows; NULL for one that is NULL. ExecutionError SS597 for a value that the schema
+        does not have.
+        """
+        if rows.null_count:
+            given = rows.is_valid()
+            index = pc.subtract(pc.cumulative_sum(given.cast(pa.int64())), 1)
+            return self.encoded(rows.filter(given)).take(pc.if_else(given, index, pa.scalar(None, pa.int64())))
         batch = pa.RecordBatch.from_arrays(rows.flatten(), [f.name for f in rows.type])
         try:
             messages = self.records.encoded(batch)
@@ -66,18 +72,23 @@ class MessageEncoder:
         return pc.binary_join_element_wise(pa.scalar(self.header, pa.binary()), messages, pa.scalar(b"", pa.binary()))
 
 
-def encode_by_schema(rows: DataFrame, table: Table, values: Mapping[str, Any], subject: str) -> SparkColumn:
+def encode_by_schema(
+    rows: DataFrame, table: Table, values: Mapping[str, Any], subject: str, where: SparkColumn | None = None
+) -> SparkColumn:
     """Returns an expression that encodes each row as a message in a format with a schema.
 
     ``table``: has the columns. ``values``: the parsed options of the table. ``subject``: the one of the registry unless
-    the options name one. ConnectorError SS505 where the schema does not have the columns, SS598 and SS599 as
-    ``Registry``.
+    the options name one. ``where``: which rows are encoded; the others have no message.
+
+    ConnectorError SS505 where the schema does not have the columns, SS598 and SS599 as ``Registry``.
     """
     if values["format"] == JSON_CONFLUENT:
         header = json_header(table, tuple(rows.columns), values, subject)
-        return F.concat(F.lit(header), encode_object(rows, json_values(values)).cast("BINARY"))
+        message = F.concat(F.lit(header), encode_object(rows, json_values(values)).cast("BINARY"))
+        return message if where is None else F.when(where, message)
     encoder = message_encoder(table, tuple(rows.columns), values, subject)
-    return encoded_by(encoder, F.struct(*(F.col(quoted(name)) for name in rows.columns)))
+    row = F.struct(*(F.col(quoted(name)) for name in rows.columns))
+    return encoded_by(encoder, row if where is None else F.when(where, row))
 
 
 def encoded_by(encoder: MessageEncoder, row: SparkColumn) -> SparkColumn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,19 +15,17 @@ from pyspark.sql import functions as F
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of, idle_timeout_ms
-from sqlstream.connectors.formats import quoted, reading, records_columns, schema_ddl, writing
+from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.kafka_messages import (
     FORMAT,
     HEADERS,
     METADATA,
     key_fields,
     key_values,
-    keys_of_upserts,
     name_in_key,
     only_in_keys,
     table_of_keys,
     table_of_values,
-    with_key_fields,
 )
 from sqlstream.connectors.kafka_offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
@@ -39,7 +38,7 @@ from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
-from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.planner.catalog import Table
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka_fetch import FIELDS, FetchedMessages, TopicRecords
@@ -131,7 +130,8 @@ def rows_of_messages(
     if in_key:
         keep = with_key_text(keep, place_of_message())
     if has_schema(values["format"]):
-        rows = _rows_of_bytes(messages, table_of_values(table), payload, values, keep)
+        given = messages.where(F.col("value").isNotNull())
+        rows = rows_of_bytes(given, table_of_values(table), payload, values, keep)
         return with_keys(rows, table, columns) if in_key else rows.select(*_columns_of(rows, columns))
     in_bytes = values["format"] == DEBEZIUM_AVRO
     texts = messages if in_bytes else messages.withColumn("value", F.col("value").cast("string"))
@@ -144,20 +144,23 @@ def rows_of_messages(
     return rows.select(*_columns_of(rows, columns))
 
 
-def _rows_of_bytes(
+def rows_of_bytes(
     messages: DataFrame,
     table: Table,
     payload: tuple[str, ...],
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn],
+    *,
+    optional: bool = False,
 ) -> DataFrame:
-    """Decodes the values of messages of a format with a schema."""
+    """Decodes the values of messages of a format with a schema. ``optional``: a message without a value is a row of
+    NULLs.
+    """
     zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
     decoder = decoder_of(table, payload, values, zone, all_columns=True)
     assert decoder is not None, "a format with a schema"
-    given = messages.where(F.col("value").isNotNull())
-    reader = MessageRows(decoder, tolerates_bad_rows(table))
-    rows = decoded(given, F.col("value"), reader, keep, place_of_message())
+    reader = MessageRows(OptionalRecords(decoder) if optional else decoder, tolerates_bad_rows(table))
+    rows = decoded(messages, F.col("value"), reader, keep, place_of_message())
     kinds = {c.name: c.type for c in records_columns(table)}
     return rows.select(*(as_variants(c, kinds[c]) if c in payload else F.col(quoted(c)) for c in rows.columns))
 
@@ -318,16 +321,19 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Sequen
     return made.select(key.alias("key"), F.col(f"{_REST}.*"))
 
 
-def with_key_text(keep: Mapping[str, SparkColumn], place: SparkColumn) -> dict[str, SparkColumn]:
+def with_key_text(
+    keep: Mapping[str, SparkColumn], place: SparkColumn, where: SparkColumn | None = None
+) -> dict[str, SparkColumn]:
     """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key,
-    and ``place``, the position of the message.
+    and ``place``, the position of the message. ``where``: of which messages the key is looked at.
     """
-    return {**keep, _KEY_TEXT: F.col("key"), _KEY_PLACE: place}
+    key = F.col("key") if where is None else F.when(where, F.col("key"))
+    return {**keep, _KEY_TEXT: key, _KEY_PLACE: place}
 
 
-def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...], *, in_values: tuple[str, ...] = ()) -> DataFrame:
     """Decodes the message keys and adds their columns to rows whose values are decoded. For a message without key they
-    are NULL.
+    are NULL, or as ``rows`` have them where they are among ``in_values``.
 
     If the key cannot be decoded, the row is a bad row, and BAD holds the key.
     """
@@ -343,12 +349,15 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
         reader = MessageRows(OptionalRecords(decoder), tolerates_bad_rows(keys))
         read = decoded(rows.select(rest.alias(_REST), F.col(_KEY_TEXT)), F.col(_KEY_TEXT), reader, kept, place)
     else:
-        text = F.coalesce(F.col(_KEY_TEXT).cast("string"), F.lit(_no_key(keys, values)))
+        text = F.coalesce(F.col(_KEY_TEXT).cast("string"), F.lit(text_of_nulls(keys, values)))
         read = decode(
             rows.select(rest.alias(_REST), text.alias(_KEY_TEXT)), _KEY_TEXT, keys, names, values, kept, place
         )
     has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
-    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
+    fields = {}
+    for name in key_fields(table):
+        of_key = F.when(has_key, F.col(quoted(name_in_key(table, name))))
+        fields[name] = of_key.otherwise(F.col(f"{_REST}.{quoted(name)}")) if name in in_values else of_key
     result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
     in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
     if BAD not in read.columns:
@@ -362,65 +371,19 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFr
     return read.select(*result, bad.alias(BAD))
 
 
-def _no_key(keys: Table, values: Mapping[str, Any]) -> str | None:
-    """The text of a key whose columns are all NULL."""
+def text_of_nulls(table: Table, values: Mapping[str, Any]) -> str | None:
+    """The text of a record of csv or json whose columns are all NULL; None for other formats. An empty line is no
+    record of Spark's CSV: where it would be one column, the text has some value of its type.
+    """
+    columns = records_columns(table)
     if values["format"] == "csv":
         null = values["csv.null-literal"] or ""
-        return str(values["csv.field-delimiter"]).join([null] * len(keys.columns))
-    return "{}" if values["format"] == "json" else None
+        text = str(values["csv.field-delimiter"]).join([null] * len(columns))
+        return text or _SOME_VALUE.get(columns[0].type.name, "0")
+    return json.dumps(dict.fromkeys(c.name for c in columns)) if values["format"] == "json" else None
 
 
-# --- upsert-kafka ---------------------------------------------------------------------------------------------
-
-_JSON: Mapping[str, Any] = {"format": "json", "json.timestamp-format.standard": None}
-_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
-
-
-def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
-    """Decodes messages of an upsert topic into the named columns and ROW_KIND. A -D row has values only in its key
-    columns.
-    """
-    kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
-    keep = {**metadata_columns(table, columns), ROW_KIND: kind}
-    if only_in_keys(with_key_fields(table)):
-        return _with_keys_of_upserts(messages, with_key_fields(table), columns, keep)
-    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), _key_text(table)))
-    payload = tuple(name for name in columns if name not in keep)
-    rows = decode(texts, "__row_text", table, payload, _JSON, keep, place_of_message())
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
-    return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
-
-
-def _with_keys_of_upserts(
-    messages: DataFrame, table: Table, columns: tuple[str, ...], keep: Mapping[str, SparkColumn]
-) -> DataFrame:
-    """Upserts whose values lack the columns of the key."""
-    texts = messages.withColumn("__row_text", F.coalesce(F.col("value").cast("string"), F.lit("{}")))
-    payload = tuple(name for name in columns if name not in keep and name not in table.primary_key)
-    place = place_of_message()
-    rows = decode(texts, "__row_text", table_of_values(table), payload, _JSON, with_key_text(keep, place), place)
-    return with_keys(rows, table, (*columns, ROW_KIND))
-
-
-def _key_text(table: Table) -> SparkColumn:
-    """The key as a JSON object. Unreadable fields of CSV become NULL, which a PRIMARY KEY does not allow."""
-    text, values = F.col("key").cast("string"), key_values(table)
-    if values["format"] == "json":
-        return text
-    row = F.from_csv(text, schema_ddl(keys_of_upserts(table).columns), reading(values))
-    return F.to_json(row, writing({**_JSON, "json.encode.ignore-null-fields": False}))
-
-
-def messages_of_upserts(rows: DataFrame, table: Table, *, by_key: bool = True) -> DataFrame:
-    """Encodes each change as a message, those of a key in order. The value of -D and -U is NULL; after -U another
-    message of the key may follow. ``by_key``: all changes of a key are put into one task, which sends them in order.
-    """
-    keyed = with_key_fields(table)
-    together = rows.repartition(*(F.col(quoted(name)) for name in table.primary_key)) if by_key else rows
-    apart = {*only_in_keys(keyed), *table.written_metadata}
-    names = (c.name for c in table.physical_columns if c.name not in apart)
-    values: Mapping[str, Any] = {**_JSON, "json.encode.ignore-null-fields": False}
-    row = encode_object(together.select(*(F.col(quoted(name)) for name in names)), values)
-    if ROW_KIND in rows.columns:
-        row = F.when(~F.col(ROW_KIND).isin(*_GONE), row)
-    return with_key(together, row, keyed, written_metadata(table))
+_SOME_VALUE = {
+    "STRING": "x", "BOOLEAN": "true", "DATE": "2000-01-01", "TIMESTAMP": "2000-01-01 00:00:00",
+    "TIMESTAMP_NTZ": "2000-01-01 00:00:00", "TIME": "00:00:00",
+}  # fmt: skip

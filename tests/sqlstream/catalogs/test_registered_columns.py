@@ -127,6 +127,11 @@ def test_watermarks_metadata_and_keys_stand_beside_the_columns_of_the_registry(s
         "key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY",
     }  # fmt: skip
     assert declare(server, "avro-confluent", "made", **keys) == {"k_id": "INT", "v": "STRING"}
+    del keys["key.fields"], keys["key.fields-prefix"]
+    columns = "(PRIMARY KEY (id) NOT ENFORCED)"
+    assert declare(server, "avro-confluent", "made", columns, connector="upsert-kafka", **keys) == {
+        "id": "INT", "v": "STRING",
+    }  # fmt: skip
 
 
 def test_the_definition_has_the_columns_so_that_a_later_schema_does_not_change_the_table(server: TestRegistry):

@@ -183,4 +183,4 @@ def test_headers_are_a_map_of_their_last_values_and_types_of_times_have_flinks_n
         (1, {"user": "ann", "trace": "2"}, "LogAppendTime"),
         (2, None, "CreateTime"),
     ]
-    assert source_options(table)["includeHeaders"] == "true"
+    assert source_options(table, Kafka().resolved_values(table))["includeHeaders"] == "true"

@@ -8,13 +8,14 @@ from datetime import date, datetime
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.on_spark.kafka import messages_of_upserts, rows_of_upserts
+from sqlstream.connectors.on_spark.upsert_kafka import messages_of_upserts, rows_of_upserts
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT
 from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.kernel import ROW_KIND
+from tests.schema_registry import serving
 
 SCHEMA = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
 COLUMNS = "id INT PRIMARY KEY NOT ENFORCED, v INT"
@@ -40,8 +41,9 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(replace(topic(), primary_key=())) == ["SS666"]
     assert codes(topic(changelog=ALL_KINDS, changelog_mode="I,UB,UA,D")) == ["SS504"]
     assert codes(topic("id INT; m MAP<INT, INT>")) == ["SS505"]
-    assert codes(topic(value__format="avro")) == ["SS350"]
-    assert codes(topic(key__format="raw")) == ["SS350"]
+    assert codes(topic(value__format="avro", key__format="protobuf")) == ["SS503", "SS503"]
+    assert codes(topic(value__format="raw")) == ["SS505"]
+    assert codes(topic(key__format="raw")) == ["SS505"]
     assert codes(topic(key__format="csv", key__csv__field_delimiter="|")) == []
     assert codes(topic(key__csv__field_delimiter="|")) == ["SS504"]
     assert codes(replace(topic("id ARRAY<INT>; v INT", key__format="csv"))) == ["SS505"]
@@ -51,6 +53,26 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(topic(key__fields_prefix="k_", **apart)) == ["SS504"]
     assert codes(topic(key__fields_prefix="i")) == ["SS504"]
     assert codes(topic(sink__buffer_flush__max_rows=1)) == ["SS350"]
+
+
+def test_options_of_formats_are_named_as_in_the_statement(topic) -> None:
+    def said(**options: object) -> list[tuple[str, str | None]]:
+        return [(wrong.message, wrong.hint) for wrong in validate(topic(**options), {})]
+
+    assert said(value__format="avro-confluent", key__format="csv") == [
+        ('format "avro-confluent" requires the option "value.avro-confluent.url"',
+         "Add 'value.avro-confluent.url' = 'http://…' to WITH."),
+    ]  # fmt: skip
+    assert said(key__format="avro-confluent") == [
+        ('format "avro-confluent" requires the option "key.avro-confluent.url"',
+         "Add 'key.avro-confluent.url' = 'http://…' to WITH."),
+    ]  # fmt: skip
+    assert said(value__csv__field_delimiter=";") == [
+        ('option "value.csv.field-delimiter" has no effect with format "json"', "Leave it out.")
+    ]
+    assert [message for message, _ in said(value__json__ignore_parse_errors="true")] == [
+        'connector "upsert-kafka" has no option "value.json.ignore-parse-errors"'
+    ]
 
 
 def _text(session: Session, statement: str) -> str:
@@ -169,3 +191,75 @@ def test_values_may_lack_the_columns_of_the_key(spark, topic, key_format: str) -
     rows = [(k.encode(), v and v.encode(), "t", 0, i, now, 0) for i, (k, v) in enumerate(written)]
     read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "k_id", "v"))
     assert [tuple(row) for row in read.collect()] == [(5, 1, "x", "+U"), (None, 2, None, "-D")]
+
+
+FORMATS: dict[str, dict[str, object]] = {
+    "json, keys of another standard": {
+        "key__format": "json", "key__json__timestamp_format__standard": "ISO-8601",
+        "value__format": "json", "value__json__fail_on_missing_field": "true",
+    },
+    "csv": {"key__format": "json", "value__format": "csv", "value__csv__field_delimiter": "|"},
+    "avro, raw keys": {"key__format": "raw", "value__format": "avro"},
+    "avro-confluent": {"key__format": "avro-confluent", "value__format": "avro-confluent"},
+    "protobuf, keys of csv": {
+        "key__format": "csv", "value__format": "protobuf", "value__protobuf__message_class_name": "R",
+        "value__protobuf__schema": 'syntax = "proto3"; message R { string id = 1; optional string v = 2;'
+        " optional int64 n = 3; }",
+    },
+    "protobuf-confluent": {"key__format": "protobuf-confluent", "value__format": "json-confluent"},
+}  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("apart", [False, True], ids=["ALL", "EXCEPT_KEY"])
+@pytest.mark.parametrize("formats", FORMATS.values(), ids=FORMATS)
+def test_changes_come_back_from_messages_of_every_format(spark, topic, formats: dict[str, object], apart: bool) -> None:
+    with serving() as server:
+        urls = {
+            f"{part}__{form}__url": server.url
+            for part in ("key", "value")
+            if (form := str(formats[f"{part}__format"])).endswith("-confluent")
+        }
+        include = {"value__fields_include": "EXCEPT_KEY"} if apart else {}
+        table = topic("id STRING; v STRING; n BIGINT", {"o": "offset"}, **formats, **urls, **include)
+        not_null = tuple(replace(c, nullable=False) if c.name == "id" else c for c in table.columns)
+        table = replace(table, columns=not_null)
+        assert codes(table) == []
+        changes = [("a", "x", 1, "+I"), ("b", "y,|z", None, "+U"), ("a", "x", 1, "-U"), ("a", None, 2, "+U"),
+                   ("b", None, None, "-D")]  # fmt: skip
+        given = spark.createDataFrame(changes, f"id STRING, v STRING, n BIGINT, {ROW_KIND} STRING").coalesce(1)
+        # Bytes, whatever the format is, as they are sent.
+        sent = messages_of_upserts(given, table, by_key=False).selectExpr("binary(key) key", "binary(value) value")
+        written = [(bytes(m.key), m.value and bytes(m.value)) for m in sent.collect()]
+        assert [value is None for _, value in written] == [False, False, True, False, True]
+        assert len({key for key, _ in written}) == 2
+        if apart:
+            assert not any(b"id" in (value or b"") for _, value in written if b"{" in (value or b""))
+        rows = [(k, v, "t", 0, i, datetime(2024, 1, 1), 0) for i, (k, v) in enumerate(written)]
+        read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("n", "id", "o", "v"))
+        assert [tuple(row) for row in read.collect()] == [
+            (1, "a", 0, "x", "+U"), (None, "b", 1, "y,|z", "+U"), (None, "a", 2, None, "-D"), (2, "a", 3, None, "+U"),
+            (None, "b", 4, None, "-D"),
+        ]  # fmt: skip
+
+
+@pytest.mark.spark
+def test_one_column_of_csv_has_no_text_of_null(spark, topic) -> None:
+    apart = {"value__fields_include": "EXCEPT_KEY", "key__format": "csv", "value__format": "csv"}
+    table = topic("id INT; v DATE", **apart)
+    texts = [(b"1", b"2024-01-31"), (b"1", None)]
+    rows = [(k, v, "t", 0, i, datetime(2024, 1, 1), 0) for i, (k, v) in enumerate(texts)]
+    read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "v")).collect()
+    assert [tuple(row) for row in read] == [(1, date(2024, 1, 31), "+U"), (1, None, "-D")]
+
+
+@pytest.mark.spark
+def test_a_key_is_looked_at_where_there_is_no_value_and_a_bad_one_is_a_bad_row(spark, topic) -> None:
+    table = topic("id INT; v STRING", key__format="avro", value__format="csv", on_error="skip")
+    texts = [(b"no", b"1,a"), (b"\2\4", None), (b"\2", None), (b"\2\4", b"x,b")]
+    rows = [(k, v, "t", 0, i, datetime(2024, 1, 1), 0) for i, (k, v) in enumerate(texts)]
+    read = rows_of_upserts(spark.createDataFrame(rows, SCHEMA), table, ("id", "v")).collect()
+    assert [(r[ROW_KIND], r.id, r.v) for r in read[:2]] == [("+U", 1, "a"), ("-D", 2, None)]
+    assert [r[BAD] and r[BAD].error for r in read] == [
+        None, None, 'SS402: it ends within column "id"', 'SS402: column "id" of type INT is "x"',
+    ]  # fmt: skip

@@ -314,12 +314,12 @@ def test_kafka_takes_the_options_of_flink(make_table) -> None:
 
 
 def test_kafka_options_become_those_of_spark(make_table) -> None:
-    from sqlstream.connectors.kafka import source_options
+    from sqlstream.connectors.kafka import Kafka, source_options
 
     table = kafka(
         make_table, topic="a;b", properties__group__id="g", properties__max__poll__records="5", kafka__client="spark"
     )
-    assert source_options(table) == {
+    assert source_options(table, Kafka().resolved_values(table)) == {
         "kafka.bootstrap.servers": "localhost:9092",
         "kafka.max.poll.records": "5",
         "kafka.group.id": "g",
@@ -329,7 +329,7 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
     stamped = kafka(
         make_table, scan__startup__mode="timestamp", scan__startup__timestamp_millis=5, topic=None, topic_pattern="t.*"
     )
-    assert source_options(stamped) == {
+    assert source_options(stamped, Kafka().resolved_values(stamped)) == {
         "kafka.bootstrap.servers": "localhost:9092",
         "subscribePattern": "t.*",
         "startingTimestamp": "5",

@@ -33,7 +33,7 @@ from sqlstream.udfs.kernel import (
     Wait,
     waits,
 )
-from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Buckets
+from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
 from sqlstream.udfs.state.chunked import ChunkedState
 from sqlstream.udfs.state.keyed import KeyedState
 
@@ -256,7 +256,7 @@ class IntervalJoinKernel(Kernel):
 
     def _states(self, context: Context) -> list[KeyedState]:
         names = [name for port, name in enumerate(_BRIEF) if not self._follows(port)]
-        keys = [key for name in _NAMES for key in Buckets.keys(name)]
+        keys = [key for name in _NAMES for key in KeyedState.keys(name)]
         # Reads everything that each call needs in one exchange with the store, which caches it.
         context.store.get([*keys, *(key for name in names for key in ShortLived.keys(name))])
         return [KeyedState(context.store, name, schema) for name, schema in zip(_NAMES, self._schemas, strict=True)]

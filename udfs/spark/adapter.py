@@ -208,7 +208,7 @@ def _row(
 # due.
 
 
-_FEW = 8
+_FEW = 12
 
 
 @dataclass(frozen=True)

@@ -398,14 +398,17 @@ class RequestedRows:
         """Discards the cached rows, because the rows of the buckets have changed."""
         self._latest = None
 
-    def rows(self, buckets: Sequence[Bucket]) -> pa.Table:
-        """The requested rows of some buckets."""
+    def rows(self, buckets: Sequence[Bucket], log: Sequence[Chunk] = (), places: np.ndarray | None = None) -> pa.Table:
+        """The requested rows of some buckets. ``log``: chunks that come after those of all buckets; of these only the
+        rows with ``places`` are of these buckets.
+        """
         if self.places is None:
             batches = [rows for bucket in buckets for rows in alive(bucket.chunks, self._by)]
             return pa.Table.from_batches(batches, self._schema)
         if self._latest is None or self._latest[0] != buckets:
-            chunks = [chunk for bucket in buckets for chunk in bucket.chunks]
-            self._latest = buckets, alive_at(chunks, self.places, self._by, self._schema)
+            chunks = [*(chunk for bucket in buckets for chunk in bucket.chunks), *log]
+            asked = self.places if places is None else places
+            self._latest = buckets, alive_at(chunks, asked, self._by, self._schema)
         return self._latest[1]
 
 

@@ -1,11 +1,12 @@
-"""Rows by key: the main state of kernels, and its time to live. Rows are stored in buckets by hash; a batch pays for
-the rows of its keys, not for their buckets."""
+"""Rows by key: the main state of kernels, and its time to live. Rows are stored in buckets by hash, and changes of few
+rows of many buckets in a log: a batch pays for the rows of its keys, not for their buckets."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,7 @@ from sqlstream.udfs.state.buckets import (
     write_chunk,
 )
 from sqlstream.udfs.state.chunked import MOST_CHUNKS, chunk_key, chunk_keys, whole
+from sqlstream.udfs.state.log import LEAST_BUCKETS, LOG_ROWS, ChangeLog, changes_of, log_key
 
 BUCKET_ROWS = 1024
 """A bucket of more rows is split. Smaller buckets make small batches cheaper, larger ones make large batches
@@ -62,6 +64,10 @@ class KeyedState:
     ``formerly``: the schema, with other names of columns, with which earlier builds stored the same rows.
     An instance serves one call of a kernel. Buckets do not change until ``flush``, which writes all changes, splits
     overfull buckets and merges small ones, in one call of the store. After it nothing is loaded.
+
+    A state of many buckets adds its changes to a log (``ChangeLog``), whose chunks come after those of all buckets. The
+    numbers of rows and the timers in the index include the rows of the log. A call that needs whole buckets moves the
+    log to them first, and adds its changes there.
     """
 
     def __init__(
@@ -81,8 +87,16 @@ class KeyedState:
         self._bucket_rows = self._most_rows = bucket_rows
         self._timed = any(column in self.schema.names for column in TIMERS.values())
         self._index: Buckets | None = None
+        self._log = ChangeLog(name, self.schema, None)
+        self._logs = False
+        self._counted: set[int] = set()
         self._open: dict[int, Bucket] = {}
         self._given = RequestedRows(by, self.schema)
+
+    @staticmethod
+    def keys(name: str) -> list[StateKey]:
+        """The state keys that each call reads first, whatever rows it needs."""
+        return [*Buckets.keys(name), log_key(name)]
 
     def load(self, hashes: np.ndarray) -> pa.Table:
         """Loads the rows with these key hashes. The result may contain others of the same buckets."""
@@ -91,13 +105,13 @@ class KeyedState:
         if positions:
             sizes = [self._open[position].rows for position in positions]
             fullest = self._open[positions[int(np.argmax(sizes))]]
-            self._given.add(places, is_dense(places, fullest, sum(sizes), self._by))
+            self._give(places, is_dense(places, fullest, sum(sizes), self._by))
         return self._table(positions)
 
     def load_all(self) -> pa.Table:
         """Loads all rows of the key group."""
         positions = self._fetch(np.arange(len(self._buckets().index)))
-        self._given.add(NO_PLACES, dense=True)
+        self._give(NO_PLACES, dense=True)
         return self._table(positions)
 
     def due(self, domain: Domain, time: int) -> pa.Table:
@@ -106,10 +120,11 @@ class KeyedState:
         """
         positions = self._fetch(self._buckets().due(domain, time))
         if positions and self._given.places is not None:
-            rows = pa.Table.from_batches(self._batches(positions), self.schema)
+            chunks = [chunk for position in positions for chunk in self._open[position].chunks]
+            rows = pa.Table.from_batches(alive([*chunks, *self._log.chunks], self._by), self.schema)
             timers = rows.column(TIMERS[TIMER_OF[domain]]).to_numpy()
             is_due = (timers <= time) & (timers != END_OF_TIME)
-            self._given.add(self._places(rows)[is_due], is_due.sum() * DENSE >= len(is_due))
+            self._give(self._places(rows)[is_due], is_due.sum() * DENSE >= len(is_due))
         return self._table(positions)
 
     def loaded(self) -> pa.Table:
@@ -118,22 +133,32 @@ class KeyedState:
 
     def replace(self, rows: pa.Table) -> None:
         """Replaces all loaded rows by ``rows``; loaded rows that are not among them are deleted."""
+        if self._given.places is not None:
+            assert np.isin(self._places(rows), self._given.places).all(), "rows of keys that were not given"
+        if self._logs:
+            self._log_replaced(self._checked(rows))
+            return
         pieces = self._cut(rows)
         assert pieces.keys() <= set(self._loaded()), "rows of keys whose buckets are not loaded"
         if self._given.places is None:
             self._replace_buckets(pieces)
         else:
-            assert np.isin(self._places(rows), self._given.places).all(), "rows of keys that were not given"
             self._replace_places(pieces)
 
     def append(self, rows: pa.Table) -> None:
         """Adds rows after the stored rows of the same keys (values of the column ``by``), without loading these."""
-        pieces = self._cut(rows)
-        for position, piece in pieces.items():
-            self._add(position, Chunk(piece.rows), piece.rows.num_rows)
+        index = self._buckets()
+        if self._logs and rows.num_rows > LOG_ROWS * len(index.index):
+            self._move_log()
+        pieces = self._cut(rows) if self._timed or not self._logs else {}
+        if self._logs:
+            self._log_added(Chunk(whole(self._checked(rows))), NO_PLACES)
+        else:
+            for position, piece in pieces.items():
+                self._add(position, Chunk(piece.rows), piece.rows.num_rows)
         if pieces:
             positions = list(pieces)
-            stored = self._buckets().index[positions, EVENT : PROCESSING + 1]
+            stored = index.index[positions, EVENT : PROCESSING + 1]
             self._timers(positions, np.minimum(stored, np.stack([piece.timers for piece in pieces.values()])))
 
     def next_timer(self, domain: Domain) -> int:
@@ -148,6 +173,30 @@ class KeyedState:
 
     def flush(self) -> None:
         """Writes all changes in one call of the store, if there are any."""
+        if self._logs and self._log.is_changed:
+            if self._log.overflows(self._buckets().index) or not self._count():
+                self._fetch(np.array(self._move_log(), np.int64))
+            elif self._log.has_many:
+                self._fetch(NO_PLACES)
+        changes, added = ({}, []) if self._logs else self._bucket_changes()
+        changes |= self._log.written(self._by)
+        if changes:
+            index = self._buckets()
+            for position in self._counted if self._logs else ():
+                index.index[position, ROWS] = self._open[position].rows
+            index.changed |= self._counted
+            if not self._logs and (added or (index.index[:, ROWS] == 0).any()):
+                index = self._index = index.with_buckets(added)
+            if self._counted or not self._logs:
+                changes |= index.written(self.schema, self.name)
+            self._store.put(changes)
+        self._open.clear()
+        self._counted.clear()
+        self._given = RequestedRows(self._by, self.schema)
+        self._begin_log(self._log)
+
+    def _bucket_changes(self) -> tuple[dict[StateKey, bytes | None], list[list[int]]]:
+        """The entries of buckets to write, and the rows of the index of new buckets."""
         self._most_rows = self._fitting()
         first = {position: first_merged(bucket, MOST_CHUNKS) for position, bucket in self._open.items()}
         moved = {position for position, bucket in self._open.items() if self._is_moved(position, bucket)}
@@ -159,21 +208,21 @@ class KeyedState:
                 changes |= self._extend(group[0], first[group[0]])
             else:
                 changes |= self._move(group, added)
-        self._open.clear()
-        self._given = RequestedRows(self._by, self.schema)
-        if changes:
-            index = self._buckets()
-            if added or (index.index[:, ROWS] == 0).any():
-                index = self._index = index.with_buckets(added)
-            self._store.put({**changes, **index.written(self.schema, self.name)})
+        return changes, added
 
     # --- loading ----------------------------------------------------------------------------------------------
 
     def _buckets(self) -> Buckets:
         if self._index is None:
-            entries = self._store.get(Buckets.keys(self.name))
+            *entries, log = self._store.get(self.keys(self.name))
             self._index = Buckets.from_entries(entries, self.schema, self.name, self._formerly)
+            self._begin_log(ChangeLog(self.name, self.schema, log))
         return self._index
+
+    def _begin_log(self, log: ChangeLog) -> None:
+        self._log = log
+        many = self._index is not None and len(self._index.index) >= LEAST_BUCKETS and self._by == KEY_HASH
+        self._logs = many or log.is_used
 
     def _loaded(self) -> list[int]:
         return [position for position, bucket in self._open.items() if bucket.loaded]
@@ -182,8 +231,10 @@ class KeyedState:
         """Loads buckets that are not; all of them as a list."""
         loaded: list[int] = positions.tolist()
         keys = {p: self._keys(p) for p in loaded if p not in self._open or not self._open[p].loaded}
-        wanted = [key for of_bucket in keys.values() for key in of_bucket]
+        of_log = self._log.missing()
+        wanted = [*of_log, *(key for of_bucket in keys.values() for key in of_bucket)]
         entries = iter(self._store.get(wanted) if wanted else ())
+        self._log.load(islice(entries, len(of_log)))
         for position, of_bucket in keys.items():
             bucket = self._opened(position)
             stored = [read_chunk(next(entries), self.schema, number) for number in range(len(of_bucket))]
@@ -202,7 +253,18 @@ class KeyedState:
 
     def _table(self, positions: list[int]) -> pa.Table:
         """The rows that were asked for in some loaded buckets."""
-        return self._given.rows([self._open[position] for position in positions])
+        buckets = [self._open[position] for position in positions]
+        given = self._given.places
+        if not self._log.chunks or given is None:
+            return self._given.rows(buckets)
+        here = given[np.isin(self._buckets().positions(given), positions)]
+        return self._given.rows(buckets, self._log.chunks, here) if len(here) else self.schema.empty_table()
+
+    def _give(self, places: np.ndarray, dense: bool) -> None:
+        """Requests the rows of these places; with ``dense`` all rows of the loaded buckets, which then have the log."""
+        if dense and self._logs:
+            self._move_log()
+        self._given.add(places, dense)
 
     def _batches(self, positions: list[int]) -> list[pa.RecordBatch]:
         return [rows for position in positions for rows in alive(self._open[position].chunks, self._by)]
@@ -210,14 +272,61 @@ class KeyedState:
     # --- changes ----------------------------------------------------------------------------------------------
 
     def _cut(self, rows: pa.Table) -> dict[int, BucketPiece]:
-        batch = whole(self._checked(rows))
-        return cut(batch, self._buckets().positions(self._places(batch)))
+        return self._cut_batch(whole(self._checked(rows)))
+
+    def _cut_batch(self, rows: pa.RecordBatch) -> dict[int, BucketPiece]:
+        return cut(rows, self._buckets().positions(self._places(rows)))
 
     def _add(self, position: int, chunk: Chunk, rows: int) -> None:
         bucket = self._opened(position)
         bucket.chunks.append(chunk)
         bucket.rows += rows
         self._given.changed()
+
+    def _log_replaced(self, rows: pa.Table) -> None:
+        old = self.loaded()
+        chunk = changes_of(old, rows, self._by)
+        if chunk is None:
+            return
+        gone = self._places(old)
+        gone = gone[np.isin(gone, chunk.replaced)]
+        if self._timed:
+            touched = self._buckets().positions(np.concatenate((self._places(chunk.rows), chunk.replaced)))
+            before, after = self._cut(old), self._cut(rows)
+            for position in np.unique(touched).tolist():
+                timers = self._timers_after(position, before.get(position), after.get(position))
+                self._timers([position], timers)
+        self._log_added(chunk, gone)
+
+    def _log_added(self, chunk: Chunk, gone: np.ndarray) -> None:
+        """Adds a chunk to the log. ``gone``: the places of the rows that it replaces, each as often as it has rows."""
+        index = self._buckets()
+        come, left = (
+            np.bincount(index.positions(places), minlength=len(index.index))
+            for places in (self._places(chunk.rows), gone)
+        )
+        more = come - left
+        for position in np.flatnonzero(more).tolist():
+            self._opened(position).rows += int(more[position])
+            self._counted.add(position)
+        self._log.add(chunk)
+        self._given.changed()
+
+    def _move_log(self) -> list[int]:
+        """Moves the log to the buckets, for which it must be read; the positions of those that get changes."""
+        self._fetch(NO_PLACES)
+        chunk = self._log.moved(self._by)
+        self._logs = False
+        if chunk is None:
+            return []
+        pieces, of_replaced = self._cut_batch(chunk.rows), self._buckets().positions(chunk.replaced)
+        positions = sorted(pieces.keys() | set(of_replaced.tolist()))
+        begins, ends = (np.searchsorted(of_replaced, positions, side=side) for side in ("left", "right"))
+        for position, begin, end in zip(positions, begins.tolist(), ends.tolist(), strict=True):
+            rows = pieces[position].rows if position in pieces else self._nothing
+            self._opened(position).chunks.append(Chunk(rows, chunk.replaced[begin:end]))
+        self._given.changed()
+        return positions
 
     def _replace_buckets(self, pieces: dict[int, BucketPiece]) -> None:
         positions = self._loaded()
@@ -256,12 +365,15 @@ class KeyedState:
         """The earliest timers of the rows of a bucket that are not given."""
         assert self._given.places is not None, "all rows are given"
         without = Chunk(self._nothing, self._given.places)
-        rows = one(alive([*self._open[position].chunks, without], self._by))
-        pieces = cut(rows, np.zeros(rows.num_rows, np.int64))
-        return pieces[0].timers if pieces else np.full(2, END_OF_TIME)
+        pieces = self._cut_batch(one(alive([*self._open[position].chunks, *self._log.chunks, without], self._by)))
+        return pieces[position].timers if position in pieces else np.full(2, END_OF_TIME)
 
     def _timers(self, positions: list[int], timers: np.ndarray) -> None:
         self._buckets().index[positions, EVENT : PROCESSING + 1] = timers
+        if self._logs:
+            for position in positions:
+                self._opened(position)
+                self._counted.add(position)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -270,11 +382,15 @@ class KeyedState:
         written = sum(chunk.rows.num_rows for bucket in self._open.values() for chunk in bucket.chunks[bucket.stored :])
         if written <= self._bucket_rows:
             return self._bucket_rows
-        before = int(self._buckets().index[[*self._open], ROWS].sum())
-        rows = self.rows() - before + sum(bucket.rows for bucket in self._open.values())
+        rows = self._count()
         if 2 * written < rows:
             return self._bucket_rows
         return min(max(rows // 2, self._bucket_rows), LARGER * self._bucket_rows)
+
+    def _count(self) -> int:
+        """The number of all rows with the changes since the last ``flush``."""
+        before = int(self._buckets().index[[*self._open], ROWS].sum())
+        return self.rows() - before + sum(bucket.rows for bucket in self._open.values())
 
     def _is_moved(self, position: int, bucket: Bucket) -> bool:
         """Buckets without rows go; those whose rows are all known and too many split."""

@@ -186,5 +186,5 @@ def test_the_parts_of_a_store_are_apart_and_know_what_they_began_with():
     assert (lower_part.began_with, upper_part.began_with) == ((("a", 1),), (("1/a", 1), ("1/a", 2)))
     assert StageStore(store, 1).began_with == (), "nothing was asked"
     upper_part = StageStore(store, 1)
-    upper_part.get([("b", number) for number in range(9)])
+    upper_part.get([("b", number) for number in range(13)])
     assert upper_part.began_with == (), "too many to be a guess"

@@ -24,7 +24,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
+.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -132,6 +132,9 @@ bench-start: java $(READY) ## how long the shell takes to its prompt, a first ro
 
 bench-micro-batches: java $(READY) ## what a micro-batch of 10,000 rows of q2, q3, TUMBLE, GROUP BY costs: BENCH="--query q3"
 	@$(BIN)/python -m examples.throughput.micro_batches $(BENCH)
+
+bench-latency: java $(READY) ## milliseconds from an event to its result, at steady rates, 'execution.latency' normal and low
+	@$(BIN)/python -m examples.throughput.latency $(BENCH)
 
 bench-tests: java $(READY) ## ten tests of a user over one view: from a cold start, and one once warm
 	@$(BIN)/python -m examples.throughput.user_tests

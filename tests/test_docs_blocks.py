@@ -62,7 +62,10 @@ LOOKED_UP = {"customers": "id BIGINT, name STRING"}
 """Tables that examples look up without creating them."""
 
 SHAPES = {
-    ("docs/connectors.md", "CREATE TABLE shipments"): "a schema registry, as tests/sqlstream/catalogs has one",
+    (
+        "docs/connectors.md",
+        "CREATE TABLE shipments",
+    ): "a schema registry, which tests/sqlstream/test_documentation.py has",
     ("docs/lake.md", "CREATE CATALOG"): "catalogs of its reader; tests/sqlstream/catalogs/test_lakes.py has some",
     ("docs/dialect.md", "FROM TUMBLE  (TABLE t"): "the forms of window functions, with optional parts in brackets",
     ("docs/dialect.md", "GROUP BY k, TUMBLE(at, size)"): "the forms of windows as clauses",

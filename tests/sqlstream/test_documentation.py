@@ -10,6 +10,7 @@ import pytest
 
 import sqlstream
 from docs.option_tables import connectors_page, settings_page
+from tests.schema_registry import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,6 +28,15 @@ STREAMS = {
 """Tables that examples read without creating them."""
 
 
+REGISTRY = "http://localhost:8081"
+"""Where pages say that a schema registry is. The tests put their own in its place."""
+
+REGISTERED = {
+    "shipments-value": {"type": "record", "name": "Shipment", "fields": [{"name": "id", "type": "long"}]},
+}
+"""Schemas of tables whose columns an example leaves out, by subject."""
+
+
 def sections() -> list[tuple[str, str]]:
     """The pages and the SQL of each of their sections that has some."""
     collected = []
@@ -41,10 +51,12 @@ def sections() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "text"), sections(), ids=[name for name, _ in sections()])
 def test_the_sql_of_a_section_is_right(name: str, text: str) -> None:
     missing = {table: columns for table, columns in STREAMS.items() if f"CREATE TABLE {table} " not in text}
-    with sqlstream.connect() as session:
+    with sqlstream.connect() as session, serving() as registry:
+        for subject, schema in REGISTERED.items():
+            registry.register(subject, schema)
         for table, columns in missing.items():
             session.sql(f"CREATE TABLE {table} ({columns}, pt AS PROCTIME()) WITH ('connector' = 'datagen')")
-        assert session.check(text) == ()
+        assert session.check(text.replace(REGISTRY, registry.url)) == ()
 
 
 @pytest.mark.spark

@@ -355,7 +355,7 @@ def test_tests_that_run_blocks_are_there():
 def test_blocks_have_a_language_that_is_checked_or_none():
     """Without one stand help texts, messages and drawings; no command hides among them."""
     for block in ALL:
-        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "toml", "yaml", "ebnf", ""}, (
+        assert block.language in {"sql", "sh", "bash", "python", "text", "json", "toml", "yaml", "jinja", "ebnf", ""}, (
             block.page,
             block.line,
         )

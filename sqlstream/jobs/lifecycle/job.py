@@ -174,8 +174,9 @@ class Job:
             self._query.stop()
             raise
         self._observers.start(self)
-        self._thread = Thread(target=self._run, name=f"sqlstream-{self.name}", daemon=True)
-        self._thread.start()
+        # Not Thread.join(): up to Python 3.12 one that a signal interrupts takes the thread for one that has ended.
+        self._ended = Event()
+        Thread(target=self._run, name=f"sqlstream-{self.name}", daemon=True).start()
 
     @property
     def id(self) -> str:
@@ -250,8 +251,7 @@ class Job:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; False where ``timeout`` seconds passed before. Raises the error of a FAILED job."""
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not self._ended.wait(timeout):
             return False
         if self._error is not None:
             raise self._error
@@ -289,7 +289,7 @@ class Job:
         if self._pace is not None:
             self._pace.skip()
         self._query.stop()
-        self._thread.join()
+        self._ended.wait()
         return path
 
     def _drained(self, savepoint: str | bool) -> str | None:
@@ -337,6 +337,12 @@ class Job:
     # --- the job's thread -------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._run_queries()
+        finally:
+            self._ended.set()
+
+    def _run_queries(self) -> None:
         CURRENT_JOB.set(self)
         clock = self._to_end.started_clock()
         watching = self._to_end.started_watches()

@@ -66,7 +66,7 @@ class Delta(LakeTable):
         from sqlstream.connectors.delta_tables import prepared
 
         values = self.resolved_values(table)
-        return on_spark.delta_sink.writer(environment, table, prepared(table, values), values["sink.compact-every"])
+        return on_spark.delta_sink.writer(environment, table, prepared(table, values), values)
 
     def location(self, table: Table) -> str:
         path = table.option("path") or ""

@@ -9,6 +9,7 @@ from typing import Any
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.filesystem import LOOKUP_OPTIONS
+from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT
 from sqlstream.connectors.lake_table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, STRING, Option, OptionKind, hint_of
@@ -87,7 +88,8 @@ class Iceberg(LakeTable):
         values = self.resolved_values(table)
         identifier, storage = self.place(values)
         stored = prepared(table, values, storage)
-        return on_spark.iceberg_sink.writer(environment, table, stored, identifier, storage)
+        timeout_ms = values[COMMIT_TIMEOUT]
+        return on_spark.iceberg_sink.writer(environment, table, stored, identifier, storage, timeout_ms)
 
     def location(self, table: Table) -> tuple[str | None, ...]:
         return tuple(table.option(key) for key in ("catalog.uri", "catalog.name", "catalog.warehouse", "table-name"))

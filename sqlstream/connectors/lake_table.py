@@ -19,6 +19,7 @@ from sqlstream.connectors.connector import (
 )
 from sqlstream.connectors.file_tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.filesystem import NOT_A_KEY
+from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT
 from sqlstream.errors import Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
@@ -87,6 +88,10 @@ SINK_OPTIONS = (
         one_of("none", "add-columns"),
         "Whether columns that the table in the lake lacks are added to it when a job starts.",
         "none", source=False, sink=True,
+    ),
+    Option(
+        COMMIT_TIMEOUT, DURATION, "How long a commit is repeated that other writers or the store prevent; then the job "
+        "fails.", "2 min", source=False, sink=True,
     ),
 )  # fmt: skip
 

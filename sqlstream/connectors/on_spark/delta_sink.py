@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.delta_columns import open_table
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.lake import NOT_COMMITTED
+from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT, CommitRetry
+from sqlstream.connectors.lake_keys import key_ranges
 from sqlstream.connectors.lake_writing import DeltaFiles
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
-from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _LOG = logging.getLogger("sqlstream.delta")
-_ATTEMPTS = 10
 _GONE = "__gone"
 _RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
@@ -47,7 +46,7 @@ class DeltaWriter:
     ``name``: the table in SQL, for messages. ``files``: where and how tasks write the files of appended rows. ``keys``:
     rows replace those with the same values in these columns, of which ``null_keys`` may be NULL; without keys rows are
     appended. ``run``: identifies the checkpoint. ``compact_every``: small files are put together after so many
-    micro-batches.
+    micro-batches. ``retry``: how long commits are repeated.
     """
 
     name: str
@@ -56,6 +55,7 @@ class DeltaWriter:
     null_keys: tuple[str, ...]
     run: str
     compact_every: int | None = None
+    retry: CommitRetry = field(default_factory=CommitRetry)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self.is_committed(self.opened(), number):
@@ -98,9 +98,10 @@ class DeltaWriter:
         gone = pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS))
         source = last.select(self.files.schema.names).cast(self.files.schema).append_column(_GONE, gone)
         values = {_sql(name): f"s.{_sql(name)}" for name in self.files.schema.names}
+        condition = " AND ".join([self._same_key(), *self._in_ranges(source)])
 
         def commit(table: DeltaTable, properties: CommitProperties) -> None:
-            merge = table.merge(source, self._same_key(), "s", "t", commit_properties=properties)
+            merge = table.merge(source, condition, "s", "t", commit_properties=properties)
             merge = merge.when_matched_delete(f"s.{_sql(_GONE)}").when_matched_update(values)
             merge.when_not_matched_insert(values, f"NOT s.{_sql(_GONE)}").execute()
 
@@ -110,6 +111,18 @@ class DeltaWriter:
         """A condition by which NULL, too, is equal to NULL where a key column may be NULL."""
         pairs = [(f"t.{_sql(key)}", f"s.{_sql(key)}", key in self.null_keys) for key in self.keys]
         return " AND ".join(f"({t} {'IS NOT DISTINCT FROM' if null else '='} {s})" for t, s, null in pairs)
+
+    def _in_ranges(self, source: pa.Table) -> Iterator[str]:
+        """Conditions on the table alone, by which the merge leaves files out whose statistics show none of the keys."""
+        for key in self.keys:
+            ranges = key_ranges(source[key])
+            if ranges is None:
+                continue
+            column = f"t.{_sql(key)}"
+            pairs = [f"({column} >= {_literal(low)} AND {column} <= {_literal(high)})" for low, high in ranges]
+            if source[key].null_count:
+                pairs.append(f"{column} IS NULL")
+            yield f"({' OR '.join(pairs)})"
 
     # --- commits --------------------------------------------------------------------------------------------------
 
@@ -130,24 +143,16 @@ class DeltaWriter:
     def _commit(self, commit: Callable[[DeltaTable, CommitProperties], None], number: int) -> None:
         """Commits the micro-batch unless the table has it, and again after conflicts with other writers."""
         from deltalake import CommitProperties
-        from deltalake.exceptions import DeltaError
         from deltalake.transaction import Transaction
 
         properties = CommitProperties(app_transactions=[Transaction(self.application, number)])
-        for attempt in range(_ATTEMPTS):
-            table = self.opened()
-            if self.is_committed(table, number):
-                return
-            try:
-                commit(table, properties)
-                return
-            except (DeltaError, OSError) as error:
-                if self.is_committed(self.opened(), number):
-                    return
-                if not _is_passing(error) or attempt == _ATTEMPTS - 1:
-                    raise _not_committed(self.name, error) from None
-                _LOG.info('micro-batch %d of table "%s" is committed again: %s', number, self.name, one_line(error))
-                time.sleep(0.05 * 2**attempt)
+        self.retry.commit(
+            f'Delta table "{self.name}"',
+            self.opened,
+            lambda table: self.is_committed(table, number),
+            lambda table: commit(table, properties),
+            _is_passing,
+        )
 
     def compact(self) -> None:
         """Puts small files together, which changes no row. Another writer may prevent that; then it is left to the next
@@ -161,13 +166,16 @@ class DeltaWriter:
             _LOG.warning('files of table "%s" are not put together: %s', self.name, one_line(error))
 
 
-def writer(environment: Environment, table: Table, files: DeltaFiles, compact_every: int | None) -> DeltaWriter:
-    """Returns the writer of a table of which ``files`` says where and how its files are written."""
+def writer(environment: Environment, table: Table, files: DeltaFiles, values: Mapping[str, Any]) -> DeltaWriter:
+    """Returns the writer of a table of which ``files`` says where and how its files are written. ``values``: the
+    options.
+    """
     own = {name.casefold(): name for name in files.schema.names}
     keys = tuple(own[key.casefold()] for key in table.primary_key)
     nullable = {c.name.casefold() for c in table.physical_columns if c.nullable}
     null_keys = tuple(key for key in keys if key.casefold() in nullable)
-    return DeltaWriter(table.name, files, keys, null_keys, environment.run, compact_every)
+    retry = CommitRetry(values[COMMIT_TIMEOUT])
+    return DeltaWriter(table.name, files, keys, null_keys, environment.run, values["sink.compact-every"], retry)
 
 
 def _is_passing(error: Exception) -> bool:
@@ -177,11 +185,13 @@ def _is_passing(error: Exception) -> bool:
     return isinstance(error, CommitFailedError | OSError)
 
 
-def _not_committed(name: str, error: Exception) -> ConnectorError:
-    message = f'rows are not committed to Delta table "{name}": {one_line(error)}'
-    return ConnectorError(NOT_COMMITTED, message)
-
-
 def _sql(name: str) -> str:
     """The name of a column in expressions of the library."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(value: Any) -> str:
+    """A key in expressions of the library."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"CAST('{value.isoformat()}' AS DATE)" if isinstance(value, date) else str(value)

@@ -7,8 +7,6 @@ found before it is repeated. A commit is refused where another one came in betwe
 
 from __future__ import annotations
 
-import logging
-import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +21,20 @@ from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.iceberg_columns import EPOCH, StoredColumns, open_table
 from sqlstream.connectors.iceberg_tables import IcebergFiles, all_columns, data_file
-from sqlstream.connectors.lake import NOT_COMMITTED
+from sqlstream.connectors.lake_commits import CommitRetry
+from sqlstream.connectors.lake_keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
-from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
-from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as IcebergTable
 
-_LOG = logging.getLogger("sqlstream.iceberg")
-_ATTEMPTS = 10
+_COMPARED = 200
+"""Keys up to which the library compares each with the statistics of a file. With more of them it reads all files."""
+
 _RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
@@ -47,6 +45,7 @@ class IcebergWriter:
     ``name``: the table in SQL, for messages. ``identifier`` and ``storage``: the table in its catalog, and the
     properties of that. ``columns``: by name in the rows, the name in the table. ``keys``: rows replace those with the
     same values in these columns of the table; without keys rows are appended. ``run``: identifies the checkpoint.
+    ``retry``: how long commits are repeated.
     """
 
     name: str
@@ -55,6 +54,7 @@ class IcebergWriter:
     columns: dict[str, str]
     keys: tuple[str, ...]
     run: str
+    retry: CommitRetry = field(default_factory=CommitRetry)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         table = self.opened()
@@ -114,26 +114,14 @@ class IcebergWriter:
         """Commits the micro-batch unless the table has it, and again after conflicts with other writers. ``files``: a
         function from the table to the files to add; ``replaced``: which rows are deleted before.
         """
-        from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 
-        for attempt in range(_ATTEMPTS):
-            table = self.opened()
-            if self.is_committed(table, number):
-                return
+        def attempt(table: IcebergTable) -> None:
             # The library would repeat a commit after another one without looking whether it was this micro-batch.
             table.metadata.properties["commit.retry.num-retries"] = "0"
-            try:
-                self._try(table, number, files(table), replaced)
-                return
-            except Exception as error:  # of any client of a catalog or a store
-                if self.is_committed(self.opened(), number):
-                    return
-                passing = isinstance(error, CommitFailedException | ServiceUnavailableError | OSError)
-                if not passing or attempt == _ATTEMPTS - 1:
-                    message = f'rows are not committed to Iceberg table "{self.name}": {one_line(error)}'
-                    raise ConnectorError(NOT_COMMITTED, message) from None
-                _LOG.info('micro-batch %d of table "%s" is committed again: %s', number, self.name, one_line(error))
-                time.sleep(0.05 * 2**attempt)
+            self._try(table, number, files(table), replaced)
+
+        name = f'Iceberg table "{self.name}"'
+        self.retry.commit(name, self.opened, lambda table: self.is_committed(table, number), attempt, _is_passing)
 
     def _try(self, table: IcebergTable, number: int, files: Sequence[Any], replaced: BooleanExpression | None) -> None:
         own = {"sqlstream.run": self.run, "sqlstream.epoch": str(number)}
@@ -150,6 +138,13 @@ class IcebergWriter:
         transaction.commit_transaction()
 
 
+def _is_passing(error: Exception) -> bool:
+    """Whether the commit may succeed when it is repeated: another writer was first, or the store did not answer."""
+    from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+
+    return isinstance(error, CommitFailedException | ServiceUnavailableError | OSError)
+
+
 def same_keys(keys: pa.Table) -> BooleanExpression:
     """The rows of a table whose keys are among these, as an expression of Iceberg. NULL is equal to NULL."""
     from pyiceberg import expressions
@@ -159,6 +154,12 @@ def same_keys(keys: pa.Table) -> BooleanExpression:
         (name,) = keys.column_names
         values = keys[name].drop_null().to_pylist()
         some: BooleanExpression = ice.In(name, values) if values else ice.AlwaysFalse()
+        ranges = key_ranges(keys[name]) if len(values) > _COMPARED else None
+        if ranges:
+            pairs = [
+                ice.And(ice.GreaterThanOrEqual(name, low), ice.LessThanOrEqual(name, high)) for low, high in ranges
+            ]
+            some = ice.And(ice.Or(*pairs) if len(pairs) > 1 else pairs[0], some)
         if keys[name].null_count:
             some = ice.Or(some, ice.IsNull(name))
         return some
@@ -171,10 +172,11 @@ def same_keys(keys: pa.Table) -> BooleanExpression:
 
 
 def writer(
-    environment: Environment, table: Table, stored: IcebergTable, identifier: str, storage: dict[str, str]
-) -> IcebergWriter:
+    environment: Environment, table: Table, stored: IcebergTable, identifier: str, storage: dict[str, str],
+    timeout_ms: int,
+) -> IcebergWriter:  # fmt: skip
     """Returns the writer of a table whose columns were checked."""
     there = StoredColumns.of(stored)
     columns = {c.name: there.own(c.name) or c.name for c in table.physical_columns}
     keys = tuple(columns[key] for key in table.primary_key)
-    return IcebergWriter(table.name, identifier, storage, columns, keys, environment.run)
+    return IcebergWriter(table.name, identifier, storage, columns, keys, environment.run, CommitRetry(timeout_ms))

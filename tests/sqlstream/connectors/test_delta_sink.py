@@ -38,7 +38,7 @@ def writer_of(declared: Table, run: str = "r") -> DeltaWriter:
     assert connector("delta").validate(declared) == ()
     environment: Any = type("Environment", (), {"run": run})
     values = connector("delta").resolved_values(declared)
-    return writer(environment, declared, prepared(declared, values), values["sink.compact-every"])
+    return writer(environment, declared, prepared(declared, values), values)
 
 
 def append(to: DeltaWriter, number: int, *rows: tuple[Any, ...]) -> None:
@@ -158,6 +158,52 @@ def test_keys_may_be_in_partitions(tmp_path: Path) -> None:
     upsert(to, 0, (date(1969, 12, 31), 1, "a", "+I"), (None, 2, "b", "+I"))
     upsert(to, 1, (date(2024, 1, 1), 1, "c", "+U"), (None, 2, "d", "+U"))
     assert stored(tmp_path) == [(None, 2, "d"), (date(2024, 1, 1), 1, "c")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "wanted", "read"),
+    [
+        ("BIGINT", [*range(20)], [3, 17, 99], 2),
+        ("BIGINT!", [*range(20)], [3, -(2**63), 2**63 - 1], 1),
+        ("INT!", [*range(20)], [5], 1),
+        ("BIGINT", [None, *range(20)], [None, 3], 2),
+        ("BIGINT!", [*range(0, 40, 2)], [8, *range(100, 400, 3)], 1),
+        ("STRING", ["it's", "a", "b", "ä"], ["it's", "ä", "z"], 2),
+        ("DATE", [date(1969, 12, n) for n in range(1, 20)], [date(1969, 12, 3), date(2024, 1, 1)], 1),
+        ("STRING", ["x" * 40, "a"], ["x" * 40], 1),
+        ("STRING", ["x" * 40, "a"], ["b"], 1),
+        ("TIMESTAMP_NTZ", [datetime(2024, 1, n) for n in range(1, 5)], [datetime(2024, 1, 2)], 4),
+    ],
+)  # fmt: skip
+def test_a_merge_reads_only_files_that_may_hold_its_keys(
+    tmp_path: Path, kind: str, stored: list[Any], wanted: list[Any], read: int
+) -> None:
+    """Of one row each. Files without statistics, of a long text, are read."""
+    first = writer_of(table(tmp_path, f"id {kind}; v STRING"))
+    for number, key in enumerate(stored):
+        append(first, number, (key, "a"))
+    to = writer_of(table(tmp_path, f"id {kind}; v STRING", keys=["id"]), "other")
+    upsert(to, 0, *((key, "b", "+U") for key in wanted))
+    metrics = deltalake.DeltaTable(tmp_path).history(1)[0]["operationMetrics"]
+    assert int(metrics["num_target_files_scanned"]) == read
+    found = deltalake.DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert {(row["id"], row["v"]) for row in found} == {(k, "a") for k in stored if k not in wanted} | {
+        (k, "b") for k in wanted
+    }
+    assert len(found) == len({*stored, *wanted})
+
+
+def test_a_merge_reads_only_partitions_that_may_hold_its_keys(tmp_path: Path) -> None:
+    to = writer_of(table(tmp_path, "day DATE; id BIGINT!; v STRING", keys=["day", "id"], partition_by="day"))
+    days = [None, *(date(2024, 1, n) for n in range(1, 9))]
+    upsert(to, 0, *((day, 1, "a", "+I") for day in days))
+    upsert(to, 1, (None, 1, "b", "+U"), (date(2024, 1, 3), 1, "b", "+U"), (date(2024, 1, 4), 9, "b", "+U"))
+    metrics = deltalake.DeltaTable(tmp_path).history(1)[0]["operationMetrics"]
+    assert int(metrics["num_target_files_scanned"]) == 3
+    assert [row for row in stored(tmp_path) if row[2] == "b"] == [
+        (None, 1, "b"), (date(2024, 1, 3), 1, "b"), (date(2024, 1, 4), 9, "b"),
+    ]  # fmt: skip
+    assert len(stored(tmp_path)) == 10
 
 
 def test_names_of_columns_may_need_quotes(tmp_path: Path) -> None:

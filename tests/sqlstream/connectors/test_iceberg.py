@@ -16,6 +16,7 @@ from sqlstream.connectors.iceberg_log import IcebergLog
 from sqlstream.connectors.iceberg_partitions import PartitionField, partition_fields
 from sqlstream.connectors.iceberg_tables import prepared
 from sqlstream.connectors.lake import LakeSettings, Position
+from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter, writer
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
@@ -214,7 +215,7 @@ def writer_of(table: Table, run: str = "r") -> IcebergWriter:
     environment: Any = type("Environment", (), {"run": run})
     values = kind.resolved_values(table)
     identifier, storage = kind.place(values)
-    return writer(environment, table, prepared(table, values, storage), identifier, storage)
+    return writer(environment, table, prepared(table, values, storage), identifier, storage, values[COMMIT_TIMEOUT])
 
 
 def arrow(to: IcebergWriter, values: Sequence[tuple[Any, ...]], *more: str) -> pa.Table:
@@ -317,6 +318,42 @@ def test_keys_may_be_null_and_rows_with_other_nulls_stay(catalog: dict[str, str]
     one = writer_of(declared(catalog, "a BIGINT; b STRING; v STRING", keys=["b"]), "other")
     upsert(one, 0, (5, None, "z", "+U"))
     assert stored(catalog) == [(5, None, "z"), (None, "k", "y")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "wanted", "read"),
+    [
+        ("BIGINT", [0, 2, 4, 1000, None], [4, 99], 1),
+        ("BIGINT", [0, 2, 4, 1000, None], [4, *range(5000, 5300)], 1),
+        ("BIGINT", [0, 2, 4, 1000, None], [None, *range(5000, 5300)], 1),
+        ("STRING", ["a", "b", "it's", "z"], ["it's", *(f"k{n:04}" for n in range(300))], 1),
+    ],
+)
+def test_an_upsert_reads_only_files_that_may_hold_its_keys(
+    catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: str, there: list[Any], wanted: list[Any], read: int
+) -> None:
+    """Of two rows each, also where a micro-batch has more keys than the library compares with statistics."""
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    first = writer_of(declared(catalog, f"id {kind}; v STRING"))
+    for number, key in enumerate(there):
+        append(first, number, (key, "a"), (key, "b"))
+    own, scanned = ArrowScan.to_table, []
+
+    def to_table(self: Any, tasks: Any) -> Any:
+        scanned.extend(tasks)
+        return own(self, tasks)
+
+    monkeypatch.setattr(ArrowScan, "to_table", to_table)
+    dropped = len(table_of(catalog).inspect.files())
+    to = writer_of(declared(catalog, f"id {kind}; v STRING", keys=["id"]), "other")
+    upsert(to, 0, *((key, "c", "+U") for key in wanted))
+    dropped -= len(table_of(catalog).inspect.files()) - 1
+    monkeypatch.undo()
+    assert dropped == read
+    assert len(scanned) <= read
+    kept = [(key, v) for key in there if key not in wanted for v in "ab"]
+    assert stored(catalog) == sorted([*kept, *((key, "c") for key in wanted)], key=repr)
 
 
 def test_keys_may_be_partitioned_by_transforms(catalog: dict[str, str]) -> None:

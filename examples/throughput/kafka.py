@@ -1,10 +1,11 @@
 """Messages of Kafka a second: queries over bids, beside a bare client and Spark's connector, broker on this machine.
 
 ``python -m examples.throughput.kafka``; ``make bench-kafka``. Bids of seven columns as in Nexmark, about 200 bytes of
-CSV and 240 of JSON, in two partitions. Jobs read what is there in micro-batches of an eighth of it, into
+CSV, 240 of JSON and 150 of Avro and protobuf, in two partitions. Jobs read what is there in micro-batches of an eighth
+of it, into
 ``blackhole``; their figures leave the first half of the micro-batches out. The bare client is ``confluent-kafka``,
 one process for each partition, which counts messages and looks into none. Spark reads with its own connector,
-``from_json`` or ``from_csv``, and its own operators; its jar is fetched from Maven's repository.
+``from_json``, ``from_csv`` or ``from_avro``, and its own operators; their jars are fetched from Maven's repository.
 """
 
 from __future__ import annotations
@@ -21,28 +22,55 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 import sqlstream
-from examples.throughput.formats import DDL, QUERIES, texts
+from examples.throughput.formats import COLUMNS, DDL, QUERIES, bids, texts
 from examples.throughput.measure import Batches, Watch
 from examples.throughput.queries import ours
 from examples.throughput.windows import steady
+from sqlstream.connectors.schema_formats import avro_text
+from sqlstream.formats.avro_encoder import AvroEncoder
+from sqlstream.formats.protobuf import ProtoType
+from sqlstream.formats.protobuf_encoder import ProtobufEncoder, proto_of_columns
+from sqlstream.planner.catalog import Column
 from sqlstream.testing.kafka_broker import running_broker
+from sqlstream.types import DataType
 
+FORMATS = ("json", "csv", "avro", "protobuf")
 PARTITIONS = 2
 _MICRO_BATCHES = 8
 _AT_ONCE = 250_000
-_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+_PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "org.apache.spark:spark-avro_2.13:4.2.0")
 """The newest that Maven has."""
+_BY_SPARK = ("json", "csv", "avro")
+"""The formats that Spark reads by functions of these packages."""
+_TYPES = [(name, DataType(kind)) for name, kind in COLUMNS.items()]
+_AVRO = avro_text(Column(name, kind) for name, kind in _TYPES)
+_PROTO = proto_of_columns(_TYPES)
+_MESSAGE = "Record"
 _SHOWN = {"TUMBLE": "TUMBLE by bidder", "GROUP BY": "GROUP BY bidder"}
 _TABLE = """CREATE TABLE bids ({ddl}, WATERMARK FOR at AS at - INTERVAL '4' SECOND) WITH ('connector' = 'kafka',
     'topic' = '{form}', 'properties.bootstrap.servers' = '{brokers}', 'format' = '{form}',
     'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset',
-    'source.max-rows-per-trigger' = '{most}')"""
+    'source.max-rows-per-trigger' = '{most}'{more})"""
+_MORE = {"protobuf": f", 'protobuf.schema' = '{_PROTO}', 'protobuf.message-class-name' = '{_MESSAGE}'"}
+
+
+def values(form: str, number: int, rows: int) -> list[bytes]:
+    """The values of ``rows`` messages in a format, of which those of each ``number`` differ."""
+    if form in ("json", "csv"):
+        return texts(form, number, rows).splitlines()
+    table = bids(pa.BufferReader(texts("csv", number, rows)), [*COLUMNS])
+    at = pc.assume_timezone(table.column("at"), "UTC")
+    table = table.set_column(table.column_names.index("at"), "at", at)
+    encoder = AvroEncoder(_AVRO) if form == "avro" else ProtobufEncoder(ProtoType(_PROTO, _MESSAGE))
+    return [value for batch in table.to_batches() for value in encoder.encoded(batch).to_pylist()]
 
 
 def fill(brokers: str, form: str, messages: int) -> float:
@@ -53,10 +81,10 @@ def fill(brokers: str, form: str, messages: int) -> float:
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     seconds = 0.0
     for number in range(-(-messages // _AT_ONCE)):
-        lines = texts(form, number, min(_AT_ONCE, messages - number * _AT_ONCE)).splitlines()
+        encoded = values(form, number, min(_AT_ONCE, messages - number * _AT_ONCE))
         begin = time.perf_counter()
-        for at, line in enumerate(lines):
-            producer.produce(form, line, partition=at % PARTITIONS)
+        for at, value in enumerate(encoded):
+            producer.produce(form, value, partition=at % PARTITIONS)
             if at % 10_000 == 0:
                 producer.poll(0)
         producer.flush()
@@ -86,33 +114,42 @@ def count(brokers: str, topic: str, partition: int) -> tuple[int, float, float]:
 
 def job(brokers: str, form: str, query: str, messages: int) -> Batches:
     """What a job reports that runs the query into ``blackhole``."""
-    table = _TABLE.format(ddl=DDL, form=form, brokers=brokers, most=-(-messages // _MICRO_BATCHES))
+    most, more = -(-messages // _MICRO_BATCHES), _MORE.get(form, "")
+    table = _TABLE.format(ddl=DDL, form=form, brokers=brokers, most=most, more=more)
     columns, text = QUERIES[query]
-    return ours([table], columns, text)
+    return ours(["SET 'execution.runtime-mode' = 'streaming'", table], columns, text)
 
 
 def spark_job(brokers: str, form: str, query: str, messages: int) -> Batches:
     """What Spark reports of the query, as one writes it for PySpark."""
     from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
 
-    options = {"spark.jars.packages": _CONNECTOR}
+    options = {"spark.jars.packages": ",".join(_PACKAGES)}
     with sqlstream.connect(**options) as session, tempfile.TemporaryDirectory() as checkpoint:
         read = session.spark.readStream.format("kafka").option("subscribe", form).option("startingOffsets", "earliest")
         read = read.option("kafka.bootstrap.servers", brokers)
         read = read.option("maxOffsetsPerTrigger", -(-messages // _MICRO_BATCHES))
-        parse = F.from_json if form == "json" else F.from_csv
-        bids = read.load().select(parse(F.col("value").cast("string"), DDL).alias("bid")).select("bid.*")
+        text = F.col("value").cast("string")
+        match form:
+            case "json":
+                bid = F.from_json(text, DDL)
+            case "csv":
+                bid = F.from_csv(text, DDL)
+            case _:
+                bid = from_avro("value", _AVRO)
+        given = read.load().select(bid.alias("bid")).select("bid.*")
         result: Any
         match query:
             case "q0":
-                result, mode = bids, "append"
+                result, mode = given, "append"
             case "q2":
-                result, mode = bids.where("auction % 123 = 0").select("auction", "price"), "append"
+                result, mode = given.where("auction % 123 = 0").select("auction", "price"), "append"
             case "TUMBLE":
-                windows = bids.withWatermark("at", "4 seconds").groupBy("bidder", F.window("at", "10 seconds"))
+                windows = given.withWatermark("at", "4 seconds").groupBy("bidder", F.window("at", "10 seconds"))
                 result, mode = windows.agg(F.count("*"), F.sum("price")), "append"
             case _:
-                result, mode = bids.groupBy("bidder").count(), "update"
+                result, mode = given.groupBy("bidder").count(), "update"
         watch = Watch(session.spark, None)
         with watch.watching():
             writer = result.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
@@ -155,7 +192,7 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
     table = Table(title=f"{chosen.messages:,} messages in {PARTITIONS} partitions: messages per second, steady")
     for name in ("format", "query", "messages/s", "of the bare client", "Spark's connector", "ratio", "peak"):
         table.add_column(name, justify="left" if name in ("format", "query") else "right")
-    for form in chosen.format or ("json", "csv"):
+    for form in chosen.format or FORMATS:
         sent = fill(brokers, form, chosen.messages)
         floor = max(bare(brokers, form) for _ in range(2))
         table.add_row(form, "a bare producer", f"{sent:,.0f}", "", "", "", "")
@@ -164,7 +201,7 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
             words = (brokers, form, query, str(chosen.messages))
             own = steady(Batches(**_answer(_started("ours", *words))))
             cells = [f"{own.rows_per_second:,.0f}", f"{own.rows_per_second / floor:.2f}"]
-            if chosen.without_spark:
+            if chosen.without_spark or form not in _BY_SPARK:
                 cells += ["-", "-"]
             else:
                 theirs = steady(Batches(**_answer(_started("spark", *words)))).rows_per_second
@@ -176,7 +213,7 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=2_000_000, help="in each topic")
-    parser.add_argument("--format", action="append", choices=["json", "csv"])
+    parser.add_argument("--format", action="append", choices=FORMATS)
     parser.add_argument("--query", action="append", choices=[*QUERIES])
     parser.add_argument("--without-spark", action="store_true", help="do not fetch and measure Spark's connector")
     parser.add_argument("--measure", nargs="*", help=argparse.SUPPRESS)

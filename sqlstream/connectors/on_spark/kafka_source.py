@@ -212,6 +212,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._what_is_there = False
         self._target: Offsets | None = None
         self._last: Position | None = None
+        self._committed: Offsets | None = None
 
     @property
     def brokers(self) -> Brokers:
@@ -224,6 +225,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         self._last = self.brokers.first_position()
+        self._committed = self._last.next
         return self._last.to_json()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
@@ -232,6 +234,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last = self._advanced(position)
             return self._last.to_json()
         position = Position.of_json(start)
+        self._commit(position)
         after = self._advanced(position)
         return start if after is position else after.to_json()
 
@@ -254,7 +257,15 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _rows(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self.brokers.commit(Position.of_json(end).next)
+        self._commit(Position.of_json(end))
+
+    def _commit(self, written: Position) -> None:
+        """Commits the offsets of a position, all messages before which are written. Spark calls ``commit`` only when
+        another micro-batch follows; the last one of a silent topic is committed when Spark asks what follows it.
+        """
+        if written.next != self._committed:
+            self._committed = written.next
+            self.brokers.commit(written.next)
 
 
 # --- what brokers are asked -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.udfs import kafka_produce
 from sqlstream.udfs.kafka_produce import Destination, SentMessages, producer_of
-from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction
+from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction, Transactions
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
 pytestmark = pytest.mark.spark  # its broker needs Java
@@ -234,6 +234,35 @@ def test_a_job_whose_transactional_id_another_one_uses_ends(topics: Topics):
     with pytest.raises(ConnectorError, match=rf'SS596: job "job of new" has taken over .* "id-{topic}"'):
         sent(transaction(topics, topic, 1, "old"), batch([b"never"]))
     assert values(topics, topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["commits before it is fenced", "commits once it is fenced"])
+def test_the_last_epoch_is_looked_up_after_the_old_writer_is_fenced(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, fenced: bool
+):
+    """An old writer that commits after the new one has looked writes the epoch twice."""
+    topic = topics.create()
+    epoch = transaction(topics, topic, 1, first=True, in_doubt=True)
+    sent(transaction(topics, topic, 0, first=True), batch([b"a"]))
+    old, take_over = Transactions(destination(topics, topic), epoch.transactional_id), Transactions.take_over
+    old.take_over()
+    old._producer.begin_transaction()
+    old._send([batch([b"b"])], 0)
+    old._mark(epoch.epoch)
+
+    def late(new: Transactions) -> None:
+        if fenced:
+            take_over(new)
+            with pytest.raises(ConnectorError, match="SS596"):
+                old._commit()
+        else:
+            old._commit()
+            take_over(new)
+
+    monkeypatch.setattr(Transactions, "take_over", late)
+    assert sent(epoch, batch([b"b"])) == 1
+    assert values(topics, topic) == ["a", "b"]
+    old.close()
 
 
 def test_a_task_that_spark_runs_twice_sends_its_rows_once(topics: Topics):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,44 @@ def test_changes_are_messages_of_their_key_and_rows_that_no_longer_match_are_del
     assert {k: v for k, v in last.items() if v} == {'{"id":2}': b'{"id":2,"v":40}', '{"id":3}': b'{"id":3,"v":50}'}
     assert topics.config(target)["cleanup.policy"] == "compact"
     assert rows(session, "SELECT COUNT(*), SUM(v) FROM t")[-1][-2:] == (2, 90)
+
+
+def test_updates_and_deletions_of_rows_whose_insert_is_compacted_away(session: Session, topics: Topics):
+    topic = topics.create()
+    declare(session, topics, "s", "id INT, v INT, PRIMARY KEY (id) NOT ENFORCED", topic)
+    for number, value in ((1, 20), (2, 20), (3, 30), (1, 30), (9, None), (2, 20), (3, None), (1, 40)):
+        text = None if value is None else json.dumps({"id": number, "v": value}).encode()
+        topics.send(topic, text, key=f'{{"id":{number}}}'.encode())
+    topics.eat(topic, 3)
+    query = "SELECT v, COUNT(*) AS n FROM s GROUP BY v"
+    assert rows(session, query) == [("+I", 20, 1), ("+I", 40, 1)]
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    counts: Counter[tuple[int, int]] = Counter()
+    for kind, *row in rows(session, query):
+        counts[tuple(row)] += 1 if kind in ("+I", "+U") else -1
+    assert +counts == {(20, 1): 1, (40, 1): 1} and not -counts
+
+
+def test_offsets_of_the_group_are_those_of_written_epochs(session: Session, topics: Topics, tmp_path: Path):
+    source, target = topics.create(), topics.create(max_message_bytes="1000")
+    topics.commit(f"group-{source}", target, 0)
+    topics.send(source, json.dumps({"a": "x" * 5000}).encode(), b'{"a": "y"}')
+    declare(
+        session, topics, "s", "a STRING", source,
+        **{"scan.bounded.mode": "unbounded", "properties.group.id": f"group-{source}"},
+    )  # fmt: skip
+    declare(session, topics, "t", "a STRING", target)
+    session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'job'")
+
+    def run() -> None:
+        job = session.sql("INSERT INTO t SELECT a FROM s")
+        assert isinstance(job, Job)
+        job.stop(drain=True)
+
+    with pytest.raises(SqlStreamError, match="SS595"):
+        run()
+    assert topics.committed(f"group-{source}", source) is None
+    topics.configure(target, max_message_bytes="100000")
+    run()
+    assert len(values(topics, target)) == 2
+    assert topics.committed(f"group-{source}", source) == 2

@@ -11,7 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
 from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWatermark, WholeTopics
@@ -94,10 +102,26 @@ class Topics:
         (answer,) = self.admin.alter_consumer_group_offsets([asked]).values()
         return answer.result()
 
+    def committed(self, group: str, topic: str) -> int | None:
+        """The offset of partition 0 from which the group goes on."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+        (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
+        (place,) = answer.result().topic_partitions
+        return None if place.offset < 0 else int(place.offset)
+
     def config(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         (answer,) = self.admin.describe_configs([resource]).values()
         return {name: str(entry.value) for name, entry in answer.result().items()}
+
+    def configure(self, topic: str, **config: str) -> None:
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        (answer,) = self.admin.incremental_alter_configs([resource]).values()
+        answer.result()
 
     def eat(self, topic: str, before: int) -> None:
         """What retention does."""
@@ -300,15 +324,20 @@ def test_partitions_and_topics_that_are_new_are_read_from_their_beginning(topics
     assert Run(topics.settings(None, pattern=f"{prefix}.*", stop=None), run.position).batch() == []
 
 
-def test_offsets_of_the_group_are_committed_for_others_to_see(topics: Topics):
+def test_offsets_of_the_group_are_committed_for_others_to_see_once_their_micro_batch_is_written(topics: Topics):
     topic = topics.create()
-    topics.send(topic, b"a", b"b")
-    run = Run(topics.settings(topic, stop=None, group="seen"))
+    topics.send(topic, b"a", b"b", b"c")
+    topics.commit("seen", topics.create(), 0)
+    run = Run(topics.settings(topic, stop=None, most=2, group="seen"))
     assert run.batch() == [b"a", b"b"]
-    run.stream.commit(run.position)
-    asked = ConsumerGroupTopicPartitions("seen", [TopicPartition(topic, 0)])
-    (answer,) = topics.admin.list_consumer_group_offsets([asked]).values()
-    assert [t.offset for t in answer.result().topic_partitions] == [2]
+    assert topics.committed("seen", topic) is None
+    written = run.position
+    assert run.batch() == [b"c"]  # Spark asks for it when the one before is written
+    assert topics.committed("seen", topic) == 2
+    run.stream.commit(written)
+    assert topics.committed("seen", topic) == 2
+    assert run.batch() == []
+    assert topics.committed("seen", topic) == 3
 
 
 def test_a_topic_that_is_deleted_ends_the_job(topics: Topics):

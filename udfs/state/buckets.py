@@ -419,6 +419,9 @@ def is_dense(places: np.ndarray, bucket: Bucket, rows: int, hash_column: str) ->
     """
     if (np.count_nonzero(places[1:] != places[:-1]) + 1) * DENSE >= rows:
         return True
-    of_rows = max((chunk.rows for chunk in bucket.chunks), key=len).column(hash_column).to_numpy()
+    largest = max((chunk.rows for chunk in bucket.chunks), key=len, default=None)
+    if not largest:  # all of them are in the log
+        return False
+    of_rows = largest.column(hash_column).to_numpy()
     here = places[np.searchsorted(places, of_rows.min()) : np.searchsorted(places, of_rows.max(), side="right")]
     return bool(np.isin(of_rows, here).sum() * DENSE >= len(of_rows))

@@ -83,6 +83,15 @@ def test_appended_rows_do_not_make_the_log_long():
     assert read_all(store, 60) == sorted([(k, 1) for k in range(60)] * 2)
 
 
+def test_a_bucket_may_have_all_of_its_rows_in_the_log():
+    with patch.object(keyed, "LEAST_BUCKETS", 1):
+        store = stored(10)
+        assert store.entries.keys() >= {("s", 2), ("s/log/0", 0)}
+        assert ("s/0", 0) not in store.entries
+        rows = KeyedState(store, "s", COUNTS).load(mixed(np.array([7])))
+    assert rows.column("k").to_pylist() == [7]
+
+
 def test_keys_that_go_one_by_one_leave_nothing_in_the_log():
     store = stored(KEYS)
     for keys in np.array_split(np.random.default_rng(2).permutation(KEYS), 200):

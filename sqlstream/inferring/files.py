@@ -16,12 +16,11 @@ from sqlstream.formats.avro_files import schema_text
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.schema_columns import columns_of_schema, readable
 from sqlstream.formats.schema_registry import RegisteredSchema
-from sqlstream.inferring.proposal import Sample
+from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn, columns_of_texts
 from sqlstream.types import from_arrow
 
-NO_SAMPLE = "SS590"
 FORMATS = ("csv", "json", "parquet", "orc", "avro", "arrow")
 
 _BY_SUFFIX = {

@@ -12,6 +12,7 @@ from sqlstream.grammar.quoting import quote_name
 from sqlstream.inferring.types import InferredColumn, digits_of_epochs, disorder
 from sqlstream.types import DataType
 
+NO_SAMPLE = "SS590"
 _DELAYS = {5: "'5' SECOND", 10: "'10' SECOND", 30: "'30' SECOND", 60: "'1' MINUTE", 300: "'5' MINUTE",
            900: "'15' MINUTE", 3600: "'1' HOUR"}  # fmt: skip
 """Delays of watermarks by their seconds."""

@@ -19,13 +19,11 @@ from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.schema_columns import columns_of_schema
 from sqlstream.formats.schema_registry import AVRO, JSON, PROTOBUF, Registry
 from sqlstream.grammar.quoting import quote_name
-from sqlstream.inferring.proposal import Sample
+from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn
 from sqlstream.secrets import secret_texts
 from sqlstream.udfs.kafka_fetch import PARTITION, RANGES, TOPIC, FetchedMessages
-
-NO_SAMPLE = "SS590"
 
 _FORMATS = {AVRO: "avro-confluent", PROTOBUF: "protobuf-confluent", JSON: "json-confluent"}
 _HEADER = 5

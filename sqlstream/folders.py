@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +94,15 @@ class Folders:
             hint = f"Give it one of at most {LONGEST_NAME} bytes: SET 'pipeline.name' = '…'."
             raise ConnectorError(NAME_TOO_LONG, message, hint=hint)
         return f"{parent.rstrip('/')}/{job}" if parent else self.scratch_checkpoint()
+
+    def name_of_checkpoint(self, name: JobName, settings: Settings, exists: Callable[[str], bool]) -> str:
+        """The name of a job, as earlier versions wrote it where the checkpoint is theirs. ``exists``: whether there is
+        a checkpoint at a path.
+        """
+        if name.now == name.before:
+            return name.now
+        now, before = (self.checkpoint(settings, each) for each in (name.now, name.before))
+        return name.before if exists(before) and not exists(now) else name.now
 
     def scratch_checkpoint(self) -> str:
         """Returns a new path in the scratch folder for the checkpoint of a job that will not be continued."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +21,9 @@ from sqlstream.connectors import (
     row_kinds_taken,
 )
 from sqlstream.connectors.connector import INSERTS_ONLY, NOT_A_LOOKUP, NOT_A_SINK, NOT_A_SOURCE, SharedName
+from sqlstream.connectors.secrets import without_secrets
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.folders import JobName, insert_name, set_name
+from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.partial_inserts import with_columns_left
@@ -32,6 +34,7 @@ from sqlstream.planner.binder import BinderSettings, bind_statement
 from sqlstream.planner.binder.no_rows import lacks_result
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.planner.changes import is_upsert, producer_of, rejected_kinds, with_final_rows
+from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
@@ -277,8 +280,18 @@ def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
     return plan_of(statement, replace(workspace, settings=settings))
 
 
-def default_job_name(plan: Root) -> JobName:
-    """The name of a plan's job where the setting 'pipeline.name' gives none."""
+def job_name_of(plan: Root, settings: Settings, folders: Folders) -> JobName:
+    """The name of a plan's job: that of the setting 'pipeline.name', else a default one. It is the same each time for
+    a plan and a directory of checkpoints, and a new one for a query and for a job that leaves no checkpoint.
+    """
+    given, parent = settings["pipeline.name"], settings["execution.checkpointing.dir"]
+    wanted = _default_job_name(plan) if given is None else JobName(given, given)
+    if isinstance(plan, Output) or (parent is None and plan.bounded):
+        return folders.job_name(wanted)
+    return folders.job_name(wanted, f"{parent} {json.dumps(to_json(without_secrets(plan)))}")
+
+
+def _default_job_name(plan: Root) -> JobName:
     match plan:
         case Insert():
             return insert_name(plan.table.name)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlstream.batch import Batch
 from sqlstream.catalog import Catalog
-from sqlstream.connectors.secrets import without_secrets
 from sqlstream.errors import SqlStreamError, UnsupportedError
-from sqlstream.folders import Folders, JobName
+from sqlstream.folders import Folders
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.jobs.checkpoints.checkpoint import PLAN
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.requests import storage_here
 from sqlstream.planner.catalog import Function
-from sqlstream.planner.explain import to_json
 from sqlstream.planner.nodes import Output
-from sqlstream.plans import Root, default_job_name, former_plans
+from sqlstream.plans import Root, former_plans, job_name_of
 from sqlstream.statements.queries import Write, planned
 from sqlstream.statements.registry import define, is_definition, starts_job
 from sqlstream.udfs.functions import load
@@ -100,17 +97,10 @@ def _job(statement: Write, workspace: Workspace, folders: Folders) -> PlannedJob
         message = "the script does not say where its job keeps its checkpoint"
         raise UnsupportedError(NOT_UPGRADED, message, statement.span, hint=hint)
     assert not isinstance(plan, Output)
-    name = _stored_name(folders, plan, workspace, directory)
-    path = folders.checkpoint(workspace.settings, name)
+    settings = workspace.settings
+    wanted = job_name_of(plan, settings, folders)
+    name = folders.name_of_checkpoint(wanted, settings, lambda path: storage_here(path).read(PLAN) is not None)
+    path = folders.checkpoint(settings, name)
     storage = storage_here(path)
     assert isinstance(storage, LocalStorage)
     return PlannedJob(name, path, storage, statement, plan, workspace)
-
-
-def _stored_name(folders: Folders, plan: Root, workspace: Workspace, directory: str) -> str:
-    """The name of the job; as older versions wrote it where the checkpoint is theirs."""
-    given = workspace.settings["pipeline.name"]
-    wanted = default_job_name(plan) if given is None else JobName(given, given)
-    name = folders.job_name(wanted, f"{directory} {json.dumps(to_json(without_secrets(plan)))}")
-    now, before = (storage_here(folders.checkpoint(workspace.settings, each)) for each in (name.now, name.before))
-    return name.before if before.read(PLAN) is not None and now.read(PLAN) is None else name.now

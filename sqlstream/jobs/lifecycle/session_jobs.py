@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,9 +21,9 @@ from sqlstream.connectors import (
     discards_rows,
     lookup_connector,
 )
-from sqlstream.connectors.secrets import secrets_of, secrets_of_plan, without_secrets
+from sqlstream.connectors.secrets import secrets_of, secrets_of_plan
 from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, UnsupportedError
-from sqlstream.folders import Folders, JobName
+from sqlstream.folders import Folders
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, FingerprintPart, StateLayout, fingerprint
@@ -50,7 +49,6 @@ from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
 from sqlstream.planner.catalog import Function, Table, TimeDomain
-from sqlstream.planner.explain import to_json
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
@@ -65,8 +63,8 @@ from sqlstream.plans import (
     COLLIDING,
     FormerPlan,
     Root,
-    default_job_name,
     engine_settings_of,
+    job_name_of,
     require_sources,
     scanned_tables,
     side_tables,
@@ -305,18 +303,13 @@ class SessionJobs:
 
     def _job_name(self, plan: Root, settings: Settings, spark: SparkSession) -> str:
         """The name of the setting, or a default one; as older versions wrote it where the checkpoint is theirs."""
-        given = settings["pipeline.name"]
-        wanted = default_job_name(plan) if given is None else JobName(given, given)
-        parent = settings["execution.checkpointing.dir"]
+        name, parent = job_name_of(plan, settings, self.folders), settings["execution.checkpointing.dir"]
         if isinstance(plan, Output) or (parent is None and plan.bounded):
-            return self.folders.job_name(wanted).now
-        name = self.folders.job_name(wanted, f"{parent} {json.dumps(to_json(without_secrets(plan)))}")
-        self._require_ended(name.now, name.before)
-        if parent is None or name.now == name.before:
             return name.now
-        now, before = (self.folders.checkpoint(settings, each) for each in (name.now, name.before))
-        old = checkpoint_exists(before, spark) and not checkpoint_exists(now, spark)
-        return name.before if old else name.now
+        self._require_ended(name.now, name.before)
+        if parent is None:
+            return name.now
+        return self.folders.name_of_checkpoint(name, settings, lambda path: checkpoint_exists(path, spark))
 
     def _require_ended(self, *names: str) -> None:
         """ExecutionError SS452 where a job of the session with such a name runs; waits for one that is about to end."""

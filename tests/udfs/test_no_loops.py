@@ -18,7 +18,7 @@ from sqlstream.udfs.groups.kernel import GroupAggregateKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, MemoryStore
 from sqlstream.udfs.over.functions import Nth, Number, Numbered, Shifted
 from sqlstream.udfs.over.kernel import OverKernel
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from tests.udfs.groups.test_group_aggregate import kernel as groups
 from tests.udfs.over.test_over import ALL_ROWS, LAST_TWO, aggregated, over
 from tests.udfs.windows.test_no_loops import lines_of

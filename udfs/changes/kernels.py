@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids, differ, places, retracted_rows
-from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import ExpiringKernel, TimeToLive
 
 Indices = np.ndarray
 Flags = np.ndarray

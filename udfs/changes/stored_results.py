@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from sqlstream.udfs.joins.stored_side import Changes, Flags, found_among, net_flags
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
-from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from sqlstream.udfs.groups.strategies import AggregateStrategy, ChangedRows, Fla
 from sqlstream.udfs.kernel import KEY_HASH, Context
 from sqlstream.udfs.keys import dense_ids, hash_of_values, places
 from sqlstream.udfs.state.buckets import Buckets
-from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _TIMES = "__times"
 """BIGINT column of stored values: the number of rows of the group with the value. Only where rows may be retracted."""

@@ -35,7 +35,8 @@ from sqlstream.udfs.groups.strategies import (
 )
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Domain, Kernel
 from sqlstream.udfs.keys import Ids, dense_ids, differ, hash_of_values, in_order, places, retracted_rows
-from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _KINDS = pa.array(["+I", "-U", "+U", "-D"])
 

@@ -22,7 +22,8 @@ from sqlstream.udfs.expressions.tree import Expression, columns_read
 from sqlstream.udfs.joins.pairs import Indices, Side, expanded_pairs, fulfilling, moved, newest, numbered, places_of
 from sqlstream.udfs.joins.stored_side import Changes, Flags, SideChange, SideState, StoredSide
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND, Context, Kernel
-from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.top_n.order import Order, sort_keys
 
 VALUE = "__value"

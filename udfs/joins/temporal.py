@@ -27,7 +27,8 @@ from sqlstream.udfs.joins.pairs import Indices, Pairs, Side, Times, fulfilling, 
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, ROW_KIND, Context, Domain, Kernel, Pending, Wait, waits
 from sqlstream.udfs.keys import dense_ids, places
 from sqlstream.udfs.state.buckets import EVENT_TIMER
-from sqlstream.udfs.state.keyed import KeyedState, TimeToLive
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 TIME = "__row_time"
 """The column of either input with the time of the row, in microseconds."""

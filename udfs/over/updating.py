@@ -20,7 +20,8 @@ from sqlstream.udfs.over.functions import OverFunction, columns_of
 from sqlstream.udfs.over.line import Indices
 from sqlstream.udfs.over.whole import WholeKeys, lined_up
 from sqlstream.udfs.state.buckets import PROCESSING_TIMER
-from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Order
 
 _KINDS = pa.array(["-D", "-U", "+U", "+I"], pa.string())

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Context, Domain
 from sqlstream.udfs.keys import dense_ids, differ, in_order, places
 from sqlstream.udfs.state.buckets import EVENT_TIMER
-from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers
 
 

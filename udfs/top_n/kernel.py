@@ -29,7 +29,8 @@ from sqlstream.udfs.kernel import (
 )
 from sqlstream.udfs.keys import differ, in_order
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER
-from sqlstream.udfs.state.keyed import ExpiringKernel, KeyedState
+from sqlstream.udfs.state.keyed import KeyedState
+from sqlstream.udfs.state.time_to_live import ExpiringKernel
 from sqlstream.udfs.top_n.order import Flags, Numbers, Ranking
 from sqlstream.udfs.windows.until_close import RowsUntilClose
 

@@ -47,7 +47,7 @@ from sqlstream.udfs.aggregates import AggregateCall, Ordering
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 # --- aggregate calls, split into columns to project below and a call over their names ----------------------------
 

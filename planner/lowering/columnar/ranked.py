@@ -45,7 +45,7 @@ from sqlstream.udfs.kernel import ROW_KIND, Kernel
 from sqlstream.udfs.over.functions import Number
 from sqlstream.udfs.over.kernel import OverKernel
 from sqlstream.udfs.over.line import Tie
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.top_n.deduplicate import DeduplicateKernel
 from sqlstream.udfs.top_n.kernel import TopNKernel, WindowTopNKernel
 from sqlstream.udfs.top_n.order import Order, Ranking

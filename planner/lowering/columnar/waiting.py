@@ -29,7 +29,7 @@ from sqlstream.udfs.changes.stored_results import StoredResults
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Kernel
 from sqlstream.udfs.lookup.deferred import DeferredLookups, RetractableLookups
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 _HELD = "__held"
 _CAME = "__came"

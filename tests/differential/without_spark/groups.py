@@ -23,7 +23,7 @@ from sqlstream.planner.windows import Cumulate, Hop, Tumble
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.kernel import ROW_KIND, Kernel
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 from tests.differential.without_spark.columns import (
     NoFunctions,

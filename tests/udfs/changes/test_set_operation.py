@@ -14,7 +14,7 @@ from sqlstream.udfs.changes import SetKind
 from sqlstream.udfs.changes.kernels import SetOperationKernel
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import IGNORED, KEY_HASH, ROW_KIND
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 SECOND = 1_000_000
 FIELDS = pa.schema([("k", pa.string()), ("x", pa.float64())])

@@ -18,7 +18,7 @@ from sqlstream.udfs.groups.distinct import DistinctValues, SharedDistinctValues
 from sqlstream.udfs.groups.kernel import GroupAggregateKernel, strategies_of
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import END_OF_TIME, IGNORED, KEY_HASH, ROW_KIND, Domain
-from sqlstream.udfs.state.keyed import TimeToLive
+from sqlstream.udfs.state.time_to_live import TimeToLive
 
 SECOND = 1_000_000
 

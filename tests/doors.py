@@ -26,15 +26,15 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import ALL_KINDS, Column, Table
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.bad_records import BAD, READ_FROM
-from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
+from sqlstream.udfs.files.records import RecordRows
+from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
+from sqlstream.udfs.files.text import TextFormat
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.files import FileSource, _loaded, signature_of
 from sqlstream.udfs.lookup.sources.http import AnswerReader
 from sqlstream.udfs.lookup.sources.json_paths import JsonPath
 from sqlstream.udfs.lookup.sources.json_values import JsonDocument, has_json
 from sqlstream.udfs.messages import BAD_TYPE, PLACE, VALUE, MessageRows
-from sqlstream.udfs.record_files import RecordRows
-from sqlstream.udfs.text_files import TextFormat
 
 ZONE = "Europe/Berlin"
 COLUMN = "v"

@@ -13,7 +13,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, BAD_ROW_HINT
-from sqlstream.udfs.directories import path_of_url
+from sqlstream.udfs.files.directories import path_of_url
 
 BAD_TYPE = pa.struct([("record", pa.binary()), ("error", pa.string()), ("place", pa.string())])
 """The Arrow type of the column BAD."""

@@ -43,7 +43,7 @@ from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.avro_files import AvroFormat
+from sqlstream.udfs.files.avro import AvroFormat
 
 fastavro = import_module("fastavro") if find_spec("fastavro") is not None else None
 

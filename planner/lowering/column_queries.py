@@ -21,9 +21,9 @@ from sqlstream.types import BIGINT, from_arrow
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
-from sqlstream.udfs.file_splits import FromFile
+from sqlstream.udfs.files.records import RequiredValue
+from sqlstream.udfs.files.splits import FromFile
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RequiredValue
 from sqlstream.udfs.spark.batches import rows_of
 
 DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.topic_rows import SplitFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

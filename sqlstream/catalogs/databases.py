@@ -20,7 +20,7 @@ from sqlstream.catalogs.store import Bound, Database, Entry, Kind, same_name
 from sqlstream.connectors.database_tables import stored_type
 from sqlstream.connectors.file_databases import NO_FILE
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.postgres_server import connected, of_url, require_psycopg
+from sqlstream.connectors.postgres.server import connected, of_url, require_psycopg
 from sqlstream.connectors.secrets import resolved
 from sqlstream.connectors.spark import spark_name
 from sqlstream.errors import ConnectorError, ExecutionError

@@ -87,20 +87,20 @@ class IcebergCatalog:
         return resolved(dict(self.properties))
 
     def databases(self) -> list[str]:
-        from sqlstream.connectors.iceberg_columns import catalog_of, iceberg_errors, require_pyiceberg
+        from sqlstream.connectors.lakes.iceberg_columns import catalog_of, iceberg_errors, require_pyiceberg
 
         require_pyiceberg()
         with iceberg_errors(dict(self.properties).get("name", "default"), "catalog"):
             return [".".join(name) for name in catalog_of(self._resolved).list_namespaces()]
 
     def names(self, database: str) -> list[str]:
-        from sqlstream.connectors.iceberg_columns import catalog_of, iceberg_errors
+        from sqlstream.connectors.lakes.iceberg_columns import catalog_of, iceberg_errors
 
         with iceberg_errors(database, "database"):
             return [identifier[-1] for identifier in catalog_of(self._resolved).list_tables(database)]
 
     def table(self, database: str, name: str) -> Table:
-        from sqlstream.connectors.iceberg_columns import StoredColumns, open_table
+        from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, open_table
 
         stored = open_table(name, f"{database}.{name}", self._resolved)
         required = {field.name for field in stored.schema().fields if field.required}
@@ -138,7 +138,7 @@ class DeltaFolder:
         return sorted(log.parent.name for log in self._folder(database).glob(f"*/{_LOG}"))
 
     def table(self, database: str, name: str) -> Table:
-        from sqlstream.connectors.delta_columns import open_table, require_deltalake
+        from sqlstream.connectors.lakes.delta_columns import open_table, require_deltalake
 
         require_deltalake()
         path = str(self._folder(database) / name)

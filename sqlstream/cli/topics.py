@@ -9,9 +9,9 @@ import click
 
 from sqlstream.cli.output import working, writer_for
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.kafka import require_librdkafka
-from sqlstream.connectors.kafka_client import PREFIX, client_properties
-from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
+from sqlstream.connectors.kafka.client import PREFIX, client_properties
+from sqlstream.connectors.kafka.connector import require_librdkafka
+from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 
 _COLUMNS = ("topic", "partition", "begin", "end", "messages")
 _OF_GROUP = ("committed", "lag")

@@ -80,16 +80,16 @@ GROUP = "sqlstream.connectors"
 BUILT_IN = {
     "blackhole": "sqlstream.connectors.trying_out:Blackhole",
     "datagen": "sqlstream.connectors.datagen:DataGen",
-    "delta": "sqlstream.connectors.delta:Delta",
+    "delta": "sqlstream.connectors.lakes.delta:Delta",
     "duckdb": "sqlstream.connectors.file_databases:DuckDb",
-    "filesystem": "sqlstream.connectors.filesystem:FileSystem",
+    "filesystem": "sqlstream.connectors.files.filesystem:FileSystem",
     "http": "sqlstream.connectors.http:Http",
-    "iceberg": "sqlstream.connectors.iceberg:Iceberg",
-    "jdbc": "sqlstream.connectors.postgres:Jdbc",
-    "kafka": "sqlstream.connectors.kafka:Kafka",
+    "iceberg": "sqlstream.connectors.lakes.iceberg:Iceberg",
+    "jdbc": "sqlstream.connectors.postgres.tables:Jdbc",
+    "kafka": "sqlstream.connectors.kafka.connector:Kafka",
     "memory": "sqlstream.connectors.memory:Memory",
-    "postgres": "sqlstream.connectors.postgres:Postgres",
-    "postgres-cdc": "sqlstream.connectors.postgres_cdc:PostgresChanges",
+    "postgres": "sqlstream.connectors.postgres.tables:Postgres",
+    "postgres-cdc": "sqlstream.connectors.postgres.cdc:PostgresChanges",
     "print": "sqlstream.connectors.trying_out:Print",
     "rate": "sqlstream.connectors.trying_out:Rate",
     "redis": "sqlstream.connectors.redis:Redis",
@@ -97,7 +97,7 @@ BUILT_IN = {
     "spark": "sqlstream.connectors.spark:SparkTable",
     "sqlite": "sqlstream.connectors.file_databases:Sqlite",
     "test": "sqlstream.connectors.test:Fed",
-    "upsert-kafka": "sqlstream.connectors.upsert_kafka:UpsertKafka",
+    "upsert-kafka": "sqlstream.connectors.kafka.upsert:UpsertKafka",
 }
 """Our own connectors. A package cannot replace one of them."""
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-    from sqlstream.udfs.topic_rows import SplitFormat
+    from sqlstream.udfs.kafka.rows import SplitFormat
 
 UNKNOWN_CONNECTOR = "SS501"
 WRONG_COLUMN = "SS505"

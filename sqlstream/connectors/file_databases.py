@@ -13,7 +13,7 @@ from sqlstream.connectors.database_tables import CONNECTIONS, TABLE_OPTION, Allo
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import PATH, Option
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.listed_files import version_of
+from sqlstream.udfs.files.listed import version_of
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources import file_database
 from sqlstream.udfs.lookup.sources.clients import no_package

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.kafka import require_librdkafka
-from sqlstream.connectors.kafka_client import PREFIX, client_properties
-from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
+from sqlstream.connectors.kafka.client import PREFIX, client_properties
+from sqlstream.connectors.kafka.connector import require_librdkafka
+from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.schema_columns import columns_of_schema
@@ -23,7 +23,7 @@ from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn
 from sqlstream.secrets import secret_texts
-from sqlstream.udfs.kafka_fetch import PARTITION, RANGES, TOPIC, FetchedMessages
+from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages
 
 _FORMATS = {AVRO: "avro-confluent", PROTOBUF: "protobuf-confluent", JSON: "json-confluent"}
 _HEADER = 5

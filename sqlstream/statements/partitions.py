@@ -12,14 +12,14 @@ from sqlglot import exp
 
 from sqlstream.catalog import Catalog
 from sqlstream.connectors.connector import PATH_ERROR
-from sqlstream.connectors.file_sink import newest_folder
-from sqlstream.connectors.file_tables import local_path
+from sqlstream.connectors.files.sink import newest_folder
+from sqlstream.connectors.files.tables import local_path
 from sqlstream.errors import BindError, ConnectorError, ExecutionError, Span, UnsupportedError, repeating
 from sqlstream.grammar import nodes
 from sqlstream.planner.binder.inserts import NO_PARTITIONS, partitions_of
 from sqlstream.planner.catalog import Table, View
-from sqlstream.udfs.directories import NO_PARTITION, escaped
-from sqlstream.udfs.sink_log import LOG, logged_lines
+from sqlstream.udfs.files.directories import NO_PARTITION, escaped
+from sqlstream.udfs.files.sink_log import LOG, logged_lines
 
 ELSEWHERE = "SS358"
 

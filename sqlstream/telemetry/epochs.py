@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from sqlstream.jobs.checkpoints.watermarks import reached_watermarks
 from sqlstream.jobs.reports.counts import added_by_name, observed, values_of
 from sqlstream.jobs.reports.progress import stores_by_operator, watermark_of
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES
+from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES
 from sqlstream.udfs.texts import json_of
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from sqlstream.connectors.kafka_client import PREFIX, client_properties
+from sqlstream.connectors.kafka.client import PREFIX, client_properties
 from sqlstream.errors import ExecutionError
 from sqlstream.udfs.texts import reason_of
 

@@ -28,7 +28,7 @@ from rich.table import Table
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job, JobState
 from sqlstream.session import Session
-from sqlstream.udfs.sink_log import LOG
+from sqlstream.udfs.files.sink_log import LOG
 from tests.faults.compare import committed
 from tests.faults.disk import Disk, disk_at
 

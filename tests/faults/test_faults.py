@@ -20,8 +20,8 @@ from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import BIGINT, from_arrow
-from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
-from sqlstream.udfs.columnar_files import ColumnarFiles
+from sqlstream.udfs.files.avro import AvroFiles, AvroFormat
+from sqlstream.udfs.files.columnar import ColumnarFiles
 from tests.faults.compare import committed, committed_files, difference
 from tests.faults.disk import Disk, disk_at, may_mount
 from tests.faults.events import FORMATS, write_as, write_events

@@ -20,6 +20,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Field
 from sqlstream.types import INT, STRING
+from sqlstream.udfs.files.text import TextFormat
 from sqlstream.udfs.functions import describe
 from sqlstream.udfs.lookup import operator
 from sqlstream.udfs.lookup.asking import Worker
@@ -32,7 +33,6 @@ from sqlstream.udfs.lookup.sources.postgres import PostgresSource
 from sqlstream.udfs.lookup.sources.redis import RedisServer, RedisSource
 from sqlstream.udfs.lookup.sources.scalars import parse_template
 from sqlstream.udfs.lookup.sources.sql_text import StoredColumn
-from sqlstream.udfs.text_files import TextFormat
 from tests.udfs.lookup.sources.test_http import source as http_source
 
 REQUEST = Request((("k", INT),), (("v", STRING),))

@@ -13,7 +13,7 @@ import pytest
 import sqlstream
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs import Job
-from sqlstream.udfs.file_splits import SHARE
+from sqlstream.udfs.files.splits import SHARE
 from tests.depth import depth
 
 pytestmark = pytest.mark.spark

@@ -23,7 +23,7 @@ REPEATING = OF_ROWS | OF_CHECKPOINTS | OF_THE_QUERY
 
 _KNOWN_TO_A_JOB = """
 import sqlstream.jobs.lifecycle.start
-import sqlstream.connectors.filesystem  # a job that writes files has loaded it
+import sqlstream.connectors.files.filesystem  # a job that writes files has loaded it
 from sqlstream.errors import ExecutionError
 print(*(code for code in (f"SS{number}" for number in range(400, 500)) if ExecutionError(code, "x").repeats))
 """

@@ -15,7 +15,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.formats.avro_files import Container, StoredBlock
 from sqlstream.formats.decoder import Field
 from sqlstream.types import parse_type
-from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
+from sqlstream.udfs.files.avro import AvroFiles, AvroFormat
 
 
 def written(path: Path, fields: dict[str, Any], records: list[dict[str, Any]]) -> str:

@@ -17,10 +17,10 @@ from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
 from sqlstream.udfs.expressions.evaluation import is_true
 from sqlstream.udfs.expressions.tree import Column
-from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
+from sqlstream.udfs.files.records import RecordRows
+from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
+from sqlstream.udfs.files.text import TextFormat
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RecordRows
-from sqlstream.udfs.text_files import TextFormat
 from tests.planner.plans import plan
 
 TABLE = """CREATE TABLE t (i INT, n BIGINT, x DOUBLE, y DOUBLE, s STRING, b BOOLEAN)

@@ -19,8 +19,8 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.formats.decoder import Field
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
-from sqlstream.udfs.columnar_files import ColumnarFiles
+from sqlstream.udfs.files.avro import AvroFiles, AvroFormat
+from sqlstream.udfs.files.columnar import ColumnarFiles
 from tests.depth import depth
 
 ROWS = 200

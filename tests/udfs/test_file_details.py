@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sqlstream.udfs import file_details
-from sqlstream.udfs.file_details import DETAILS, FileDetails, packed_positions
+from sqlstream.udfs.files import details as file_details
+from sqlstream.udfs.files.details import DETAILS, FileDetails, packed_positions
 
 
 def test_deleted_rows_are_unpacked_once_for_all_batches_of_a_file(monkeypatch: pytest.MonkeyPatch):

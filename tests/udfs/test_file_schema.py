@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.types import parse_type
-from sqlstream.udfs.listed_files import mismatches, type_name
+from sqlstream.udfs.files.listed import mismatches, type_name
 
 THERE = [
     pa.field("id", pa.int64()), pa.field("Place", pa.struct([("city", pa.string())])),

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import CLOCK, PARTS
-from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
+from sqlstream.udfs.files.listed import type_name
+from sqlstream.udfs.files.parquet import ParquetRows
+from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.listed_files import type_name
-from sqlstream.udfs.parquet import ParquetRows
 
 INSTANT = pa.timestamp("us", "UTC")
 

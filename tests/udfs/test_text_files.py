@@ -18,10 +18,10 @@ from sqlstream.types import STRING, TIMESTAMP, DataType
 from sqlstream.udfs.bad_records import BAD, READ_LINE
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import PARTS
-from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
+from sqlstream.udfs.files.records import RecordRows, RequiredValue
+from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
+from sqlstream.udfs.files.text import Header, TextFormat, _without_ends
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RecordRows, RequiredValue
-from sqlstream.udfs.text_files import Header, TextFormat, _without_ends
 
 DECODER = LineDecoder(Field("line", STRING))
 LINE = {"line": pa.string()}

@@ -15,12 +15,12 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import CLOCK
-from sqlstream.udfs.file_splits import FromFile
-from sqlstream.udfs.kafka_fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.files.records import RequiredValue
+from sqlstream.udfs.files.splits import FromFile
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RequiredValue
-from sqlstream.udfs.topic_rows import TopicFormat, TopicRows
 
 INSTANT = pa.timestamp("us", "UTC")
 READ = {"n": FromFile("n", pa.int64()), "at": FromFile("at", INSTANT, micros=True, event_time="time at")}

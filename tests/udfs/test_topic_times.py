@@ -11,8 +11,8 @@ import pytest
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
-from sqlstream.udfs.kafka_fetch import FIELDS, FetchedMessages, TopicRecords
-from sqlstream.udfs.topic_times import LOOKED_AT, NewestTimes, TopicTimes
+from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.times import LOOKED_AT, NewestTimes, TopicTimes
 
 RECORDS = TopicRecords(JsonDecoder((Field("at", DataType("TIMESTAMP")),)), tolerant=True, skips_blank=True)
 

@@ -20,16 +20,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
-from sqlstream.udfs.avro_files import AvroFiles
 from sqlstream.udfs.column_rows import SelectedRows
-from sqlstream.udfs.columnar_files import ColumnarFiles
-from sqlstream.udfs.directories import path_of_url
 from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
-from sqlstream.udfs.file_splits import FILE, SplitRows
+from sqlstream.udfs.files.avro import AvroFiles
+from sqlstream.udfs.files.columnar import ColumnarFiles
+from sqlstream.udfs.files.directories import path_of_url
+from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES, ListedFiles
+from sqlstream.udfs.files.splits import FILE, SplitRows
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kafka_fetch import lift_of
+from sqlstream.udfs.kafka.fetch import lift_of
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, ListedFiles
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 

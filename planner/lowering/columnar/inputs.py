@@ -28,13 +28,13 @@ from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, Content, Exchange, part_fields
-from sqlstream.udfs.file_splits import FILE, FromFile, SplitRows
+from sqlstream.udfs.files.parquet import ParquetRows
+from sqlstream.udfs.files.records import RecordRows, RequiredValue
+from sqlstream.udfs.files.splits import FILE, FromFile, SplitRows
+from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
-from sqlstream.udfs.parquet import ParquetRows
-from sqlstream.udfs.record_files import RecordRows, RequiredValue
 from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
-from sqlstream.udfs.topic_rows import TopicFormat, TopicRows
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment, Watch
-from sqlstream.connectors.file_ranges import (
+from sqlstream.connectors.files.ranges import (
     DEFAULT_BYTES,
     DIRECTORIES,
     RANGES_DDL,
@@ -22,7 +22,7 @@ from sqlstream.connectors.file_ranges import (
     folder_of_ranges,
     table_of_ranges,
 )
-from sqlstream.connectors.file_tables import (
+from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
     MOST_PER_TRIGGER,
@@ -36,8 +36,8 @@ from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.settings import RETAINED_BY_SPARK
 from sqlstream.spark.internals import paths_of_sources
-from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED
-from sqlstream.udfs.listed_files import RANGES, newest_logged_file
+from sqlstream.udfs.files.listed import RANGES, newest_logged_file
+from sqlstream.udfs.files.splits import BEGIN, END, FILE, LENGTH, MODIFIED
 
 OTHER_READER = repeating("SS421")
 _GO_ON = (

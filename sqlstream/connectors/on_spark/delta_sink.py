@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment
-from sqlstream.connectors.delta_columns import open_table
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT, CommitRetry
-from sqlstream.connectors.lake_keys import key_ranges
-from sqlstream.connectors.lake_writing import DeltaFiles
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
+from sqlstream.connectors.lakes.delta_columns import open_table
+from sqlstream.connectors.lakes.delta_writing import DeltaFiles
+from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sqlstream.connectors.change_formats import TEXT_FORMATS, has_kinds
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
-from sqlstream.connectors.file_sink import (
+from sqlstream.connectors.files.sink import (
     SINK_LOG_GONE,
     holds_files,
     newest_batch,
@@ -27,7 +27,7 @@ from sqlstream.connectors.file_sink import (
     require_directory_above,
     require_log,
 )
-from sqlstream.connectors.file_tables import ROWS, credentials, holds_rows_now, local_path, partition_columns, unusable
+from sqlstream.connectors.files.tables import ROWS, credentials, holds_rows_now, local_path, partition_columns, unusable
 from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.change_messages import encode_changes
 from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
@@ -39,8 +39,8 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
 from sqlstream.types import DataType
-from sqlstream.udfs.directories import ESCAPED, NO_PARTITION
-from sqlstream.udfs.sink_log import begin_after
+from sqlstream.udfs.files.directories import ESCAPED, NO_PARTITION
+from sqlstream.udfs.files.sink_log import begin_after
 
 UNREPRESENTABLE = "SS527"
 _SHOWN = 60

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import Environment, columns_of
-from sqlstream.connectors.file_checks import (
+from sqlstream.connectors.files.checks import (
     MOST_FILES,
     MOST_RECORDS,
     file_schema,
@@ -34,7 +34,7 @@ from sqlstream.connectors.file_checks import (
     wrong_header,
     wrong_schema,
 )
-from sqlstream.connectors.file_tables import (
+from sqlstream.connectors.files.tables import (
     ENCODING,
     METADATA,
     MOST_PER_TRIGGER,
@@ -69,14 +69,14 @@ from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
-from sqlstream.udfs.directories import NO_PARTITION, escaped
 from sqlstream.udfs.exchange import PARTS, part_fields
-from sqlstream.udfs.file_splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
+from sqlstream.udfs.files.directories import NO_PARTITION, escaped
+from sqlstream.udfs.files.listed import ListedFiles, need_python
+from sqlstream.udfs.files.records import RecordFormat, RecordRows
+from sqlstream.udfs.files.sink_log import LOG
+from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.listed_files import ListedFiles, need_python
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.record_files import RecordFormat, RecordRows
-from sqlstream.udfs.sink_log import LOG
 from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 
@@ -554,7 +554,7 @@ def _kind(text: SparkColumn, table: Table, name: str) -> SparkColumn:
 def wrong_columns_through_spark(
     spark: SparkSession, table: Table, values: Mapping[str, Any], columns: Sequence[Column]
 ) -> list[Diagnostic]:
-    """Returns the diagnostics of ``file_checks.wrong_columns`` for files that only Spark can read."""
+    """Returns the diagnostics of ``checks.wrong_columns`` for files that only Spark can read."""
     path, kind = values["path"], values["format"]
     with suppress(Py4JError, PySparkException):  # no files yet, or unreadable ones: the job reports that
         if kind in ("parquet", "orc"):

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.iceberg_columns import EPOCH, StoredColumns, open_table
-from sqlstream.connectors.iceberg_tables import IcebergFiles, all_columns, data_file
-from sqlstream.connectors.lake_commits import CommitRetry
-from sqlstream.connectors.lake_keys import key_ranges
+from sqlstream.connectors.lakes.commits import CommitRetry
+from sqlstream.connectors.lakes.iceberg_columns import EPOCH, StoredColumns, open_table
+from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, data_file
+from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND

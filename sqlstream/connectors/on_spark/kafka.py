@@ -16,7 +16,7 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of, idle_timeout_ms
 from sqlstream.connectors.formats import quoted, records_columns
-from sqlstream.connectors.kafka_messages import (
+from sqlstream.connectors.kafka.messages import (
     FORMAT,
     HEADERS,
     METADATA,
@@ -27,7 +27,7 @@ from sqlstream.connectors.kafka_messages import (
     table_of_keys,
     table_of_values,
 )
-from sqlstream.connectors.kafka_offsets import TopicSettings
+from sqlstream.connectors.kafka.offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
@@ -41,13 +41,13 @@ from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka_fetch import FIELDS, FetchedMessages, TopicRecords
-from sqlstream.udfs.kafka_produce import HEADERS as WRITTEN_HEADERS
-from sqlstream.udfs.kafka_produce import TIME
+from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.produce import HEADERS as WRITTEN_HEADERS
+from sqlstream.udfs.kafka.produce import TIME
+from sqlstream.udfs.kafka.rows import TopicFormat
+from sqlstream.udfs.kafka.times import TopicTimes
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import MessageRows
-from sqlstream.udfs.topic_rows import TopicFormat
-from sqlstream.udfs.topic_times import TopicTimes
 
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"

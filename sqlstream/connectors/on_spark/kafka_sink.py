@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import BatchWriter, Environment
-from sqlstream.connectors.kafka_sink import (
+from sqlstream.connectors.kafka.sink import (
     GUARANTEE,
     NONE,
     PARTITIONER,
@@ -30,8 +30,8 @@ from sqlstream.connectors.secrets import secrets_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import Secrets
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.kafka_produce import SENT_DDL, Destination, SentMessages
-from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction
+from sqlstream.udfs.kafka.produce import SENT_DDL, Destination, SentMessages
+from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
 
 Encode = Callable[[DataFrame], DataFrame]
 """From rows to messages: the columns ``value`` and ``key``, and those of ``udfs.kafka_produce``."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.kafka_offsets import (
+from sqlstream.connectors.kafka.offsets import (
     Bound,
     Lost,
     OffsetRange,
@@ -34,14 +34,14 @@ from sqlstream.connectors.kafka_offsets import (
     ranges,
     shared_out,
 )
-from sqlstream.connectors.kafka_watermarks import IdlePartitions, PartitionWatermarks
+from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka_fetch import (
+from sqlstream.udfs.kafka.fetch import (
     DDL,
     RANGES,
     RANGES_DDL,
@@ -55,8 +55,8 @@ from sqlstream.udfs.kafka_fetch import (
     unreachable,
     wrong_properties,
 )
+from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
 from sqlstream.udfs.spark.batches import rows_of
-from sqlstream.udfs.topic_times import NewestTimes, TopicTimes
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from sqlstream.connectors.file_tables import ROWS
+from sqlstream.connectors.files.tables import ROWS
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import json_of

@@ -18,15 +18,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.lake import LakeFile, LakeSettings, Position, VersionLog, advanced, between
-from sqlstream.connectors.lake_logs import log_of
-from sqlstream.connectors.lake_rows import SPLITS, reader_of, splits
+from sqlstream.connectors.lakes.logs import log_of
+from sqlstream.connectors.lakes.rows import SPLITS, reader_of, splits
+from sqlstream.connectors.lakes.versions import LakeFile, LakeSettings, Position, VersionLog, advanced, between
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.exchange import part_fields
-from sqlstream.udfs.file_splits import SHARE
+from sqlstream.udfs.files.splits import SHARE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from sqlstream.connectors.postgres_server import EPOCHS, connected, regclass
+from sqlstream.connectors.postgres.server import EPOCHS, connected, regclass
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -27,7 +27,7 @@ from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
-    from sqlstream.connectors.postgres_server import Connection
+    from sqlstream.connectors.postgres.server import Connection
 
 EPOCHS_GONE = "SS569"
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.postgres_copies import Copier, CopyPlan, remove_files
-from sqlstream.connectors.postgres_log import LogError, LogReceiver, receiver, replication, system_of
-from sqlstream.connectors.postgres_positions import Position, lsn_text
-from sqlstream.connectors.postgres_publications import (
+from sqlstream.connectors.postgres.copies import Copier, CopyPlan, remove_files
+from sqlstream.connectors.postgres.log import LogError, LogReceiver, receiver, replication, system_of
+from sqlstream.connectors.postgres.positions import Position, lsn_text
+from sqlstream.connectors.postgres.publications import (
     SLOT_LOST,
     Slot,
     create_slot,
@@ -32,7 +32,7 @@ from sqlstream.connectors.postgres_publications import (
     require_slot,
     wait_for_running,
 )
-from sqlstream.connectors.postgres_server import CANNOT_CONNECT
+from sqlstream.connectors.postgres.server import CANNOT_CONNECT
 from sqlstream.connectors.received_log import Segment
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
@@ -45,7 +45,7 @@ from sqlstream.udfs.postgres_changes import CHANGES, NO_FILE, PLACES, PLACES_DDL
 from sqlstream.udfs.spark.batches import rows_of
 
 if TYPE_CHECKING:
-    from sqlstream.connectors.postgres_server import Connection
+    from sqlstream.connectors.postgres.server import Connection
 
 _Answer = TypeVar("_Answer")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.connector import Environment, columns_of
-from sqlstream.connectors.file_tables import columns_in_files, local_path
+from sqlstream.connectors.files.tables import columns_in_files, local_path
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.formats.csv import CsvDecoder
@@ -15,10 +15,10 @@ from sqlstream.formats.decoder import Decoder, Field
 from sqlstream.planner.bad_rows import action_of, checked_columns, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.avro_files import AvroFiles, AvroFormat
-from sqlstream.udfs.columnar_files import ColumnarFiles
-from sqlstream.udfs.record_files import RecordFormat
-from sqlstream.udfs.text_files import Header, TextFormat
+from sqlstream.udfs.files.avro import AvroFiles, AvroFormat
+from sqlstream.udfs.files.columnar import ColumnarFiles
+from sqlstream.udfs.files.records import RecordFormat
+from sqlstream.udfs.files.text import Header, TextFormat
 
 
 def is_local(environment: Environment, table: Table) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, folder_of_batch
-from sqlstream.connectors.file_tables import local_path, partition_columns
+from sqlstream.connectors.files.tables import local_path, partition_columns
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.on_spark.record_files import is_local
 from sqlstream.connectors.on_spark.records import directory_column
@@ -24,9 +24,9 @@ from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
-from sqlstream.udfs.sink_log import begin_after, log_batch, newest_logged
+from sqlstream.udfs.files.sink_log import begin_after, log_batch, newest_logged
+from sqlstream.udfs.files.written import ArrowOutput, AvroOutput, FileOutput, WrittenFiles
 from sqlstream.udfs.spark.batches import rows_of
-from sqlstream.udfs.written_files import ArrowOutput, AvroOutput, FileOutput, WrittenFiles
 
 WRITTEN_BY_TASKS = frozenset({"avro", "arrow"})
 """The formats for which Spark has no writer."""

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.formats import quoted, reading, schema_ddl, writing
-from sqlstream.connectors.kafka_messages import (
+from sqlstream.connectors.kafka.messages import (
     KEY,
     VALUE,
     key_values,

@@ -25,7 +25,7 @@ from sqlstream.jobs.records.record import RECORD_FILE as RECORD
 from sqlstream.jobs.records.record import being_started, in_use, read_record
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.plans import side_tables
-from sqlstream.udfs.listed_files import RANGES
+from sqlstream.udfs.files.listed import RANGES
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from sqlstream.spark.log import end_of_log, where_spark_tells
 from sqlstream.spark.running import has_stopped, is_spark_gone
 from sqlstream.types import parse_type
 from sqlstream.udfs.bad_records import BAD_ROW, BAD_ROW_HINT
-from sqlstream.udfs.listed_files import OTHER_TYPE, files_of, type_name, unreadable, vanished
+from sqlstream.udfs.files.listed import OTHER_TYPE, files_of, type_name, unreadable, vanished
 
 # --- Files of a micro-batch ------------------------------------------------------------------------------------
 # Spark names the file of a row only where nothing stands between, and naming it would keep Spark from moving

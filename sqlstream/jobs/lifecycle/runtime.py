@@ -12,8 +12,8 @@ from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.physical.steps import PlannedSources
+from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.topic_rows import SplitFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

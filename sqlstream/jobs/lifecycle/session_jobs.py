@@ -76,8 +76,8 @@ from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.telemetry.observing import observers_of
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
+from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request, redacting
-from sqlstream.udfs.topic_rows import SplitFormat
 from sqlstream.workspace import Workspace
 
 SIDE_OUTPUT_OF_DATAFRAME = "SS348"

@@ -18,9 +18,9 @@ from sqlstream.planner.lowering.columnar.inputs import ROWS as FILES_ROWS
 from sqlstream.planner.lowering.outputs import TABLES_METRIC
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
+from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
-from sqlstream.udfs.topic_rows import SplitFormat
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

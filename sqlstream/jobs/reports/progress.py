@@ -33,8 +33,8 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.results import exact_text
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES, cut_file, size_of
 from sqlstream.udfs.kernel import Pending
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES, cut_file, size_of
 from sqlstream.udfs.texts import json_of
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------

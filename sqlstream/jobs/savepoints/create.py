@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark import __version__ as spark_version
 
-from sqlstream.connectors.file_ranges import ranges_to_copy
+from sqlstream.connectors.files.ranges import ranges_to_copy
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN
 from sqlstream.jobs.checkpoints.control import END_FILE
@@ -23,7 +23,7 @@ from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT
 from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, local_storage_at
 from sqlstream.jobs.checkpoints.watermarks import WATERMARKS_FILE as WATERMARKS
 from sqlstream.jobs.savepoints.epoch_files import files_of_epoch, last_epoch
-from sqlstream.udfs.listed_files import RANGES
+from sqlstream.udfs.files.listed import RANGES
 from sqlstream.udfs.texts import json_of
 from sqlstream.version import __version__
 

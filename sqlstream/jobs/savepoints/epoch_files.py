@@ -27,7 +27,7 @@ from sqlstream.jobs.checkpoints.storage import (
     missing,
 )
 from sqlstream.jobs.records.record import read_record
-from sqlstream.udfs.listed_files import RANGES, end_of_log, offsets_of
+from sqlstream.udfs.files.listed import RANGES, end_of_log, offsets_of
 from sqlstream.udfs.texts import json_of
 
 WHOLE = {".zip", ".snapshot"}

@@ -30,7 +30,7 @@ from sqlstream.jobs.savepoints.create import (
 )
 from sqlstream.jobs.savepoints.epoch_files import last_epoch, require_whole_checkpoint
 from sqlstream.spark.running import is_connect
-from sqlstream.udfs.listed_files import RANGES
+from sqlstream.udfs.files.listed import RANGES
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:

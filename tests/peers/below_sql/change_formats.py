@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.grammar.nodes import CreateTable

@@ -10,7 +10,7 @@ import pytest
 
 from sqlstream.catalogs.kinds import mounted
 from sqlstream.catalogs.store import Bound
-from sqlstream.connectors.iceberg_columns import catalog_of
+from sqlstream.connectors.lakes.iceberg_columns import catalog_of
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import parse_script
 from sqlstream.planner.binder.time_travel import constant_as_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sqlstream.connectors.lake import LakeSettings, Position, advanced, between
-from sqlstream.connectors.lake_logs import log_of
-from sqlstream.connectors.lake_rows import reader_of, splits
+from sqlstream.connectors.lakes.logs import log_of
+from sqlstream.connectors.lakes.rows import reader_of, splits
+from sqlstream.connectors.lakes.versions import LakeSettings, Position, advanced, between
 from sqlstream.udfs.kernel import ROW_KIND
 
 

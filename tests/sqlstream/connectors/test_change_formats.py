@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, UPSERT

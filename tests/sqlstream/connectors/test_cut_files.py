@@ -18,8 +18,8 @@ from sqlstream.connectors.on_spark import cut_files
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
-from sqlstream.udfs.directories import path_of_url
-from sqlstream.udfs.sink_log import logged_lines
+from sqlstream.udfs.files.directories import path_of_url
+from sqlstream.udfs.files.sink_log import logged_lines
 
 pytestmark = pytest.mark.spark
 

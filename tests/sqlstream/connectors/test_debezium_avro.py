@@ -16,7 +16,7 @@ import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.change_formats import CHANGE_FORMATS
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.connectors.on_spark.change_messages import change_decoder
 from sqlstream.formats.decoder import Decoded
 from sqlstream.formats.registered import header_of

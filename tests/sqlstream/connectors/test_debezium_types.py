@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.planner.catalog import ALL_KINDS
 from sqlstream.udfs.bad_records import BAD
 from tests.formats.test_changes import AT, MICROS, unscaled

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sqlstream.connectors.delta_log import DeltaLog
-from sqlstream.connectors.lake import LakeSettings, Position, advanced, between
+from sqlstream.connectors.lakes.delta_log import DeltaLog
+from sqlstream.connectors.lakes.versions import LakeSettings, Position, advanced, between
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.udfs.lookup.source import Comparison
 from tests.sqlstream.connectors.delta_tables import (

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.delta_tables import prepared
-from sqlstream.connectors.lake import LakeSettings
-from sqlstream.connectors.lake_writing import partition_texts
+from sqlstream.connectors.lakes.delta_tables import prepared
+from sqlstream.connectors.lakes.delta_writing import partition_texts
+from sqlstream.connectors.lakes.versions import LakeSettings
 from sqlstream.connectors.on_spark.delta_sink import DeltaWriter, writer
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table

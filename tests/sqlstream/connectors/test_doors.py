@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import Environment, source_connector
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.connectors.on_spark.messages import decoded
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import ALL_KINDS

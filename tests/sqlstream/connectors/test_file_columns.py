@@ -14,11 +14,11 @@ from pyarrow import orc
 
 import sqlstream
 from sqlstream.connectors import connector, source_connector
-from sqlstream.connectors.file_checks import has_more_files, newest_files
+from sqlstream.connectors.files.checks import has_more_files, newest_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
-from sqlstream.udfs.sink_log import log_batch
+from sqlstream.udfs.files.sink_log import log_batch
 
 ROW = {"id": 1, "price": 2.5, "city": "Ulm"}
 

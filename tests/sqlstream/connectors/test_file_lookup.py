@@ -16,9 +16,9 @@ from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import Table
 from sqlstream.types import parse_type
+from sqlstream.udfs.files.text import Header, TextFormat
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.files import FileSource
-from sqlstream.udfs.text_files import Header, TextFormat
 
 FILES = lookup_connector("filesystem")
 

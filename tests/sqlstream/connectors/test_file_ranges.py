@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sqlstream.connectors.file_ranges import (
+from sqlstream.connectors.files.ranges import (
     POSITIONS,
     FileRanges,
     Limits,
@@ -23,9 +23,9 @@ from sqlstream.connectors.file_ranges import (
     ranges_to_copy,
 )
 from sqlstream.errors import ConnectorError, ExecutionError
-from sqlstream.udfs.directories import path_of_url
-from sqlstream.udfs.file_splits import BEGIN, END, FILE, LENGTH, MODIFIED, SHARE, SHARES, ranges_of
-from sqlstream.udfs.listed_files import files_of
+from sqlstream.udfs.files.directories import path_of_url
+from sqlstream.udfs.files.listed import files_of
+from sqlstream.udfs.files.splits import BEGIN, END, FILE, LENGTH, MODIFIED, SHARE, SHARES, ranges_of
 from tests.depth import depth
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors.connector import UNKNOWN_RANGE, SinkWriteRange
-from sqlstream.connectors.file_sink import require_log
+from sqlstream.connectors.files.sink import require_log
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table
-from sqlstream.udfs.sink_log import LOG
+from sqlstream.udfs.files.sink_log import LOG
 
 TABLE = Table("t", (), "filesystem")
 SINCE_EVER = SinkWriteRange(-1)

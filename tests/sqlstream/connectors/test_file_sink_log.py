@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sqlstream.connectors.file_sink import newest_batch
-from sqlstream.udfs.sink_log import LOG, begin_after
+from sqlstream.connectors.files.sink import newest_batch
+from sqlstream.udfs.files.sink_log import LOG, begin_after
 
 
 def entries(folder):

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.iceberg_columns import catalog_of
-from sqlstream.connectors.iceberg_log import IcebergLog
-from sqlstream.connectors.iceberg_partitions import PartitionField, partition_fields
-from sqlstream.connectors.iceberg_tables import prepared
-from sqlstream.connectors.lake import LakeSettings, Position
-from sqlstream.connectors.lake_commits import COMMIT_TIMEOUT
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
+from sqlstream.connectors.lakes.iceberg_columns import catalog_of
+from sqlstream.connectors.lakes.iceberg_log import IcebergLog
+from sqlstream.connectors.lakes.iceberg_partitions import PartitionField, partition_fields
+from sqlstream.connectors.lakes.iceberg_tables import prepared
+from sqlstream.connectors.lakes.versions import LakeSettings, Position
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter, writer
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table

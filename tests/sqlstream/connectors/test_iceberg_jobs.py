@@ -66,7 +66,7 @@ def test_a_job_goes_on_with_new_snapshots_behind_a_restart(
 
 
 def sums(properties: dict[str, str]) -> list[Any]:
-    from sqlstream.connectors.iceberg_columns import catalog_of
+    from sqlstream.connectors.lakes.iceberg_columns import catalog_of
 
     if not catalog_of(properties).table_exists("db.sums"):
         return []

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.connectors.kafka_client import check_properties, client_properties
-from sqlstream.connectors.kafka_offsets import (
+from sqlstream.connectors.kafka.client import check_properties, client_properties
+from sqlstream.connectors.kafka.offsets import (
     Partition,
     Position,
     TopicSettings,

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from sqlstream.connectors.kafka import Kafka, source_options
+from sqlstream.connectors.kafka.connector import Kafka, source_options
 from sqlstream.udfs.bad_records import BAD
 
 pytestmark = pytest.mark.spark

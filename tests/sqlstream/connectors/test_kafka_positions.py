@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from sqlstream.connectors.kafka_offsets import Bound
+from sqlstream.connectors.kafka.offsets import Bound
 from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
-from sqlstream.udfs import kafka_fetch
+from sqlstream.udfs.kafka import fetch as kafka_fetch
 from tests.sqlstream.connectors.test_kafka_source import LATEST, Run, Topics, everything, lifts, until
 
 pytestmark = pytest.mark.spark  # its broker needs Java

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from sqlstream.connectors.kafka_client import check_properties, client_properties
+from sqlstream.connectors.kafka.client import check_properties, client_properties
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.testing.kafka_broker import BrokerError, kafka_jars, running_broker
-from sqlstream.udfs import kafka_fetch, kafka_produce
-from sqlstream.udfs.kafka_produce import Destination, SentMessages
+from sqlstream.udfs.kafka import fetch as kafka_fetch
+from sqlstream.udfs.kafka import produce as kafka_produce
+from sqlstream.udfs.kafka.produce import Destination, SentMessages
 from tests.sqlstream.connectors.test_kafka_sink import batch, sent
 from tests.sqlstream.connectors.test_kafka_source import Topics, everything
 

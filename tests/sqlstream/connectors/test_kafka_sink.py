@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from sqlstream.connectors.kafka_sink import NewTopic, require_topic
+from sqlstream.connectors.kafka.sink import NewTopic, require_topic
 from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
-from sqlstream.udfs import kafka_produce
-from sqlstream.udfs.kafka_produce import Destination, SentMessages, producer_of
-from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction, Transactions
+from sqlstream.udfs.kafka import produce as kafka_produce
+from sqlstream.udfs.kafka.produce import Destination, SentMessages, producer_of
+from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction, Transactions
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
 pytestmark = pytest.mark.spark  # its broker needs Java
@@ -290,8 +290,8 @@ def test_an_epoch_that_kafka_has_forgotten_is_not_guessed(topics: Topics):
 _KILLED = """
 import os, signal, sys
 import pyarrow as pa
-from sqlstream.udfs.kafka_produce import Destination
-from sqlstream.udfs.kafka_transactions import Epoch, EpochTransaction, Transactions
+from sqlstream.udfs.kafka.produce import Destination
+from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction, Transactions
 address, topic, step, when = sys.argv[1:]
 original = getattr(Transactions, step)
 def killed(self, *given):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka_client import client_properties
-from sqlstream.connectors.kafka_sink import NewTopic, new_topic
+from sqlstream.connectors.kafka.client import client_properties
+from sqlstream.connectors.kafka.sink import NewTopic, new_topic
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table
 from sqlstream.session import Session

@@ -21,16 +21,16 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from sqlstream.connectors.kafka_offsets import Bound, TopicSettings
+from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWatermark, WholeTopics
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Field
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.types import DataType
-from sqlstream.udfs import kafka_fetch
-from sqlstream.udfs.kafka_fetch import FetchedMessages, TopicRecords, lift_of
-from sqlstream.udfs.topic_times import TopicTimes
+from sqlstream.udfs.kafka import fetch as kafka_fetch
+from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, lift_of
+from sqlstream.udfs.kafka.times import TopicTimes
 
 pytestmark = pytest.mark.spark  # its broker needs Java
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.connectors.kafka_offsets import OffsetRange, Offsets, Partition, Position, ranges
-from sqlstream.connectors.kafka_watermarks import IdlePartitions, PartitionWatermarks
+from sqlstream.connectors.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
+from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
 
 A, B, C = (Partition("t", number) for number in range(3))
 

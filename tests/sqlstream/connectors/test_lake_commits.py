@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.connectors.lake_commits import CommitRetry
-from sqlstream.connectors.lake_keys import MOST_RANGES, key_ranges
+from sqlstream.connectors.lakes.commits import CommitRetry
+from sqlstream.connectors.lakes.keys import MOST_RANGES, key_ranges
 from sqlstream.errors import ConnectorError, SqlStreamError
 
 

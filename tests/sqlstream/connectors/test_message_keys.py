@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.session import Session
 from sqlstream.udfs.bad_records import BAD
 

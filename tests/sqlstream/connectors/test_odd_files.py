@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from sqlstream.connectors.file_checks import walk, wrong_files
+from sqlstream.connectors.files.checks import walk, wrong_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.planner.catalog import Table
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.statements.jobs import properties
-from sqlstream.udfs.listed_files import ListedFiles
+from sqlstream.udfs.files.listed import ListedFiles
 
 LINES = '{"id": 1, "name": "a"}\n'
 TABLE = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a"] * 6,

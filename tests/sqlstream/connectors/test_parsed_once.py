@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.session import Session
 
 pytestmark = pytest.mark.spark

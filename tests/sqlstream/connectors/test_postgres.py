@@ -179,7 +179,7 @@ def test_a_server_that_does_not_let_us_in_is_told_with_what_to_do(server, declar
     ):
         text = error_of(lookup_of, declared("a INT", **options), request)
         assert text.startswith(code) and all(word in text for word in words), text
-    monkeypatch.setattr("sqlstream.connectors.postgres_server.find_spec", lambda _: None)
+    monkeypatch.setattr("sqlstream.connectors.postgres.server.find_spec", lambda _: None)
     text = error_of(lookup_of, declared("a INT"), request)
     assert "psycopg" in text and "pip install 'sqlstream[postgres]'" in text
 

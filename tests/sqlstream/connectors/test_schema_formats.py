@@ -17,8 +17,8 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.kafka import Kafka
-from sqlstream.connectors.kafka_messages import key_values, table_of_keys
+from sqlstream.connectors.kafka.connector import Kafka
+from sqlstream.connectors.kafka.messages import key_values, table_of_keys
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import json_header, message_encoder
 from sqlstream.errors import ConnectorError, ExecutionError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sqlstream.connectors import Environment, sink_connector, source_connector
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.connectors.memory import Memory
 from sqlstream.errors import ConnectorError, UnsupportedError
 from sqlstream.planner.catalog import Table

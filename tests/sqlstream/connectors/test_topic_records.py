@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sqlstream.connectors.kafka import Kafka
+from sqlstream.connectors.kafka.connector import Kafka
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.errors import ExecutionError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
-from sqlstream.udfs.kafka_fetch import TopicRecords
+from sqlstream.udfs.kafka.fetch import TopicRecords
 from sqlstream.udfs.messages import VALUE
 
 

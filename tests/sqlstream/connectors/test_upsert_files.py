@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sqlstream.connectors.file_tables import ROWS
+from sqlstream.connectors.files.tables import ROWS
 from sqlstream.connectors.on_spark.keyed_rows import epochs_of, is_foreign, replace_file
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job

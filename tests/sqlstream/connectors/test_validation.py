@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sqlstream.connectors import BUILT_IN, LookupTable, Sink, Source, connector, source_connector, validate
-from sqlstream.connectors.kafka_messages import target_options
+from sqlstream.connectors.kafka.messages import target_options
 from sqlstream.errors import Span
 from sqlstream.options import find
 from sqlstream.planner.catalog import Column, Table
@@ -314,7 +314,7 @@ def test_kafka_takes_the_options_of_flink(make_table) -> None:
 
 
 def test_kafka_options_become_those_of_spark(make_table) -> None:
-    from sqlstream.connectors.kafka import Kafka, source_options
+    from sqlstream.connectors.kafka.connector import Kafka, source_options
 
     table = kafka(
         make_table, topic="a;b", properties__group__id="g", properties__max__poll__records="5", kafka__client="spark"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sqlstream.jobs.reports.progress import FilesRead
-from sqlstream.udfs.listed_files import FILES, MISSING_METRIC, SIZES
+from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES
 
 
 def report(**sizes: int) -> dict:

@@ -29,18 +29,18 @@ import pyarrow.compute as pc
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
-from sqlstream.udfs.directories import NO_PARTITION
 from sqlstream.udfs.expressions.evaluation import value
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Expression, IsNull, Not, OneOf
 from sqlstream.udfs.expressions.tree import Comparison as CompareBy
-from sqlstream.udfs.listed_files import version_of
+from sqlstream.udfs.files.directories import NO_PARTITION
+from sqlstream.udfs.files.listed import version_of
+from sqlstream.udfs.files.records import RecordFormat
+from sqlstream.udfs.files.sink_log import logged_paths
 from sqlstream.udfs.lookup.source import Comparison, Key, Request, Row
-from sqlstream.udfs.record_files import RecordFormat
-from sqlstream.udfs.sink_log import logged_paths
 from sqlstream.udfs.texts import reason_of
 
 if TYPE_CHECKING:
-    from sqlstream.udfs.columnar_files import ColumnarFiles
+    from sqlstream.udfs.files.columnar import ColumnarFiles
 
 UNREADABLE = "SS583"
 

@@ -18,7 +18,7 @@ from sqlstream.jobs.checkpoints.own_files import SINKS_FILE, require_sinks_intac
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.plans import plan_of
 from sqlstream.session import Session
-from sqlstream.udfs.sink_log import begin_after
+from sqlstream.udfs.files.sink_log import begin_after
 
 NO_SPARK: Any = None
 

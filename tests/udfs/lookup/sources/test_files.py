@@ -28,11 +28,11 @@ from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import parse_type
-from sqlstream.udfs.columnar_files import ColumnarFiles
+from sqlstream.udfs.files.columnar import ColumnarFiles
+from sqlstream.udfs.files.sink_log import begin_after, log_batch
+from sqlstream.udfs.files.text import Header, TextFormat
 from sqlstream.udfs.lookup.source import Comparison, Request
 from sqlstream.udfs.lookup.sources.files import FileSource, Index, as_of
-from sqlstream.udfs.sink_log import begin_after, log_batch
-from sqlstream.udfs.text_files import Header, TextFormat
 
 
 def columns_of(text: str):

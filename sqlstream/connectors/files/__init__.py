@@ -1,0 +1,1 @@
+"""``filesystem``: files as streams, finished data, tables for lookups, and sinks."""

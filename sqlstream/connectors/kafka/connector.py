@@ -1,0 +1,369 @@
+"""``kafka``: topics that tasks read and write with librdkafka, or Spark with its own connector, whose jar is not a part
+of PySpark; and what ``upsert-kafka`` shares with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors import on_spark
+from sqlstream.connectors.change_formats import (
+    CHANGE_FORMATS,
+    CHANGE_OPTIONS,
+    check_changes,
+    has_kinds,
+    metadata_of,
+    takes_changes,
+)
+from sqlstream.connectors.connector import (
+    BatchWriter,
+    Environment,
+    Sink,
+    Source,
+    SplitSource,
+    StreamSink,
+)
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_CONFLUENT_OPTIONS,
+    JSON_OPTIONS,
+    check_format,
+)
+from sqlstream.connectors.kafka.client import check_properties, client_properties
+from sqlstream.connectors.kafka.messages import (
+    KEY_OPTIONS,
+    METADATA,
+    check_keys,
+    header_options,
+    is_bounded,
+    start_options,
+    table_of_values,
+    target_options,
+)
+from sqlstream.connectors.kafka.offsets import Bound, TopicSettings, specific_offsets
+from sqlstream.connectors.kafka.sink import (
+    PARTITIONER_OPTION,
+    WRITING_OPTIONS,
+    check_writing,
+    new_topic,
+    prefix_of,
+)
+from sqlstream.connectors.schema_formats import (
+    SCHEMA_FORMATS,
+    SCHEMA_OPTIONS,
+    SCHEMA_VARIABLES,
+)
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
+from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.sources.clients import no_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from sqlstream.udfs.kafka.rows import TopicFormat
+
+
+def source_options(table: Table, values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the options with which Spark's connector reads a table. ``values``: its parsed and resolved options."""
+    return start_options(values) | header_options(table)
+
+
+def _target(table: Table) -> dict[str, str]:
+    return target_options(Kafka().resolved_values(table))
+
+
+CLIENT, LIBRDKAFKA = "kafka.client", "librdkafka"
+_START, _START_MILLIS = "scan.startup.mode", "scan.startup.timestamp-millis"
+_START_OFFSETS = "scan.startup.specific-offsets"
+_STOP, _GROUP, _RESET = "scan.bounded.mode", "properties.group.id", "properties.auto.offset.reset"
+
+CLIENT_OPTIONS = (
+    Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
+    Option(
+        "properties.group.id",
+        NAME,
+        "The consumer group whose offsets are committed, so that its lag is seen; the job goes on from its checkpoint.",
+    ),
+    Option(
+        "properties.auto.offset.reset",
+        one_of("earliest", "latest", "none"),
+        "Where the mode group-offsets begins in partitions of which the group has committed nothing: none fails.",
+    ),
+    Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
+)
+_OFFSETS = OptionKind("offsets", "offsets such as 'partition:0,offset:42;partition:1,offset:300'", specific_offsets)
+BOUNDED_OPTIONS = (
+    Option(
+        "scan.bounded.mode",
+        one_of("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"),
+        "Where the table ends: at what is there when the job starts, at what the consumer group has committed, before "
+        "a time, or before offsets.",
+        "unbounded",
+    ),
+    Option("scan.bounded.timestamp-millis", integer(), "Where the bounded mode timestamp ends, in ms since 1970."),
+    Option(
+        "scan.bounded.specific-offsets",
+        _OFFSETS,
+        "The first offset of each partition that is not read; partitions that are not named end at their latest.",
+    ),
+)
+READING_OPTIONS = (
+    Option(
+        CLIENT,
+        one_of(LIBRDKAFKA, "spark"),
+        "Who reads and writes: tasks with librdkafka, or Spark's connector, whose jar must be on Spark's class path.",
+        LIBRDKAFKA,
+        sink=True,
+    ),
+    Option(
+        "on-data-loss",
+        one_of("fail", "skip"),
+        "What happens where messages are gone before they were read: the job fails, or goes on with a warning.",
+        "fail",
+    ),
+    Option(
+        "source.max-rows-per-trigger",
+        integer(1),
+        "A micro-batch reads at most so many messages, of each partition in proportion to what waits there.",
+        "2000000",
+    ),
+    Option(
+        "scan.topic-partition-discovery.interval",
+        DURATION,
+        "How often new topics and partitions are looked for; Spark's connector does in each micro-batch.",
+        "10 s",
+    ),
+)
+"""Options of both connectors."""
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def messages_of_table(kind: Source, environment: Environment, table: Table, fields: tuple[str, ...]) -> DataFrame:
+    """The messages of a table of either connector, with at least the columns ``fields``."""
+    values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
+    if values[CLIENT] == LIBRDKAFKA:
+        return on_spark.kafka_source.messages_of(
+            environment.spark, _settings(environment, values), fields, finished=environment.finished
+        )
+    return on_spark.kafka.messages_of(environment.spark, source_options(table, values), finished=environment.finished)
+
+
+def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
+    return {
+        "mode": values[f"scan.{when}.mode"],
+        "millis": values.get(f"scan.{when}.timestamp-millis"),
+        "offsets": values.get(f"scan.{when}.specific-offsets") or {},
+    }
+
+
+def require_librdkafka() -> None:
+    """Raises ConnectorError SS577 where confluent-kafka is not installed."""
+    if find_spec("confluent_kafka") is None:
+        raise no_package("kafka", "confluent-kafka")
+
+
+def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
+    """Returns which messages a table has, by its parsed and resolved options. SS577 without confluent-kafka."""
+    require_librdkafka()
+    stop = _bound(values, "bounded")
+    return TopicSettings(
+        properties=client_properties(values),
+        topics=tuple(name.strip() for name in (values["topic"] or "").split(";") if name.strip()),
+        pattern=values["topic-pattern"],
+        group=values[_GROUP],
+        start=Bound(**_bound(values, "startup")),
+        stop=None if stop["mode"] == "unbounded" else Bound(**stop),
+        reset=values[_RESET] or "none",
+        most=values["source.max-rows-per-trigger"],
+        discovery_ms=values["scan.topic-partition-discovery.interval"],
+        skips_lost=values["on-data-loss"] == "skip",
+    )
+
+
+_FEWEST = 1000
+
+
+def _settings(environment: Environment, values: Mapping[str, Any]) -> TopicSettings:
+    """The settings of a table for a job. Where a few rows end the query, its micro-batches read few messages."""
+    settings, first = topic_settings(values), environment.first_rows
+    return settings if first is None else replace(settings, most=min(settings.most or first, max(first, _FEWEST)))
+
+
+def check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS503 and SS504 for options of reading that need each other, or another client."""
+    given = dict(table.options)
+    by_spark = reads_by_spark(table)
+    for when in ("startup", "bounded"):
+        key = f"scan.{when}.mode"
+        mode = given.get(key, "").strip().lower()
+        for needed, name in (("timestamp", "timestamp-millis"), ("specific-offsets", "specific-offsets")):
+            other = f"scan.{when}.{name}"
+            if (mode == needed) != (other in given):
+                message = f'option "{other}" and "{key}" = "{needed}" need each other'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(other) or spans.get(key))
+        if mode == "group-offsets" and _GROUP not in given:
+            message = f'"{key}" = "group-offsets" needs the option "{_GROUP}"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{_GROUP}' = '…' to WITH.")
+        known = ("", "earliest-offset", "latest-offset", *(("timestamp",) if when == "startup" else ("unbounded",)))
+        if by_spark and mode not in known:
+            message = f'Spark\'s connector has no "{key}" = "{mode}"'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=f"Leave out '{CLIENT}' = 'spark'.")
+        if mode == "specific-offsets" and (";" in given.get("topic", "") or "topic-pattern" in given):
+            message = f'"{key}" = "specific-offsets" goes with one topic alone'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Its offsets name partitions, not topics.")
+    if by_spark:
+        for key in ("on-data-loss", "source.max-rows-per-trigger"):
+            if key in given:
+                hint = f"Leave it or '{CLIENT}' = 'spark' out."
+                message = f'option "{key}" has no effect on Spark\'s connector'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)
+    else:
+        yield from check_properties(given, spans)
+
+
+def metadata_of_messages(table: Table) -> dict[str, DataType]:
+    return {key: type_ for key, (_, type_) in METADATA.items() if not (reads_by_spark(table) and key == "leader-epoch")}
+
+
+def reads_by_spark(table: Table) -> bool:
+    return (table.option(CLIENT) or "").strip().lower() == "spark"
+
+
+class Kafka(SplitSource, StreamSink):
+    """Tables in Kafka topics, which librdkafka or Spark's Kafka connector reads and writes. Raises ConnectorError SS577
+    without the package confluent-kafka, SS509 without Spark's jar.
+    """
+
+    name = "kafka"
+    doc = "Topics of Apache Kafka, which tasks read and write with librdkafka."
+    options = (
+        Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
+        Option("topic-pattern", NAME, "A regular expression of topics to read."),
+        *CLIENT_OPTIONS,
+        Option(
+            "scan.startup.mode",
+            one_of("latest-offset", "earliest-offset", "group-offsets", "timestamp", "specific-offsets"),
+            "Where a job without checkpoint begins.",
+            "latest-offset",
+        ),
+        Option("scan.startup.timestamp-millis", integer(), "Where the mode timestamp begins, in ms since 1970."),
+        Option(
+            "scan.startup.specific-offsets",
+            _OFFSETS,
+            "Where the mode specific-offsets begins; partitions that are not named begin at their earliest.",
+        ),
+        *BOUNDED_OPTIONS,
+        *READING_OPTIONS,
+        Option(
+            "format",
+            one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS),
+            "How the value of a message is written: csv, json, raw (one STRING) or by a schema; changes of a table by "
+            "the others.",
+            required=True,
+            sink=True,
+        ),
+        Option("raw.charset", one_of("UTF-8"), "How raw values are written.", "UTF-8", sink=True),
+        *WRITING_OPTIONS,
+        PARTITIONER_OPTION,
+        *KEY_OPTIONS,
+        *CSV_OPTIONS,
+        *JSON_OPTIONS,
+        *SCHEMA_OPTIONS,
+        *JSON_CONFLUENT_OPTIONS,
+        *CHANGE_OPTIONS,
+    )
+    variables = (
+        "properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern",
+        *SCHEMA_VARIABLES,
+    )  # fmt: skip
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.resolved_values(table)
+        if values[CLIENT] == LIBRDKAFKA:
+            rows = on_spark.kafka.rows_by_tasks(environment, table, columns, values, _settings(environment, values))
+            if rows is not None:
+                return rows
+        fields = on_spark.kafka.fields_of_messages(table, columns)
+        return self.rows_of_messages(messages_of_table(self, environment, table, fields), table, columns)
+
+    def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
+        values = self.values(table)
+        by_tasks = values[CLIENT] == LIBRDKAFKA and on_spark.kafka.fields_of_columns(table, columns) is not None
+        return by_tasks and on_spark.kafka.topic_records(environment, table, columns, values) is not None
+
+    def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        values = self.resolved_values(table)
+        return on_spark.kafka_source.ranges_of_topics(
+            environment.spark,
+            _settings(environment, values),
+            finished=environment.finished,
+            watermark=on_spark.kafka.watermark_of_topics(environment, table, values),
+        )
+
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TopicFormat:
+        values = self.resolved_values(table)
+        return on_spark.kafka.topic_format(environment, table, columns, values, topic_settings(values))
+
+    def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
+        the table.
+        """
+        return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
+
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        kind = StreamSink if reads_by_spark(table) else Sink
+        return kind.stream(self, environment, table, rows)
+
+    def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        on_spark.kafka.require_jar(environment.spark)
+        return self.messages_of_rows(rows, table).writeStream.format("kafka").options(**_target(table))
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        """Returns the function that writes a micro-batch. One that is repeated writes its rows again, unless each is a
+        transaction.
+        """
+        values = self.resolved_values(table)
+        encode = partial(on_spark.kafka.messages_of_rows, table=table, values=self.values(table))
+        if not reads_by_spark(table):
+            return on_spark.kafka_sink.batch_writer(environment, table, values, encode, new_topic(values))
+        on_spark.kafka.require_jar(environment.spark)
+        return lambda batch, _: encode(batch).write.format("kafka").options(**_target(table)).save()
+
+    def location(self, table: Table) -> Hashable | None:
+        return prefix_of(table)
+
+    def messages_of_rows(self, rows: DataFrame, table: Table) -> DataFrame:
+        """Encodes rows as Kafka messages with the columns ``value`` and, if the table names key fields, ``key``."""
+        return on_spark.kafka.messages_of_rows(rows, table, self.values(table))
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        yield from check_format(table_of_values(table), spans)
+        yield from check_changes(table, spans)
+        given = dict(table.options)
+        if ("topic" in given) == ("topic-pattern" in given):
+            message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
+            yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
+        yield from check_reading(table, spans)
+        yield from check_writing(table, spans, by_spark=reads_by_spark(table))
+        yield from check_keys(table, spans)
+
+    def bounded(self, table: Table) -> bool:
+        return is_bounded(table)
+
+    def has_kinds(self, table: Table) -> bool:
+        return has_kinds(table)
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        return takes_changes(table)
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return metadata_of_messages(table) | dict(metadata_of(table))

@@ -1,0 +1,1 @@
+"""``delta`` and ``iceberg``: tables of the lake as sources, tables for lookups, and sinks."""

@@ -1,0 +1,93 @@
+"""``delta``: Delta tables without jars of Spark, as streams of versions, finished data, for lookups, and as sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlstream.connectors import on_spark
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
+from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
+from sqlstream.connectors.files.tables import partition_columns
+from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
+from sqlstream.errors import Diagnostic, Span
+from sqlstream.options import NAME, PATH, STRING, Option, hint_of, integer, one_of
+from sqlstream.planner.catalog import Table
+from sqlstream.secrets import REFERENCE
+
+_OWN_OPTIONS = (
+    Option(
+        "partition-by", NAME, "Columns, separated by commas, by which a table that is created is partitioned.",
+        source=False, sink=True,
+    ),
+    Option("delta.#", STRING, "A property of a table that is created, such as delta.enableChangeDataFeed.",
+           source=False, sink=True),
+    Option("sink.compact-every", integer(1), "Put small files together after so many micro-batches.",
+           source=False, sink=True),
+    Option("parquet.compression", one_of("none", "snappy", "gzip", "zstd", "lz4"), "How columns are compressed.",
+           "snappy", source=False, sink=True),
+)  # fmt: skip
+
+
+class Delta(LakeTable):
+    """Delta tables, which tasks read and write as Parquet files. The package deltalake reads and writes their log."""
+
+    name = "delta"
+    doc = (
+        "Delta tables, without Spark's jars: read at any version, as a stream of new versions or of their changes, for "
+        "lookups; written exactly once, by PRIMARY KEY where there is one."
+    )
+    options = (
+        Option("path", PATH, "The directory of the table, or its URL in an object store.", required=True, sink=True),
+        Option("storage.#", STRING, "An option of the object store as deltalake has it, such as its keys.", sink=True),
+        *SOURCE_OPTIONS,
+        *SINK_OPTIONS,
+        *_OWN_OPTIONS,
+        *LOOKUP_OPTIONS,
+    )
+    variables = ("path", "storage.#")
+    not_stored = ("VARIANT", "INTERVAL", "TIME")
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        yield from super().check(table, spans)
+        yield from _check_partitions(table, spans)
+
+    def place(self, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+        return values["path"], prefixed(values, "storage.")
+
+    def is_local(self, table: Table) -> bool:
+        path = table.option("path") or ""
+        return "://" not in path and REFERENCE.search(path) is None
+
+    # --- sink -----------------------------------------------------------------------------------------------------
+
+    def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
+        from sqlstream.connectors.lakes.delta_tables import prepared
+
+        values = self.resolved_values(table)
+        return on_spark.delta_sink.writer(environment, table, prepared(table, values), values)
+
+    def location(self, table: Table) -> str:
+        path = table.option("path") or ""
+        return path.rstrip("/") if "://" in path else str(Path(path).absolute())
+
+    def truncate(self, directory: Path, table: Table) -> None:
+        from sqlstream.connectors.lakes.delta_tables import remove_rows
+
+        remove_rows(table, self.resolved_values(table))
+
+
+def _check_partitions(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    kinds = {c.name: c.type.name for c in table.physical_columns}
+    for name in partition_columns(table):
+        if name not in kinds:
+            message = f'option "partition-by" names the column "{name}", which table "{table.name}" does not have'
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint_of(name, kinds, "Columns"))
+        elif kinds[name] in ("BINARY", "ARRAY", "MAP", "STRUCT"):
+            message = f'column "{name}" of type {kinds[name]} cannot partition a Delta table'
+            yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint="Name a column of a plain type.")
+    if kinds and set(kinds) <= set(partition_columns(table)):
+        message = f'option "partition-by" names all columns of table "{table.name}"'
+        hint = "Files must hold at least one column: leave one out of the option."
+        yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint)

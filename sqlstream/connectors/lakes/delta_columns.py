@@ -1,0 +1,126 @@
+"""Delta tables: how the library opens them, and the columns that they have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+from pyarrow import types as kinds
+
+from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
+from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.types import DataType
+from sqlstream.udfs.files.details import FileDetails
+from sqlstream.udfs.lookup.sources.clients import no_package
+from sqlstream.udfs.texts import one_line
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_PHYSICAL_NAME, _MAPPING = "delta.columnMapping.physicalName", "delta.columnMapping.mode"
+
+
+# --- opening --------------------------------------------------------------------------------------------------
+
+
+def require_deltalake() -> None:
+    """Raises ConnectorError SS577 where the package is not installed."""
+    if find_spec("deltalake") is None:
+        raise no_package("delta", "deltalake")
+
+
+@contextmanager
+def delta_errors(name: str) -> Iterator[None]:
+    """Turns errors of the library about the table ``name`` into ConnectorError SS545."""
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        yield
+    except TableNotFoundError as error:
+        message = f'the path of table "{name}" has no Delta table'
+        hint = "Correct the option \"path\"; an INSERT creates the table, unless 'create-table' is 'false'."
+        raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
+    except (DeltaError, OSError) as error:
+        message = f'Delta table "{name}" cannot be read: {one_line(error)}'
+        raise ConnectorError(NO_LAKE_TABLE, message) from None
+
+
+def uri_of(path: str) -> str:
+    """The table's address for the library: an absolute local path, or a URL."""
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file"):
+        return str(Path(unquote(parts.path) if parts.scheme else path).absolute())
+    return path.replace("s3a://", "s3://", 1)
+
+
+def open_table(name: str, path: str, storage: Mapping[str, str], version: int | None = None) -> DeltaTable:
+    """Opens a version of a Delta table, the newest one by default. ConnectorError SS545."""
+    from deltalake import DeltaTable
+
+    with delta_errors(name):
+        return DeltaTable(uri_of(path), version=version, storage_options=dict(storage) or None)
+
+
+def is_there(path: str, storage: Mapping[str, str]) -> bool:
+    """Whether there is a Delta table at the path."""
+    from deltalake import DeltaTable
+
+    return DeltaTable.is_deltatable(uri_of(path), dict(storage) or None)
+
+
+def file_system(path: str, storage: Mapping[str, str]) -> fs.FileSystem:
+    """The files of a table, by their paths in it."""
+    from deltalake.fs import DeltaStorageHandler
+
+    return fs.PyFileSystem(DeltaStorageHandler(uri_of(path), dict(storage) or None))
+
+
+# --- columns --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredColumns(LakeColumns):
+    """The columns of a version of a Delta table. ``names``: by name, the name in the files, where the table maps
+    columns; ``partitions``: those that are not in files.
+    """
+
+    kind = "Delta"
+    names: Mapping[str, str]
+    partitions: tuple[str, ...]
+
+    @staticmethod
+    def of(table: DeltaTable) -> StoredColumns:
+        metadata = table.metadata()
+        fields = json.loads(table.schema().to_json())["fields"]
+        mapped = metadata.configuration.get(_MAPPING, "none") != "none"
+        names = {f["name"]: f["metadata"][_PHYSICAL_NAME] for f in fields} if mapped else {}
+        return StoredColumns(pa.schema(table.schema().to_arrow()), names, tuple(metadata.partition_columns))
+
+    def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
+        if own in self.partitions and kinds.is_binary(self.schema.field(own).type):
+            message = f"column {shown} is a partition column of type BINARY, which is not supported"
+            yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
+        elif self.names and any(member.name == "STRUCT" for member in declared.parts()):
+            message = f"column {shown} has fields whose names the Delta table maps"
+            hint = "Column mapping is supported for columns, not for fields in them: leave the column out of the table."
+            yield Diagnostic(UNSUPPORTED_FEATURE, message, hint=hint)
+
+    def details(self, location: str, values: Mapping[str, str | None], wanted: Sequence[str]) -> FileDetails:
+        """What readers need to know of a file. ``values``: those of the partition columns, by their stored name."""
+        own = {name: self.own(name) or name for name in wanted}
+        constants = {name: values.get(stored) for name, stored in own.items() if stored in self.partitions}
+        names = {name: self.names.get(stored, stored) for name, stored in own.items() if name not in constants}
+        return FileDetails(location, constants, {name: stored for name, stored in names.items() if stored != name})
+
+    def partition_values(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The partition values of an action of the log, by their stored name. An empty text means NULL."""
+        stored = {self.names.get(name, name): name for name in self.partitions}
+        return {stored[name]: text or None for name, text in values.items() if name in stored}

@@ -1,0 +1,133 @@
+"""Iceberg tables in their catalogs: how they are opened, and the columns that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns, LakeSettings
+from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.formats.columnar import usual_type
+from sqlstream.types import DataType
+from sqlstream.udfs.lookup.sources.clients import no_package
+from sqlstream.udfs.texts import one_line
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+EPOCH = "sqlstream.epoch."
+"""The beginning of properties of tables that say what a checkpoint has written."""
+
+
+# --- opening --------------------------------------------------------------------------------------------------
+
+
+def require_pyiceberg() -> None:
+    """Raises ConnectorError SS577 where the package is not installed."""
+    if find_spec("pyiceberg") is None:
+        raise no_package("iceberg", "pyiceberg")
+
+
+@contextmanager
+def iceberg_errors(name: str, kind: str = "table") -> Iterator[None]:
+    """Turns errors of the library into ConnectorError SS545. ``name``: of the table, or of what ``kind`` says."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except NoSuchTableError as error:
+        message = f'the catalog of table "{name}" has no such Iceberg table'
+        hint = "Correct the option \"table-name\"; an INSERT creates the table, unless 'create-table' is 'false'."
+        raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
+    except Exception as error:  # of any client of a catalog or a store
+        message = f'Iceberg {kind} "{name}" cannot be read: {one_line(error)}'
+        raise ConnectorError(NO_LAKE_TABLE, message) from None
+
+
+@lru_cache(16)
+def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    from pyiceberg.catalog import load_catalog
+
+    given = dict(properties)
+    return load_catalog(given.pop("name", "default"), **given)
+
+
+def catalog_of(properties: Mapping[str, str]) -> Catalog:
+    """Opens a catalog with the properties of pyiceberg, and its ``name``, by which SQL catalogs tell their tables from
+    those of others in the same database. A process has one for equal properties.
+    """
+    return _catalog(tuple(sorted(properties.items())))
+
+
+def open_table(name: str, identifier: str, properties: Mapping[str, str]) -> Table:
+    """Opens an Iceberg table. ConnectorError SS545 where that fails."""
+    require_pyiceberg()
+    with iceberg_errors(name):
+        return catalog_of(properties).load_table(identifier)
+
+
+@lru_cache(16)
+def _opened(settings: str) -> Table:
+    own = LakeSettings.of_json(settings)
+    return open_table(own.name, own.location, own.storage)
+
+
+def open_data_file(settings: LakeSettings, location: str) -> pa.NativeFile:
+    """Opens a data file by the means that the catalog gives for its table."""
+    file = _opened(settings.to_json()).io.new_input(location).open()
+    return pa.PythonFile(file, mode="r")
+
+
+# --- columns --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredColumns(LakeColumns):
+    """The columns of an Iceberg table: their ids, and, for files without ids, the names that they have there. ``moved``
+    are those with fields that had other names.
+    """
+
+    kind = "Iceberg"
+    ids: Mapping[str, int]
+    names: Mapping[str, str]
+    moved: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(table: Table, schema: Schema | None = None) -> StoredColumns:
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        own = schema or table.schema()
+        ids = {field.name: field.field_id for field in own.fields}
+        mapping = table.name_mapping()
+        mapped = {f.field_id: f.names for f in mapping.root} if mapping is not None else {}
+        names = {name: mapped[number][0] for name, number in ids.items() if mapped.get(number)}
+        arrow = schema_to_pyarrow(own, include_field_ids=False)
+        kinds = pa.schema([(f.name, usual_type(f.type)) for f in arrow])
+        return StoredColumns(kinds, ids, names, frozenset(_with_moved_fields(table, own)))
+
+    def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
+        if own in self.moved:
+            message = f"fields in column {shown} were renamed, which is not supported"
+            yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
+
+
+def _with_moved_fields(table: Table, schema: Schema) -> Iterator[str]:
+    """The columns with fields that had other names in earlier schemas: files have those, and are read by names."""
+    now = {number: schema.find_column_name(number) for number in schema.field_ids}
+    for earlier in table.schemas().values():
+        for number in earlier.field_ids:
+            before, after = earlier.find_column_name(number), now.get(number)
+            if before is None or after is None or "." not in after:
+                continue
+            if before.partition(".")[2] != after.partition(".")[2]:
+                yield after.partition(".")[0]

@@ -1,0 +1,192 @@
+"""Iceberg tables that jobs write: created with partitions and transforms, checked, evolved; and files of tasks."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sqlstream.connectors.lakes.iceberg_columns import (
+    StoredColumns,
+    catalog_of,
+    iceberg_errors,
+    open_table,
+    require_pyiceberg,
+)
+from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, WRONG_LAKE_COLUMN
+from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.formats.columnar import usual_type
+from sqlstream.planner.catalog import Table
+from sqlstream.udfs.texts import one_line
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+
+_MOST_BYTES = 128 << 20
+"""Bytes of rows that a task gathers before it writes files."""
+
+# --- files of tasks -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IcebergFiles:
+    """Writes the rows of a task into data files of an Iceberg table, by its partitions. ``metadata`` and ``io``: the
+    table as of the start of the micro-batch, and its store. ``schema``: all columns of the table, in its order.
+    """
+
+    metadata: TableMetadata
+    io: FileIO = field(repr=False)
+    schema: pa.Schema
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Writes all rows, then yields the files, each as text (``data_files``)."""
+        files: list[str] = []
+        waiting: list[pa.RecordBatch] = []
+        for batch in batches:
+            waiting.append(batch)
+            if sum(b.nbytes for b in waiting) > _MOST_BYTES:
+                files += self.written(pa.Table.from_batches(waiting))
+                waiting = []
+        if waiting:
+            files += self.written(pa.Table.from_batches(waiting))
+        yield pa.record_batch({"file": pa.array(files, pa.string())})
+
+    def written(self, rows: pa.Table) -> list[str]:
+        """Writes rows into files. Columns that the rows lack are NULL."""
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+        if not rows.num_rows:
+            return []
+        columns = [
+            rows[f.name].cast(f.type) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+            for f in self.schema
+        ]
+        whole = pa.Table.from_arrays(columns, schema=self.schema)
+        files = _dataframe_to_data_files(self.metadata, whole, self.io)
+        return [base64.b64encode(pickle.dumps(file)).decode() for file in files]
+
+
+def data_file(text: str) -> Any:
+    """The file of the library that ``IcebergFiles`` has described."""
+    return pickle.loads(base64.b64decode(text))
+
+
+# --- creating and evolving ------------------------------------------------------------------------------------
+
+
+def prepared(table: Table, values: Mapping[str, Any], storage: Mapping[str, str]) -> IcebergTable:
+    """Creates the Iceberg table if there is none, checks that it has the declared columns, and returns it. ``values``:
+    the resolved options; ``storage``: the properties of the catalog.
+
+    ConnectorError SS545 without a table, SS546 for columns that do not match.
+    """
+    require_pyiceberg()
+    identifier = values["table-name"]
+    with iceberg_errors(table.name):
+        there = catalog_of(storage).table_exists(identifier)
+    if not there:
+        _create(table, values, storage)
+    stored = open_table(table.name, identifier, storage)
+    if values["sink.schema-evolution"] == "add-columns":
+        _add_columns(table, stored)
+        stored = open_table(table.name, identifier, storage)
+    wrong = [*_wrong_columns(table, stored)]
+    if wrong:
+        raise ConnectorError.of(wrong)
+    return stored
+
+
+def _create(table: Table, values: Mapping[str, Any], storage: Mapping[str, str]) -> None:
+    from pyiceberg.exceptions import TableAlreadyExistsError
+
+    identifier = values["table-name"]
+    if not values["create-table"]:
+        message = f'the catalog of table "{table.name}" has no such Iceberg table'
+        raise ConnectorError(NO_LAKE_TABLE, message, hint="Correct the name, or let 'create-table' be 'true'.")
+    catalog = catalog_of(storage)
+    properties = {key.removeprefix("table."): str(v) for key, v in values.items() if key.startswith("table.")}
+    try:
+        catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+        made = catalog.create_table(identifier, _schema(table), properties=properties)
+        if values["partition-by"]:
+            with made.update_spec() as spec:
+                for part in values["partition-by"]:
+                    spec.add_field(part.column, part.to_iceberg(), part.name)
+    except TableAlreadyExistsError:
+        return
+    except Exception as error:  # of any client of a catalog or a store
+        message = f'Iceberg table "{table.name}" cannot be created: {one_line(error)}'
+        raise ConnectorError(NO_LAKE_TABLE, message) from None
+
+
+def _schema(table: Table) -> pa.Schema:
+    return pa.schema([pa.field(c.name, c.type.to_arrow(), c.nullable) for c in table.physical_columns])
+
+
+def _add_columns(table: Table, stored: IcebergTable) -> None:
+    there = StoredColumns.of(stored)
+    missing = [c for c in table.physical_columns if there.own(c.name) is None]
+    if missing:
+        with iceberg_errors(table.name), stored.update_schema() as update:
+            update.union_by_name(pa.schema([pa.field(c.name, c.type.to_arrow()) for c in missing]))
+
+
+def _wrong_columns(table: Table, stored: IcebergTable) -> Iterator[Diagnostic]:
+    there = StoredColumns.of(stored)
+    declared = {there.own(c.name): c for c in table.physical_columns}
+    for own, column in declared.items():
+        if own is None:
+            message = f'column "{column.name}" of table "{table.name}" does not exist in the Iceberg table'
+            hint = "Leave it out, or let the sink add it: 'sink.schema-evolution' = 'add-columns'."
+            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint=hint)
+            continue
+        kind, wanted = there.schema.field(own).type, _as_stored(column.type.to_arrow())
+        if kind != wanted and not _same_but_names(kind, wanted):
+            message = (
+                f'column "{column.name}" of table "{table.name}" is {column.type}, but {kind} in the Iceberg table'
+            )
+            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare it with the type that it has there.")
+    for field_ in stored.schema().fields:
+        column_ = declared.get(field_.name)
+        if field_.required and (column_ is None or column_.nullable):
+            message = f'column "{field_.name}" is required in the Iceberg table, and may be NULL in "{table.name}"'
+            yield Diagnostic(WRONG_LAKE_COLUMN, message, hint="Declare the column NOT NULL.")
+
+
+def _as_stored(kind: pa.DataType) -> pa.DataType:
+    """The type in which Iceberg has values of a type: it has no integers of 8 and 16 bits."""
+    return pa.int32() if pa.types.is_int8(kind) or pa.types.is_int16(kind) else kind
+
+
+def _same_but_names(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether nested types differ in the names of elements of lists and maps alone, or not to the eye."""
+    return bool(pa.types.is_nested(one) and usual_type(one).equals(usual_type(other), check_metadata=False))
+
+
+def all_columns(stored: IcebergTable) -> pa.Schema:
+    """All columns of the table as Arrow's, as its files have them."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    schema: Schema = stored.schema()
+    made: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
+    return made
+
+
+def remove_rows(table: Table, identifier: str, storage: Mapping[str, str]) -> None:
+    """Removes all rows, in a new snapshot of the table; does nothing where there is none."""
+    require_pyiceberg()
+    with iceberg_errors(table.name):
+        if catalog_of(storage).table_exists(identifier):
+            stored = open_table(table.name, identifier, storage)
+            if stored.current_snapshot() is not None:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Delete operation did not match any records")
+                    stored.delete()

@@ -1,0 +1,190 @@
+"""The log of PostgreSQL, as the server sends it to who asks for a replication slot.
+
+psycopg has no protocol of replication, but libpq has all that it needs, and psycopg passes libpq on. The driver
+receives the messages as they are into files, whole transactions at a time; tasks read them there. A connection that
+lasts lets the server decode each change once. The function pg_logical_slot_peek_binary_changes, the other way, decodes
+from where the oldest running transaction began each time that it is called, and says of a quiet table nothing but that
+the log has grown.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.postgres.positions import lsn_text
+from sqlstream.connectors.received_log import Incoming, ReceivedLog
+from sqlstream.errors import ConnectorError
+from sqlstream.formats.pgoutput import BEGIN, COMMIT, EPOCH, RELATION, Commit, Relation
+from sqlstream.udfs.lookup.sources.postgres import PostgresError
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+SLOT_IN_USE = "SS627"
+
+_DATA, _KEEPALIVE = b"wk"
+_HEADER = 25
+_STATUS_SECONDS = 5.0
+_IN_USE = "55006"
+
+
+class LogError(PostgresError):
+    """The server refused or ended the replication."""
+
+    def __init__(self, message: str, sqlstate: str = "") -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+def replication(connection: Mapping[str, str]) -> PGconn:
+    """Opens a connection that speaks the protocol of replication. LogError where the server does not let it."""
+    from psycopg import pq  # an optional package
+    from psycopg.conninfo import make_conninfo
+
+    opened = pq.PGconn.connect(make_conninfo("", **connection, replication="database").encode())
+    if opened.status != pq.ConnStatus.OK:
+        reason = opened.error_message.decode(errors="replace").strip()
+        opened.finish()
+        raise LogError(reason)
+    return opened
+
+
+def system_of(connection: PGconn) -> str:
+    """Which server this is: a number that it shares with its replicas alone."""
+    result = connection.exec_(b"IDENTIFY_SYSTEM")
+    value = result.get_value(0, 0)
+    if value is None:
+        raise LogError(result.error_message.decode(errors="replace").strip())
+    return value.decode()
+
+
+class LogReceiver(ReceivedLog[int]):
+    """Receives the log of a slot.
+
+    ``publication`` says which changes; ``table``: schema and name of the one whose relation is remembered. The server
+    may forget what was confirmed (``confirm``).
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, str],
+        slot: str,
+        publication: str,
+        table: tuple[str, str],
+        since: int,
+        folder: Path,
+    ) -> None:
+        super().__init__(since, folder)
+        self._table = table
+        self._connection = replication(connection)
+        self.system = system_of(self._connection)
+        self._confirmed = 0
+        self._reported = time.monotonic()
+        try:
+            self._start(slot, publication)
+        except BaseException:
+            self._connection.finish()
+            raise
+        self.start_receiving(f"log of slot {slot}")
+
+    def _start(self, slot: str, publication: str) -> None:
+        from psycopg import pq  # an optional package
+
+        name = publication.replace('"', '""').replace("'", "''")
+        command = (
+            f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(self.since)} '
+            f"(proto_version '1', publication_names '\"{name}\"')"
+        )
+        result = self._connection.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            state = result.error_field(pq.DiagnosticField.SQLSTATE)
+            message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+            raise LogError(message.decode(errors="replace").strip(), (state or b"").decode())
+
+    def confirm(self, lsn: int) -> None:
+        """Says that what was committed before this place is never asked for again."""
+        if lsn > self._confirmed:
+            self._confirmed = lsn
+            self._asks.set()
+
+    # --- the thread -------------------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        select.select([self._connection.socket], [], [], 0.02)
+        self._connection.consume_input()
+
+    def _close(self) -> None:
+        self._connection.finish()
+
+    def _receive(self, incoming: Incoming[int]) -> bool:
+        read = self._connection.get_copy_data
+        size = 1
+        while size > 0 and not incoming.full:
+            size, data = read(1)
+            if size == 0:  # libpq's buffer is empty
+                self._connection.consume_input()
+                size, data = read(1)
+            if size > 0:
+                self._heed(incoming, data)
+        if size < 0:
+            self._ended()
+        return size > 0
+
+    def _heed(self, incoming: Incoming[int], data: memoryview) -> None:
+        if data[0] == _KEEPALIVE:
+            incoming.reached = max(incoming.reached or 0, int.from_bytes(data[1:9], "big"))
+            if data[17]:
+                self._asks.set()
+            return
+        payload = bytes(data[_HEADER:])
+        what = payload[0]
+        if what == BEGIN:
+            incoming.begin()
+        incoming.add(payload)
+        if what == COMMIT:
+            commit = Commit.of(payload)
+            incoming.commit(commit.at, commit.end)
+        elif what == RELATION:
+            relation = Relation.of(payload)
+            if (relation.schema, relation.name) == self._table:
+                incoming.relation = payload
+
+    def _ended(self) -> None:
+        result = self._connection.get_result()
+        reason = (result.error_message if result is not None else b"") or self._connection.error_message
+        raise LogError(reason.decode(errors="replace").strip() or "the server has ended the replication")
+
+    def _report(self, *, asks: bool) -> None:
+        """Sends the status: what was received, and what was confirmed."""
+        now = time.monotonic()
+        if not asks and now - self._reported <= _STATUS_SECONDS and not self._stopped.is_set():
+            return
+        self._reported = now
+        micros = int((time.time() - EPOCH.timestamp()) * 1_000_000)
+        confirmed = self._confirmed
+        message = struct.pack(">cQQQQB", b"r", max(self._reached, confirmed), confirmed, confirmed, micros, asks)
+        self._connection.put_copy_data(message)
+        self._connection.flush()
+
+
+def receiver(open_receiver: Callable[[], LogReceiver], slot: str, seconds: float) -> LogReceiver:
+    """Opens a receiver. Waits for so many seconds while another connection has the slot, because that of a process
+    that was killed lasts until the server notices. ConnectorError SS627 if it still has it.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return open_receiver()
+        except LogError as error:
+            if error.sqlstate != _IN_USE:
+                raise
+            if time.monotonic() > end:
+                message = f'slot "{slot}" is in use: {error}'
+                hint = "Stop the other job, or give each table and each job a slot of its own ('slot.name')."
+                raise ConnectorError(SLOT_IN_USE, message, hint=hint) from None
+        time.sleep(0.5)

@@ -1,0 +1,162 @@
+"""Reads whole files of columns: Parquet, ORC and Arrow (IPC files and streams, also called Feather).
+
+One task reads a file from its beginning, in batches, so that memory is bounded by a batch or a row group. Streams and
+finished data read so what Spark cannot (``udfs.spark.batches.of_files``), lookups all of their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc, orc
+
+from sqlstream.formats.columnar import Ambiguous, converted, is_text, position_of
+from sqlstream.types import DataType
+from sqlstream.udfs.files.listed import Mismatch, refused
+from sqlstream.udfs.files.splits import naming
+
+_ROWS_PER_BATCH = 1 << 16
+_IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"
+
+
+@dataclass(frozen=True)
+class ColumnarFiles:
+    """Reads whole files of a table. ``format``: parquet, orc or arrow; ``columns``: the columns to read, with their
+    declared types. ``nulls``: columns that a file lacks are NULL instead of errors.
+    """
+
+    format: str
+    columns: tuple[tuple[str, DataType], ...]
+    nulls: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows that ``batches`` returns; TIMESTAMP columns have the zone UTC."""
+        return pa.schema([(name, kind.to_arrow()) for name, kind in self.columns])
+
+    def batches(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
+        """Reads a file and yields its rows in order, in batches of the schema ``schema``.
+
+        ``content``: the bytes of a file that is not on this machine; None to read the local file ``path``. Raises SS524
+        if the file lacks a column or has it twice, SS467 if a column has another type, SS402 for a value that its type
+        does not have, SS528 if the file cannot be read, SS529 if it does not exist any more.
+        """
+        first = 0
+        with naming(path):
+            names = [name for name, _ in self.columns]
+            try:
+                for batch in _BATCHES[self.format](_opened(path, content), names):
+                    yield self._declared(batch, path, first)
+                    first += batch.num_rows
+            except Ambiguous as error:
+                found = Mismatch(error.name, self.schema.field(error.name).type, None, error.found, twice=True)
+                raise found.error(path, self.format) from None
+
+    def _declared(self, batch: pa.RecordBatch, path: str, first: int) -> pa.RecordBatch:
+        columns: list[pa.Array] = []
+        for field in self.schema:
+            number = position_of(batch.schema.names, field.name)
+            if number is None and not self.nulls:
+                raise Mismatch(field.name, field.type, None, tuple(batch.schema.names)).error(path, self.format)
+            values = pa.nulls(batch.num_rows) if number is None else batch.column(number)
+            if self.format == "arrow":
+                _require_whole(values)
+            try:
+                columns.append(converted(values, field.type, orc=self.format == "orc"))
+            except pa.ArrowInvalid:  # another type, or a value that the type does not have
+                where = partial(_in_row, path, first)
+                raise refused(values, field.name, field.type, path, where, self.format) from None
+        if not columns:  # rows are counted all the same
+            return batch
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _require_whole(values: pa.Array) -> None:
+    """Raises pa.ArrowInvalid where values are not as Arrow says: its files are memory, of which nothing is
+    looked at when it is read, and offsets that lead elsewhere would end the process. Of a STRING that is no UTF-8 it is
+    said later which one it is.
+    """
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if not (is_text(values.type) and "UTF8" in str(error)):
+            raise
+
+
+def _in_row(path: str, first: int, row: int) -> str:
+    return f'in row {first + row + 1:,} of file "{path}"'
+
+
+def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
+    """Reads the Arrow schema of a file. ``format``: parquet, orc or arrow. Raises pa.ArrowException or OSError if the
+    file cannot be read.
+    """
+    if format == "orc":
+        return orc.ORCFile(path).schema
+    if format == "parquet":
+        return pq.read_schema(path)
+    return _reader(_opened(path, None)).schema
+
+
+def _opened(path: str, content: bytes | None) -> pa.NativeFile:
+    if content is not None:
+        return pa.BufferReader(content)
+    return pa.memory_map(path) if Path(path).stat().st_size else pa.BufferReader(b"")  # nothing cannot be mapped
+
+
+def _of_parquet(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+        yield from _or_empty(
+            file.iter_batches(_ROWS_PER_BATCH, columns=_own(file.schema_arrow, names), use_threads=False),
+            file.schema_arrow,
+            bool(file.metadata.num_rows),
+        )
+
+
+def _of_orc(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    file = orc.ORCFile(source)
+    own = _own(file.schema, names)
+    stripes = (file.read_stripe(number, columns=own) for number in range(file.nstripes))
+    yield from _or_empty(stripes, file.schema, bool(file.nstripes))
+
+
+def _of_arrow(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+    reader = _reader(source)
+    own = _own(reader.schema, names)
+    if isinstance(reader, ipc.RecordBatchFileReader):
+        batches: Iterator[pa.RecordBatch] = (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        batches = iter(reader)
+    yield from _or_empty((batch.select(own) for batch in batches), reader.schema, some=False)
+
+
+def _reader(file: pa.NativeFile) -> ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader:
+    beginning = file.read(len(_IPC_FILE))
+    file.seek(0)
+    if beginning.startswith(_FEATHER_V1):
+        raise pa.ArrowInvalid("it is a Feather file of version 1; write it again with a version 2, which is Arrow's")
+    return ipc.open_file(file) if beginning == _IPC_FILE else ipc.open_stream(file)
+
+
+def _or_empty(batches: Iterable[pa.RecordBatch], schema: pa.Schema, some: bool) -> Iterator[pa.RecordBatch]:
+    """The batches; an empty one of a file without rows, of which the columns are checked, too."""
+    for batch in batches:
+        some = True
+        yield batch
+    if not some:
+        yield from schema.empty_table().to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+
+
+def _own(there: pa.Schema, names: list[str]) -> list[str]:
+    """The names in the file of the columns that are wanted. Raises Ambiguous."""
+    numbers = (position_of(there.names, name) for name in names)
+    return [there.names[number] for number in sorted({n for n in numbers if n is not None})]
+
+
+_BATCHES: Mapping[str, Any] = {"parquet": _of_parquet, "orc": _of_orc, "arrow": _of_arrow}

@@ -1,0 +1,1 @@
+"""Messages of Kafka as tasks fetch, decode and send them."""

@@ -1,0 +1,73 @@
+"""The newest event times of partitions of topics, by which their source decides how far a watermark may go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlstream.udfs.event_times import EARLIEST, LATEST
+from sqlstream.udfs.files.splits import in_micros
+from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, TopicRecords
+from sqlstream.udfs.messages import VALUE
+
+LOOKED_AT = 1000
+"""How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
+the watermark is lower for a while, and never too high."""
+
+_FETCHED_AHEAD = {"queued.max.messages.kbytes": "1024", "fetch.message.max.bytes": "262144"}
+"""Tasks fetch the same messages; here nobody takes more of them than asked for."""
+
+_TIME = "time"
+
+
+@dataclass(frozen=True)
+class TopicTimes:
+    """How the event time of a message is found: it is the column ``column`` of what ``records`` decode, or, if given,
+    the ``metadata`` of the message (one of ``kafka_fetch.FIELDS``).
+    """
+
+    records: TopicRecords
+    column: str
+    metadata: str | None = None
+
+
+@dataclass(frozen=True)
+class NewestTimes:
+    """Looks at the last messages of ranges. ``properties``: those of librdkafka."""
+
+    times: TopicTimes
+    properties: Mapping[str, str] = field(repr=False)
+
+    def of(self, ranges: Mapping[Slot, tuple[int, int]]) -> dict[Slot, int]:
+        """The newest event time of each partition among the last messages of its range, in microseconds since 1970;
+        none for those without one. Messages that cannot be read, or whose time is NULL or out of range, have none.
+
+        ConnectorError SS590 where the brokers do not give them.
+        """
+        fields = ("value", TOPIC, PARTITION, "offset", *filter(None, (self.times.metadata,)))
+        fetched = FetchedMessages({**self.properties, **_FETCHED_AHEAD}, fields, skips_lost=True)
+        last = [(topic, n, max(begin, end - LOOKED_AT), end, None) for (topic, n), (begin, end) in ranges.items()]
+        if not last:
+            return {}
+        columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))
+        newest: dict[Slot, int] = {}
+        for messages in fetched.rows([pa.RecordBatch.from_arrays([*columns], schema=RANGES)]):
+            for slot, time in self._newest(messages).items():
+                newest[slot] = max(time, newest.get(slot, time))
+        return newest
+
+    def _newest(self, messages: pa.RecordBatch) -> dict[Slot, int]:
+        renamed = [VALUE if name == "value" else name for name in messages.schema.names]
+        messages = messages.rename_columns(renamed)
+        decoded = self.times.records.decoded(messages.column(VALUE))
+        of_rows = messages.take(pa.array(decoded.numbers))
+        metadata = self.times.metadata
+        of_message = None if metadata is None else of_rows.column(metadata)
+        times = in_micros(decoded.rows.column(self.times.column) if of_message is None else of_message)
+        rows = pa.table({_TIME: times, TOPIC: of_rows.column(TOPIC), PARTITION: of_rows.column(PARTITION)})
+        good = pc.and_(pc.greater_equal(times, EARLIEST), pc.less_equal(times, LATEST)).fill_null(False)
+        found = rows.filter(good).group_by([TOPIC, PARTITION]).aggregate([(_TIME, "max")])
+        return {(row[TOPIC], row[PARTITION]): row[f"{_TIME}_max"] for row in found.to_pylist()}

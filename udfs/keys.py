@@ -1,8 +1,8 @@
 """Keys of rows: dense numbers, sorting, hashes and kinds of changelog rows.
 
 Dense numbers are 0 for the first key that appears in a table, 1 for the second, and so on. Keys are equal as in SQL's
-GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Arrow's hash table numbers one column at a time; the
-numbers of several columns are combined.
+GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Several columns of whole numbers become one number for each
+row if they fit. Otherwise Arrow's hash table numbers one column at a time, and these numbers are combined.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def dense_ids(table: pa.Table, columns: Sequence[str]) -> Ids:
     """An integer id for each row; rows that are equal in ``columns`` have the same id. Without columns all rows have
     the id 0.
     """
-    ids = reduce(_pair, (_ids(_whole(table.column(name))) for name in columns), None)
+    arrays = [_whole(table.column(name)) for name in columns]
+    codes = _packed(arrays)
+    ids = reduce(_pair, (_ids(array) for array in arrays), None) if codes is None else _encoded(pa.array(codes))
     ids = np.zeros(table.num_rows, np.int64) if ids is None else ids
     return Ids(ids, first_rows(ids))
 
@@ -101,6 +103,28 @@ def _is_compared_as_bytes(kind: pa.DataType) -> bool:
     is_text = kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     is_number = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)
     return bool(is_text or is_number or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _packed(arrays: Sequence[pa.Array]) -> np.ndarray | None:
+    """The values of several columns of whole numbers as one number each, which saves numbering every column on its
+    own; None for other columns, for NULLs, and where the values need more bits than a number has.
+    """
+    plain = all(pa.types.is_signed_integer(array.type) and not array.null_count for array in arrays)
+    if len(arrays) < 2 or not plain or not len(arrays[0]):
+        return None
+    columns = [array.to_numpy() for array in arrays]
+    limits = [(int(column.min()), int(column.max())) for column in columns]
+    widths = [(high - low).bit_length() for low, high in limits]
+    return _codes(columns, [low for low, _ in limits], widths) if sum(widths) <= _MOST_BITS else None
+
+
+def _codes(columns: Sequence[np.ndarray], lows: Sequence[int], widths: Sequence[int]) -> np.ndarray:
+    """The columns side by side in the bits of one number, the first in the highest; each needs its width of bits."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column, low, width in zip(columns, lows, widths, strict=True):
+        codes <<= width
+        codes |= column.astype(np.int64, copy=False) - low
+    return codes
 
 
 def _pair(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
@@ -222,10 +246,7 @@ def in_order(columns: Sequence[Numbers]) -> Numbers:
     own = (count - 1).bit_length()
     if sum(widths) + own > _MOST_BITS:
         return np.lexsort([*reversed(columns)])
-    codes = np.zeros(count, np.int64)
-    for column, (low, _), width in zip(columns, limits, widths, strict=True):
-        codes <<= width
-        codes |= column - low
+    codes = _codes(columns, [low for low, _ in limits], widths)
     codes <<= own
     codes |= np.arange(count)
     codes.sort()

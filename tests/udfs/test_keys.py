@@ -84,6 +84,28 @@ def test_several_columns_are_numbered_by_first_appearance(rows):
     assert ids.ids.dtype == ids.first.dtype == np.int64
 
 
+_NUMBERS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(-2, 2), st.sampled_from([-(2**63), 2**63 - 1, 2**62])),
+        st.integers(-(2**31), 2**31 - 1) | st.sampled_from([0, 1]),
+        st.integers(-128, 127),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(_NUMBERS)
+def test_columns_of_whole_numbers_are_numbered_by_first_appearance_whatever_their_range(rows):
+    names, kinds = ["a", "b", "c"], (pa.int64(), pa.int32(), pa.int8())
+    columns = zip(*rows, strict=True) if rows else [(), (), ()]
+    table = pa.table([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names)
+    ids = dense_ids(table, names)
+    numbers: dict = {}
+    assert ids.ids.tolist() == [numbers.setdefault(row, len(numbers)) for row in rows]
+    assert ids.first.tolist() == [rows.index(row) for row in numbers]
+
+
 @pytest.mark.parametrize("distinct", (7, 50_000, 10**12, 2**62))
 @pytest.mark.parametrize("low", (0, -(2**61), 5))
 def test_many_integers_are_numbered_by_first_appearance_however_many_differ(distinct, low):

@@ -14,6 +14,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
+from tests.depth import ALL
 
 pytestmark = pytest.mark.spark
 
@@ -105,7 +106,7 @@ def test_bad_records_are_dropped_or_dead_letters_as_where_spark_computes_the_que
     option: str, session: Session, tmp_path: Path
 ) -> None:
     """Twice in one file each, with good rows before, between and after them."""
-    for form in ("csv", "json"):
+    for form in ("csv", "json") if ALL or option == "skip" else ("json",):
         lines = [line.encode() for line in LINES[form]]
         (tmp_path / form).mkdir()
         (tmp_path / form / f"1.{form}").write_bytes(b"\n".join([*lines, *FAULTY[form], *lines, *FAULTY[form], b""]))

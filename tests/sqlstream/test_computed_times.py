@@ -31,6 +31,7 @@ RECORDS = {
     "json": ['{"id": 5, "at": "31/01/2024", "v": 4, "more": [1]}', '{"v": 5, "id": 6}'],
     "parquet": ['{"id":5,"at":"31/01/2024","v":4}', '{"id":6,"at":null,"v":5}'],
 }
+_LINES_AND_ROWS = ["json", pytest.param("csv", marks=pytest.mark.long), "parquet"]
 USUAL = ["json", *(pytest.param(form, marks=pytest.mark.long) for form in ("csv", "parquet"))]
 WINDOW = (
     "SELECT COUNT(*) AS id FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
@@ -77,7 +78,7 @@ def written(folder: Path) -> list[int]:
     return sorted(json.loads(line)["id"] for file in folder.rglob("part-*") for line in file.read_text().splitlines())
 
 
-@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("form", USUAL)
 def test_a_row_without_a_time_is_a_dead_letter_whatever_the_query_reads(
     form: str, session: Session, tmp_path: Path
 ) -> None:
@@ -114,7 +115,7 @@ def test_a_time_of_a_python_function_is_checked_likewise(session: Session, tmp_p
     )
 
 
-@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("form", _LINES_AND_ROWS)
 def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Session, tmp_path: Path) -> None:
     path = write(tmp_path / "in", form)
     declare(session, tmp_path / "in", form)
@@ -130,7 +131,7 @@ def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Se
             assert "31/01/2024" in str(error.value)
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("form", _LINES_AND_ROWS)
 def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Session, tmp_path: Path) -> None:
     write(tmp_path / "in", form)
     session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT) WITH ('connector' = 'filesystem',

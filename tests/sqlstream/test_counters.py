@@ -217,7 +217,16 @@ def run(session: Session, statement: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+REPEATED = (
+    "all rows", "filter on csv_rows", "nothing passes", "union of one table", "filters in a statement set",
+    "windows", "dead letters",
+)  # fmt: skip
+"""What others of the kinds have in them."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, id=k.name, marks=[pytest.mark.long] * (k.name in REPEATED)) for k in KINDS]
+)
 def test_all_counters_are_exact(kind: Kind, session: Session) -> None:
     for key, value in kind.settings.items():
         session.sql(f"SET '{key}' = '{value}'")

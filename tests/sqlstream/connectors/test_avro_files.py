@@ -145,7 +145,9 @@ def test_types_that_avro_lacks_are_refused_with_the_table(spark, tmp_path):
         assert reason in str(raised.value)
 
 
-@pytest.mark.parametrize("form", ["avro", "arrow", "csv", "json"])
+@pytest.mark.parametrize(
+    "form", ["avro", *(pytest.param(form, marks=pytest.mark.long) for form in ("arrow", "csv", "json"))]
+)
 def test_a_stream_writes_files_once_with_a_log_of_spark(spark, tmp_path, form):
     source, target = tmp_path / "in", tmp_path / "out"
     source.mkdir()
@@ -198,7 +200,7 @@ def test_a_micro_batch_that_is_written_again_is_there_once(spark, tmp_path, logg
     assert not (tmp_path / "_sqlstream_writing").exists()
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate"])
+@pytest.mark.parametrize("codec", [pytest.param("null", marks=pytest.mark.long), "deflate"])
 def test_a_file_is_read_in_bounded_micro_batches(spark, tmp_path, codec):
     count = 2_000
     for day in (1, 2):

@@ -30,6 +30,10 @@ BAD = {
 LAST = 7
 """The number of lines of each, of which the first and the last are good."""
 WINDOW = "SELECT a, COUNT(*) AS n FROM t GROUP BY a, TUMBLE(ts, INTERVAL '1' MINUTE)"
+PLAIN, WINDOWS = "INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"
+_OTHERS = [pytest.param(*pair, marks=pytest.mark.long) for pair in (("json", PLAIN), ("csv", WINDOWS))]
+JOBS = [("csv", PLAIN), ("json", WINDOWS), *_OTHERS]
+"""Each format and each statement once, all pairs of them in the long tests."""
 
 
 def declare(session: Session, folder: Path, form: str, more: str = "") -> None:
@@ -57,7 +61,7 @@ def written(folder: Path) -> list[int]:
     return sorted(json.loads(line)["a"] for line in lines)
 
 
-@pytest.mark.parametrize("form", GOOD)
+@pytest.mark.parametrize("form", ["csv", pytest.param("json", marks=pytest.mark.long)])
 def test_every_door_reads_the_same_rows_and_names_the_same_line(form: str, spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", form, GOOD[form])
     bad = write(tmp_path / "bad", form, BAD[form])
@@ -75,8 +79,7 @@ def test_every_door_reads_the_same_rows_and_names_the_same_line(form: str, spark
                 assert said in str(error.value), (mode, query)
 
 
-@pytest.mark.parametrize("form", BAD)
-@pytest.mark.parametrize("statement", ["INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"])
+@pytest.mark.parametrize(("form", "statement"), JOBS)
 def test_a_dead_letter_is_the_record_with_its_file_and_line(
     form: str, statement: str, spark: Any, tmp_path: Path
 ) -> None:
@@ -100,8 +103,7 @@ def test_a_dead_letter_is_the_record_with_its_file_and_line(
     assert written(tmp_path / "out") == [1, 6]
 
 
-@pytest.mark.parametrize("form", GOOD)
-@pytest.mark.parametrize("statement", ["INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"])
+@pytest.mark.parametrize(("form", "statement"), JOBS)
 def test_a_checkpoint_of_sparks_readers_goes_on(form: str, statement: str, spark: Any, tmp_path: Path) -> None:
     """Earlier versions read these files through Spark, as it still reads remote ones."""
     for number, reader in ((1, "spark"), (2, "auto")):

@@ -42,7 +42,7 @@ def sink(session: Session, name: str, columns: str) -> None:
     session.sql(f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'memory')")
 
 
-@pytest.mark.parametrize("mode", ["auto", "streaming", "batch"])
+@pytest.mark.parametrize("mode", [pytest.param("auto", marks=pytest.mark.long), "streaming", "batch"])
 def test_a_hint_gives_a_table_other_options(session, tmp_path: Path, mode: str):
     session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
     hint = f"/*+ OPTIONS('path' = '{tmp_path / 'b'}') */"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 from threading import Thread
 
@@ -135,6 +136,20 @@ def test_ctrl_c_stops_every_job_and_names_its_checkpoint(tmp_path):
     assert (checkpoints / "insert_into_nowhere").is_dir()
 
 
+def test_a_query_whose_rows_nobody_reads_stops(spark, monkeypatch):
+    class Gone(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with sqlstream.connect(spark) as session:
+        with pytest.raises(BrokenPipeError):
+            Execution(session, "jsonl", False).run([Script("endless", f"{ENDLESS}SELECT n FROM ticks")])
+        jobs = session.jobs
+    assert [job.state.value for job in jobs] == ["STOPPED", "STOPPED"]
+
+
+@pytest.mark.long  # a process with a Spark of its own, as the one that Ctrl-C stops
 def test_reader_that_goes_away_ends_the_run(tmp_path):
     with _endless(tmp_path) as running:
         assert running.stdout is not None and running.stderr is not None

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.spark
+@pytest.mark.long  # a process with a Spark of its own; tests/sqlstream/shell/test_result_modes.py draws the table
 def test_the_table_of_an_updating_result_changes_in_place(tmp_path):
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
     script = tmp_path / "counts.sql"

@@ -34,6 +34,10 @@ def test_results_that_cannot_be_written_are_told(redirected, reason, unbuffered)
     assert told.startswith(f"SS591: standard output cannot be written: {reason}\nHINT: ")
 
 
+def test_a_reader_that_has_gone_away_is_told_by_the_exit_code_alone():
+    assert command("| true; exit ${PIPESTATUS[0]}", "version") == (141, "")
+
+
 def test_messages_that_cannot_be_written_change_no_result():
     assert command("2>&-", "version") == (0, "")
     assert command("2>&-", "unknown") == (2, "")

@@ -183,16 +183,16 @@ def test_a_chart_is_sent_to_the_background(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.spark
-def test_a_running_query_is_sent_to_the_background_and_ended_by_one_key(tmp_path):
+def test_a_terminal_cancels_queries_or_sends_them_to_the_background_and_tells_of_jobs_that_fail(tmp_path):
     environment = {
         **os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "dumb", "PROMPT_TOOLKIT_NO_CPR": "1",
         "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     (tmp_path / "t.sql").write_text(
-        "CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');\n"
         "CREATE TABLE some (n BIGINT)"
         " WITH ('connector' = 'datagen', 'rows-per-second' = '100', 'number-of-rows' = '99999');\n"
         "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');\n"
+        "CREATE TABLE lost (n BIGINT) WITH ('connector' = 'blackhole');\n"
     )
     shell = pexpect.spawn(
         sys.executable, ["-m", "sqlstream", "shell", "--master", "local[1]", "-f", "t.sql", "-i"], cwd=tmp_path,
@@ -200,7 +200,12 @@ def test_a_running_query_is_sent_to_the_background_and_ended_by_one_key(tmp_path
     )  # fmt: skip
     try:
         shell.expect("sqlstream> ")
+        shell.send("CREATE TABLE ticks (n BIGINT)\rWITH ('connector' = 'datagen', 'rows-per-second' = '10');\r")
+        shell.expect("OK")
+        shell.send("SELECT m FROM ticks;\r")
+        shell.expect('SS201: column "m" does not exist')
         shell.send("SELECT n FROM ticks;\r")
+        shell.expect("starting Spark|starting the query")
         shell.expect(r"\d{5,}\r\n")
         shell.send("SHOW VIE\x1aWS;\r")
         shell.expect('"query" goes on in the background')
@@ -223,10 +228,27 @@ def test_a_running_query_is_sent_to_the_background_and_ended_by_one_key(tmp_path
         shell.send("STOP JOB query;\r")
         shell.expect("STOPPED")
         shell.expect("sqlstream> ")
-        shell.send("quit\r")
-        shell.expect(pexpect.EOF)
+        shell.send("INSERT INTO lost SELECT n * 9223372036854775807 FROM ticks;\r")
+        shell.expect("runs in the background")
+        shell.expect('job "insert_into_lost" failed')  # above the prompt, while nobody types
+        shell.expect("ARITHMETIC_OVERFLOW")
+        shell.expect("shows more")
+        shell.send("SHOW TABLES;\r")
+        shell.expect(r"\(4 rows\)")
+        shell.expect("sqlstream> ")
+        _leave(shell)
     finally:
         shell.close(force=True)
     assert shell.exitstatus == 0
+    assert "SHOW TABLES;" in (tmp_path / "state" / "sqlstream" / "history").read_text()
     lines = (tmp_path / "query.jsonl").read_text().splitlines()
     assert len(lines) > 10 and all(list(json.loads(line)) == ["n"] for line in lines)
+
+
+def _leave(terminal: pexpect.spawn) -> None:
+    """Ctrl-D until the shell ends: one pressed between the prompt's text and its reading of keys is lost."""
+    for _ in range(20):
+        terminal.send("\x04")
+        if terminal.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=3) == 0:
+            return
+    raise AssertionError("Ctrl-D does not end the shell")

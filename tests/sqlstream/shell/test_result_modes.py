@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
 
-from sqlstream.cli.progress import LiveTable
+from sqlstream.cli.output import TableWriter
+from sqlstream.cli.progress import LiveTable, write_table
 from sqlstream.jobs import Progress
 from sqlstream.query import Query
 from sqlstream.shell.interrupts import Stopped
@@ -90,6 +91,14 @@ def test_where_somebody_types_the_table_changes_in_place_and_stays(keyboard):
     shown(shell, query())
     assert what_stays(out.getvalue()) == TABLE
     assert "query: reading, no rows yet" in out.getvalue() and "+U" not in out.getvalue()
+
+
+def test_run_writes_the_table_as_it_was_when_it_is_interrupted():
+    out = Terminal()
+    with pytest.raises(KeyboardInterrupt):
+        write_table(query(interrupted=True), TableWriter(["k", "n"], out), out)
+    assert what_stays(out.getvalue()) == TABLE
+    assert "query: reading, no rows yet" in out.getvalue()
 
 
 @pytest.mark.parametrize("command", ["\\pset result-mode changelog", "\\mode changelog", "\\mode tableau"])

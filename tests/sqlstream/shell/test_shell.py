@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import stat
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pexpect
 import pytest
 from click.testing import CliRunner
 from prompt_toolkit.enums import EditingMode
@@ -277,53 +275,6 @@ def test_insert_tells_how_many_rows_it_wrote(shell):
     sink = "CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');"
     running.read(io.StringIO(NUMBERS + sink + "INSERT INTO nowhere SELECT n FROM numbers WHERE n > 1;"))
     assert out.getvalue() == 'OK\nOK\n2 rows written to "nowhere"\n'
-
-
-# --- a terminal -----------------------------------------------------------------------------------------------
-
-
-def _leave(terminal: pexpect.spawn) -> None:
-    """Ctrl-D until the shell ends: one pressed between the prompt's text and its reading of keys is lost."""
-    for _ in range(20):
-        terminal.send("\x04")
-        if terminal.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=3) == 0:
-            return
-    raise AssertionError("Ctrl-D does not end the shell")
-
-
-@pytest.mark.spark
-def test_ctrl_c_cancels_the_query_and_ctrl_d_leaves(tmp_path):
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    terminal = pexpect.spawn(
-        sys.executable, ["-m", "sqlstream", "shell", "--master", "local[1]"], cwd=ROOT, env=environment, timeout=120,
-        encoding="utf-8", dimensions=(40, 120),
-    )  # fmt: skip
-    try:
-        terminal.expect("sqlstream> ")
-        terminal.send("CREATE TABLE ticks (n BIGINT)\rWITH ('connector' = 'datagen', 'rows-per-second' = '10');\r")
-        terminal.expect("OK")
-        terminal.send("SELECT m FROM ticks;\r")
-        terminal.expect('SS201: column "m" does not exist')
-        terminal.send("SELECT n FROM ticks;\r")
-        terminal.expect("starting Spark|starting the query")
-        terminal.expect(r"\d{5,}\r\n")
-        terminal.sendintr()
-        terminal.expect("stopped")
-        terminal.send("CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');\r")
-        terminal.expect("OK")
-        terminal.send("INSERT INTO nowhere SELECT n * 9223372036854775807 FROM ticks;\r")
-        terminal.expect("runs in the background")
-        terminal.expect('job "insert_into_nowhere" failed')  # above the prompt, while nobody types
-        terminal.expect("ARITHMETIC_OVERFLOW")
-        terminal.expect("shows more")
-        terminal.send("SHOW TABLES;\r")
-        terminal.expect(r"\(2 rows\)")
-        terminal.expect("sqlstream> ")
-        _leave(terminal)
-    finally:
-        terminal.close(force=True)
-    assert terminal.exitstatus == 0
-    assert "SHOW TABLES;" in (tmp_path / "sqlstream" / "history").read_text()
 
 
 def test_input_that_is_no_text_ends_the_shell_behind_what_is(capsys):

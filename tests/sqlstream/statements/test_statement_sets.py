@@ -8,11 +8,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sqlstream.connectors import Environment
+from sqlstream.connectors.connector import BatchWriter
+from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.jobs.lifecycle import sinks
+from sqlstream.planner.catalog import Table
 from sqlstream.results import Rows
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
@@ -114,10 +121,44 @@ def test_a_set_is_one_job_that_reads_a_table_once_and_counts_each_tables_rows(fo
     assert len(list((spark / "sources").iterdir())) == 2  # the table and its control rows
 
 
-def test_all_tables_stand_at_one_epoch_after_a_kill_between_two_of_them(folder: Path) -> None:
+_WRITER = sinks.checked_writer
+
+
+def failing_writer(environment: Environment, table: Table) -> BatchWriter:
+    """Fails where ``KILLED`` kills."""
+    write = _WRITER(environment, table)
+
+    def failed_in_the_second_epoch(batch: Any, number: int) -> None:
+        if number == 1:
+            raise OSError("no space left")
+        write(batch, number)
+
+    return failed_in_the_second_epoch if table.name == "counts" else write
+
+
+def fail(folder: Path) -> None:
+    """End the job between two tables, in this process."""
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        LocalSession() as session,
+        pytest.raises(SqlStreamError, match="no space left"),
+    ):
+        patched.setattr(sinks, "checked_writer", failing_writer)
+        start(session, folder).wait()
+
+
+def kill(folder: Path) -> None:
+    """The same with a process of its own, which runs nothing behind that place."""
     script = DEFINITIONS.format(folder=folder) + STATEMENT_SET
     killed = subprocess.run([sys.executable, "-c", KILLED, script], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+
+
+@pytest.mark.parametrize("end", [fail, pytest.param(kill, marks=pytest.mark.long)])
+def test_all_tables_stand_at_one_epoch_after_an_end_between_two_of_them(
+    folder: Path, end: Callable[[Path], None]
+) -> None:
+    end(folder)
     assert written(folder) == {"odd": expected()["odd"], "counts": Counter()}  # one table is an epoch ahead
     with LocalSession() as session:
         start(session, folder).wait()

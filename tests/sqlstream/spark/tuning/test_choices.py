@@ -152,6 +152,7 @@ def run(folder: Path, settings: dict[str, str], *before: str) -> tuple[dict[str,
 
 
 @pytest.mark.spark
+@pytest.mark.long  # a Spark of its own; what it is started with is compared above
 def test_spark_runs_with_nothing_of_it(tmp_path):
     actual, _ = run(tmp_path, dict.fromkeys(FIELDS, "false"))
     assert actual["rows"] == 3

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 BOUND, SMALLER = ("'source.max-bytes-per-trigger' = '2 kb'", "'source.max-bytes-per-trigger' = '1 kb'")
 NO_BOUND = "'on-error' = 'fail'"
-ROWS = 300  # of CSV about 20 bytes each, of JSON 45, so that micro-batches are three and seven at least
+ROWS = 200  # of CSV about 20 bytes each, of JSON 45, so that micro-batches are two and five at least
 STATEMENT = (
     "INSERT INTO o SELECT 'a' AS t, id FROM a UNION ALL SELECT 'b' AS t, id FROM b "
     "UNION ALL SELECT 'w', CAST(n AS BIGINT) FROM (SELECT w, COUNT(*) AS n FROM a GROUP BY w COUNT WINDOW (50 ROWS))"
@@ -239,10 +239,10 @@ def test_files_that_are_gone_or_cut_between_their_micro_batches_are_named(spark:
         put(tmp_path / table, form, "first", 0)
     path = tmp_path / "a" / "first.csv"
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"299,", b"x99,"))
-    with pytest.raises(SqlStreamError, match=r"SS402.*line 301.*first.csv"), running(spark, tmp_path, "first") as job:
+    path.write_bytes(whole.replace(b"199,", b"x99,"))
+    with pytest.raises(SqlStreamError, match=r"SS402.*line 201.*first.csv"), running(spark, tmp_path, "first") as job:
         job.wait(300)
-    path.write_bytes(whole[: len(whole) // 2])
+    path.write_bytes(whole[: len(whole) // 4])
     with pytest.raises(SqlStreamError, match=r"SS531.*first.csv"), running(spark, tmp_path, "first") as job:
         job.wait(300)
     path.unlink()

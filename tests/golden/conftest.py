@@ -19,10 +19,12 @@ from tests.planner.physical.spark_plans import expected, seen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A block that runs with restarts is a streaming query there; straight through, bounded jobs must give the same.
 
-    Of those that run straight through alone, ``make test`` streams each file's first and every fourth.
+    Of those that run straight through alone, ``make test`` streams each file's every fourth, beginning with the first
+    where the file has no restarts, which stream as well.
     """
     blocks = [item for item in items if isinstance(item, GoldenItem)]
     restarted = {(item.path, item.index) for item in blocks if item.restart}
+    files_with_restarts = {path for path, _ in restarted}
     alone: Counter[Path] = Counter()
     for item in blocks:
         if item.restart:
@@ -30,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (item.path, item.index) in restarted:
             item.streaming = False
         else:
-            item.streaming = item.streaming and (ALL or alone[item.path] % 4 == 0)
+            nth = 3 if item.path in files_with_restarts else 0
+            item.streaming = item.streaming and (ALL or alone[item.path] % 4 == nth)
             alone[item.path] += 1
 
 

@@ -14,7 +14,7 @@ from tests.differential.on_spark import compared
 pytestmark = pytest.mark.spark
 
 ROUNDS = int(os.environ.get("SQLSTREAM_EXAMPLES", "1"))
-QUERIES = depth(3, 5)
+QUERIES = depth(1, 5)
 _SAMPLE = {"group_by", "hop", "late_data", "pivot", "regular_join", "session", "subqueries", "top_n", "window_join"}
 """Files whose first query runs here; ``make both-modes`` runs all of all files."""
 

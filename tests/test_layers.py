@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +35,14 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common"
 NAMED_ABOVE = {"planner/__init__.py": {"analysis"}}
 
 
-def _modules() -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in product_files()]
+@cache
+def _modules() -> tuple[str, ...]:
+    return tuple(str(path.relative_to(ROOT)) for path in product_files())
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(module_name(ROOT / module) for module in _modules())
 
 
 @cache
@@ -46,8 +53,7 @@ def _tree(module: str) -> ast.Module:
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """Full names of what a module imports anywhere: also inside functions, for types and by text."""
-    names = [module_name(path) for path in product_files()]
-    return tuple(imported_names(_tree(module), module_name(ROOT / module), names))
+    return tuple(imported_names(_tree(module), module_name(ROOT / module), _names()))
 
 
 def _room(module: str) -> str:
@@ -60,15 +66,26 @@ def test_every_room_has_modules():
     assert {_room(m) for m in _modules()} >= {*ROOMS, *FOUNDATION}
 
 
-@pytest.mark.parametrize("module", [m for m in _modules() if _room(m) in MAY_IMPORT])
-def test_imports_point_downwards(module: str):
-    ours = {name.split(".")[1] for name in _imports(module) if name.startswith("sqlstream.")}
-    assert ours <= MAY_IMPORT[_room(module)] | NAMED_ABOVE.get(module, set())
+def _wrong(of_module: Callable[[str], object], modules: Iterable[str]) -> dict[str, object]:
+    """What a rule finds, by module. One test for all modules: there are 500, and each test costs some milliseconds."""
+    found = {module: of_module(module) for module in modules}
+    assert found
+    return {module: each for module, each in found.items() if each}
 
 
-@pytest.mark.parametrize("module", _modules())
-def test_rooms_are_imported_through_the_product(module: str):
-    assert not [name for name in _imports(module) if name.split(".")[0] in (*ROOMS, "None")]
+def test_imports_point_downwards():
+    def upwards(module: str) -> set[str]:
+        ours = {name.split(".")[1] for name in _imports(module) if name.startswith("sqlstream.")}
+        return ours - MAY_IMPORT[_room(module)] - NAMED_ABOVE.get(module, set())
+
+    assert _wrong(upwards, [m for m in _modules() if _room(m) in MAY_IMPORT]) == {}
+
+
+def test_rooms_are_imported_through_the_product():
+    def beside(module: str) -> list[str]:
+        return [name for name in _imports(module) if name.split(".")[0] in (*ROOMS, "None")]
+
+    assert _wrong(beside, _modules()) == {}
 
 
 QUESTIONS = ("planner", "planner/rules", "planner/explain", "planner/physical")
@@ -76,38 +93,46 @@ QUESTIONS = ("planner", "planner/rules", "planner/explain", "planner/physical")
 READS_ALL_NODES = {"planner/explain/to_json.py": {"sqlstream.planner.operators"}}
 
 
-@pytest.mark.parametrize("module", [m for m in _modules() if str(Path(m).parent) in QUESTIONS])
-def test_what_asks_about_nodes_knows_no_operator(module: str):
+def test_what_asks_about_nodes_knows_no_operator():
     """Operators answer in their rooms, so that a new one is added there alone."""
-    known = {name for name in _imports(module) if name.startswith("sqlstream.planner.operators")}
-    if module in READS_ALL_NODES:
-        known = {name for name in known if not any(name.startswith(own) for own in READS_ALL_NODES[module])}
-    assert not known
+
+    def known(module: str) -> set[str]:
+        allowed = tuple(READS_ALL_NODES.get(module, ()))
+        operators = {name for name in _imports(module) if name.startswith("sqlstream.planner.operators")}
+        return {name for name in operators if not name.startswith(allowed)} if allowed else operators
+
+    assert _wrong(known, [m for m in _modules() if str(Path(m).parent) in QUESTIONS]) == {}
 
 
-@pytest.mark.parametrize("module", [m for m in _modules() if not m.startswith(SPARK_ALLOWED)])
-def test_pyspark_stays_in_its_places(module: str):
-    assert not [name for name in _imports(module) if name.split(".")[0] in ("pyspark", "py4j")]
+def test_pyspark_stays_in_its_places():
+    def of_spark(module: str) -> list[str]:
+        return [name for name in _imports(module) if name.split(".")[0] in ("pyspark", "py4j")]
+
+    assert _wrong(of_spark, [m for m in _modules() if not m.startswith(SPARK_ALLOWED)]) == {}
 
 
-@pytest.mark.parametrize("module", [m for m in _modules() if _room(m) in ROOMS])
-def test_imports_inside_functions_say_why(module: str):
-    lines = (ROOT / module).read_text(encoding="utf-8").splitlines()
-    functions = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    imports = {n.lineno for f in functions for n in ast.walk(f) if isinstance(n, ast.Import | ast.ImportFrom)}
-    for line in sorted(imports):
-        above = next(i for i in range(line - 1, 0, -1) if i not in imports)  # one comment for several of them
-        assert "#" in lines[line - 1] or lines[above - 1].strip().startswith("#"), f"line {line} does not say why"
+def test_imports_inside_functions_say_why():
+    def silent(module: str) -> list[int]:
+        lines = (ROOT / module).read_text(encoding="utf-8").splitlines()
+        nodes = ast.walk(_tree(module))
+        functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        imports = {n.lineno for f in functions for n in ast.walk(f) if isinstance(n, ast.Import | ast.ImportFrom)}
+
+        def says_why(line: int) -> bool:
+            above = next(i for i in range(line - 1, 0, -1) if i not in imports)  # one comment for several of them
+            return "#" in lines[line - 1] or lines[above - 1].strip().startswith("#")
+
+        return [line for line in sorted(imports) if not says_why(line)]
+
+    assert _wrong(silent, [m for m in _modules() if _room(m) in ROOMS]) == {}
 
 
-@pytest.mark.parametrize("module", _modules())
-def test_every_module_says_what_it_is(module: str):
-    assert ast.get_docstring(_tree(module))
+def test_every_module_says_what_it_is():
+    assert _wrong(lambda module: not ast.get_docstring(_tree(module)), _modules()) == {}
 
 
-@pytest.mark.parametrize("module", _modules())
-def test_names_of_modules_say_something(module: str):
-    assert not set(Path(module).with_suffix("").parts) & VAGUE_NAMES
+def test_names_of_modules_say_something():
+    assert _wrong(lambda module: set(Path(module).with_suffix("").parts) & VAGUE_NAMES, _modules()) == {}
 
 
 @pytest.mark.parametrize("room", ROOMS)

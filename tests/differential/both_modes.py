@@ -88,14 +88,18 @@ KINDS_OF_ANSWERS = (EQUAL, ENDED, STREAMS, AS_STREAM, AS_BATCH, NEITHER, NOT_ASK
 
 
 def of_golden_files(folder: Path = GOLDEN) -> Iterator[Question]:
-    """The stream blocks, with the statements that create what they name."""
     for path in sorted(folder.glob("*.golden")):
-        statements: list[str] = []
-        for block in parse_golden(path.read_text(encoding="utf-8")):
-            if block.kind == "statement":
-                statements += map(to_sql, parse_script(block.sql))
-            elif block.kind == "stream" and not block.sql.startswith(FILE):
-                yield _of_block(path, block, statements)
+        yield from of_golden_file(path)
+
+
+def of_golden_file(path: Path) -> Iterator[Question]:
+    """The stream blocks, with the statements that create what they name."""
+    statements: list[str] = []
+    for block in parse_golden(path.read_text(encoding="utf-8")):
+        if block.kind == "statement":
+            statements += map(to_sql, parse_script(block.sql))
+        elif block.kind == "stream" and not block.sql.startswith(FILE):
+            yield _of_block(path, block, statements)
 
 
 def _of_block(path: Path, block: Block, statements: Sequence[str]) -> Question:

@@ -1,4 +1,4 @@
-"""Spark in processes of its own on this machine: a Master and Workers with a core each, a server of Connect."""
+"""Spark in processes of its own on this machine: a Master and two Workers with a core each, a server of Connect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, environment: Mapping[str, str], workers: int = _WORKERS) -> Iterator[Cluster]:
+def cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[Cluster]:
     """``environment`` is that of Python in executors, too."""
     with _processes(folder, {**environment, "SPARK_WORKER_DIR": str(folder / "work")}) as start:
         port = _free_port()
@@ -36,8 +36,8 @@ def cluster(folder: Path, environment: Mapping[str, str], workers: int = _WORKER
         _wait_for(port, master)
         worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0")
         limits = ("--cores", "1", "--memory", "2g")
-        started = [start(f"worker-{number}", "spark-class", *worker, *limits, url) for number in range(workers)]
-        yield Cluster(url, tuple(process.pid for process in started))
+        workers = [start(f"worker-{number}", "spark-class", *worker, *limits, url) for number in range(_WORKERS)]
+        yield Cluster(url, tuple(process.pid for process in workers))
 
 
 @contextmanager

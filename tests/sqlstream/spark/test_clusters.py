@@ -108,14 +108,13 @@ def _start(folder: Path, master: str, name: str, sql: str, *more: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(folder, expected, workers):
-    name = f"cluster-of-{workers}"
-    with cluster(folder / name, _environment(folder), workers) as machines:
-        rows = _run(folder, machines.url, f"standalone-{workers}")
-        executors = {path.parent.name for path in (folder / name / "work").glob("*/*/stderr")}
+@pytest.mark.long  # six processes of Java; test_worker_package.py imports the package where nothing is installed
+def test_executors_of_a_cluster_run_kernels_that_they_do_not_have_installed(folder, expected):
+    with cluster(folder / "cluster", _environment(folder)) as machines:
+        rows = _run(folder, machines.url, "standalone")
+        executors = {path.parent.name for path in (folder / "cluster" / "work").glob("*/*/stderr")}
     assert difference(expected, rows) is None
-    assert executors == {str(number) for number in range(workers)}
+    assert executors == {"0", "1"}
 
 
 @pytest.mark.long

@@ -60,7 +60,7 @@ def written(folder: Path, name: str) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("engine", ["columnar", "native"])
 def test_rows_in_order_are_in_their_windows(spark: Any, tmp_path: Path, engine: str) -> None:
     late = 0
-    for end, numbers in (("pause", [0]), ("final", [1, 2, 3, 4, 5])):
+    for end, numbers in (("pause", [0]), ("pause", [1, 2]), ("final", [3, 4, 5])):
         put(tmp_path, numbers)
         late += run(spark, tmp_path, end, engine)
         if numbers == [0]:

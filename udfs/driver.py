@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from sqlstream.udfs.exchange import united
 from sqlstream.udfs.kernel import END_OF_TIME, NO_WATERMARK, Domain, Kernel, Store
 
 Ports: TypeAlias = Mapping[int, Sequence[pa.Table]]
@@ -133,13 +134,9 @@ def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bo
 
 
 def _rows(kernel: Kernel, context: GroupContext, ports: Ports) -> None:
-    rows_by_port = {port: _one(tables) for port, tables in ports.items() if tables}
+    rows_by_port = {port: united(tables) for port, tables in ports.items() if tables}
     if rows_by_port:
         kernel.on_ports(rows_by_port, context)
-
-
-def _one(tables: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
 
 
 def _event_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:

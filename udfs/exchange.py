@@ -207,7 +207,7 @@ class Exchange:
         places, parts = zip(*_parts(rows), strict=True)
         combined = [self.kernel.combine(group_rows) for group_rows in parts]
         ends = np.cumsum([group_rows.num_rows for group_rows in combined])
-        for group, ordered, group_rows in _cut(pa.concat_tables(combined), self.groups):
+        for group, ordered, group_rows in _cut(united(combined), self.groups):
             for piece in pieces(group_rows):
                 here, ordered = ordered[: piece.num_rows], ordered[piece.num_rows :]
                 split_counts = _counted(places, ends, here) if places != (_NO_PLACE,) else None
@@ -328,6 +328,13 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             pending, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(pending).combine_chunks()
+
+
+def united(combined: Sequence[pa.Table]) -> pa.Table:
+    """The results of several calls of ``Kernel.combine`` as one table. Columns that some of them leave out are NULL in
+    their rows.
+    """
+    return pa.concat_tables(combined, promote_options="default") if len(combined) > 1 else combined[0]
 
 
 def cut(rows: pa.Table, groups: int) -> Iterator[tuple[int, pa.Table]]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.driver import GroupContext, MicroBatch, Ports, drive, unfolded
+from sqlstream.udfs.exchange import united
 from sqlstream.udfs.kernel import (
     EMITTED_AHEAD,
     END_OF_TIME,
@@ -224,7 +225,7 @@ class KernelHarness:
             return [[] for _ in self._groups]
         batches = [table.slice(start, self._arrow_rows) for start in range(0, table.num_rows, self._arrow_rows)]
         combined = [_through_ipc(self.kernel.combine(batch)) for batch in batches]
-        rows = pa.concat_tables(combined)
+        rows = united(combined)
         groups = self._group_of(rows)
         cut = [rows.filter(pa.array(groups == group)) for group in range(len(self._groups))]
         return [[piece] if piece.num_rows else [] for piece in cut]

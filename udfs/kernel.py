@@ -192,8 +192,8 @@ class Kernel(ABC):
         raise NotImplementedError(f"{type(self).__name__} holds no watermark")
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Pre-aggregates rows of one key group before the shuffle. The result is the input of ``on_rows``. Kernels with
-        several inputs must return the rows unchanged.
+        """Pre-aggregates rows before the shuffle. The result is the input of ``on_rows``, which gets the results of
+        several calls as one table (``exchange.united``). Kernels with several inputs must return the rows unchanged.
         """
         return rows
 

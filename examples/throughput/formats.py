@@ -334,7 +334,9 @@ def main() -> None:
             for form in FORMATS:
                 for kind in {"plain", *kinds} & {*FORMATS[form]}:
                     write(Path(name) / form / kind, form, kind, files, rows)
-            console.print(libraries(Path(name), rows), nested(rows), jobs(Path(name), rows, queries, kinds), "")
+            console.print(libraries(Path(name), rows))
+            console.print(nested(rows))
+            console.print(jobs(Path(name), rows, queries, kinds), "")
     console.print(f"load after: {os.getloadavg()[0]:.1f}")
 
 

@@ -15,6 +15,7 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
 from sqlstream.udfs.groups.distinct import (
@@ -49,7 +50,7 @@ them takes eight times as long as the sample."""
 
 _HAS_TOTALS = "__has_totals"
 """BOOLEAN column of pre-aggregated rows: the row has the accumulators of its group. Only where other aggregates have
-DISTINCT, for which each value has a row."""
+DISTINCT, for which each value has a row. NULL for rows that were not pre-aggregated."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class GroupAggregateKernel(Kernel):
         """Numbers for the combinations of keys and distinct values; None where most rows have their own, as a sample
         says: the kernel looks for those that were stored anyway.
         """
-        columns = [rows.column(name) for name in (KEY_HASH, *self._distinct_columns)]
+        own = (name for name in self._distinct_columns if name not in self.keys)
+        columns = [rows.column(name) for name in (KEY_HASH, *own)]
         if rows.num_rows >= _LEAST_SAMPLED and all(has_hash(column.type) for column in columns):
             hashes = hash_of_values(columns, rows.num_rows)
             sampled = hashes[hashes & _SAMPLE == 0]
@@ -119,26 +121,20 @@ class GroupAggregateKernel(Kernel):
 
     def _values_with_totals(self, rows: pa.Table) -> pa.Table:
         """One row for each combination of keys and distinct values; the first of each group has its accumulators. Where
-        most rows have their own values each row stays, with accumulators of its own.
+        most rows have their own values they stay as they are, since accumulators would be wider.
         """
         ids = self._distinct_ids(rows)
-        values = rows.select([KEY_HASH, *self._distinct_columns])
         if ids is None:
-            every = np.arange(rows.num_rows)
-            lifted = [strategy.lifted(rows, None, every, rows.num_rows) for strategy in self._totals]
-            return self._with_totals(values, np.ones(rows.num_rows, np.bool_), lifted)
-        values = values.take(pa.array(ids.first))
+            return rows
+        values = rows.select([KEY_HASH, *self._distinct_columns]).take(pa.array(ids.first))
         groups = dense_ids(values, self.keys)
         group_of_value = np.full(values.num_rows, -1)
         group_of_value[groups.first] = np.arange(groups.count)
         is_first = group_of_value >= 0
         numbers = pa.array(group_of_value, mask=~is_first)
         lifted = [strategy.lifted(rows, None, groups.ids[ids.ids], groups.count) for strategy in self._totals]
-        return self._with_totals(values, is_first, [totals.take(numbers) for totals in lifted])
-
-    def _with_totals(self, values: pa.Table, has_totals: np.ndarray, lifted: Sequence[pa.Table]) -> pa.Table:
-        columns = [column for totals in lifted for column in totals.columns]
-        return pa.Table.from_arrays([*values.columns, pa.array(has_totals), *columns], schema=self._shipped)
+        columns = [column for totals in lifted for column in totals.take(numbers).columns]
+        return pa.Table.from_arrays([*values.columns, pa.array(is_first), *columns], schema=self._shipped)
 
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         ids = dense_ids(rows, self.keys)
@@ -177,19 +173,32 @@ class GroupAggregateKernel(Kernel):
 
     def _updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
-        lifted, groups = changed.rows, changed.groups
-        if self._adds_totals:
-            has_totals = np.asarray(changed.rows.column(_HAS_TOTALS), np.bool_)
-            if not has_totals.all():
-                lifted, groups = lifted.filter(pa.array(has_totals)), groups[has_totals]
-        elif not self._combines:
-            return [strategy.updated(stored, changed, context) for strategy in self.strategies]
         return [
-            strategy.merged(stored, lifted, changed.count, groups)
-            if isinstance(strategy, Totals)
+            strategy.merged(stored, *self._accumulators(strategy, changed))
+            if isinstance(strategy, Totals) and self._is_lifted(changed)
             else strategy.updated(stored, changed, context)
             for strategy in self.strategies
         ]
+
+    def _is_lifted(self, changed: ChangedRows) -> bool:
+        """True if the rows, or some of them, were pre-aggregated."""
+        return self._combines or _HAS_TOTALS in changed.rows.column_names
+
+    def _accumulators(self, strategy: Totals, changed: ChangedRows) -> tuple[pa.Table, int, Indices]:
+        """The accumulators of pre-aggregated rows and of those that were left as they are, the number of groups, and
+        the group of each row of accumulators.
+        """
+        rows, groups = changed.rows, changed.groups
+        if self._combines:
+            return rows, changed.count, groups
+        has_totals = rows.column(_HAS_TOTALS)
+        lifted, plain = np.asarray(pc.fill_null(has_totals, False)), np.asarray(has_totals.is_null())
+        accumulators, of_lifted = rows.select(strategy.columns.names).filter(pa.array(lifted)), groups[lifted]
+        if not plain.any():
+            return accumulators, changed.count, of_lifted
+        own = strategy.lifted(rows.filter(pa.array(plain)), None, groups[plain], changed.count)
+        every = np.arange(changed.count)
+        return pa.concat_tables([accumulators, own]), changed.count, np.concatenate([of_lifted, every])
 
     def _counts(self, stored: StoredGroups, changed: ChangedRows) -> np.ndarray | None:
         """The number of rows of each group after the changes; None where rows are never retracted."""

@@ -15,7 +15,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sqlstream.udfs.driver import Emitted, Folded, GroupContext, unfolded
-from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes
+from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes, united
 from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, MemoryStore, Pending, StateKey, Store, Wait
 from sqlstream.udfs.spark.call import KEY, Arrived, Clocks, GroupEntry, held_above, run
 from sqlstream.udfs.spark.state_server import CallStore, Entries, from_texts
@@ -235,9 +235,8 @@ class Stage:
         plain = [emission for emission in emitted if not isinstance(emission, Folded)]
         if len(plain) == len(emitted):
             return self.kernel.combine(self.handover.rows(plain))
-        return pa.concat_tables(
-            self.kernel.combine(self.handover.rows([emission])) for emission in unfolded(below, emitted)
-        )
+        unfolded_rows = (self.handover.rows([emission]) for emission in unfolded(below, emitted))
+        return united([self.kernel.combine(rows) for rows in unfolded_rows])
 
 
 @dataclass(frozen=True)

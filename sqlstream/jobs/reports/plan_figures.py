@@ -102,6 +102,7 @@ _LATE = "rows that came behind the watermark, and that it did not take"
 _STATE = (
     "entries of state after the last micro-batch, each of which may hold many rows, and bytes in memory and in files"
 )
+_WATERMARK = "that of the last micro-batch, and the partitions of Kafka tables that hold it there"
 _ASKED = "rows with a key to ask for"
 _REQUESTS = "requests that were sent, those that were tried again among them"
 _WRITTEN = "rows that the sink was given"
@@ -194,7 +195,7 @@ def _of_job(record: JobRecord, rates: _Rates) -> Iterator[Figure]:
     yield Figure(None, "at", "at", "when the job wrote these figures down", time_text(moment(record.life.heartbeat)))
     yield rates.counted(Figure(None, "in", "rows in", "rows that were read of all tables"), lambda p: p.rows_in)
     yield rates.counted(Figure(None, "out", "rows out", _WRITTEN), lambda p: p.rows_out)
-    yield Figure(None, "watermark", "watermark", "that of the last micro-batch", _watermark(progress))
+    yield Figure(None, "watermark", "watermark", _WATERMARK, _watermark(progress))
     yield Figure(None, "batches", "micro-batches", "since the job was started", progress.batches)
     yield Figure(None, "batch_ms", "last micro-batch", "from its begin to its end", words=f"{progress.batch_ms:,} ms")
     yield Figure(None, "state", "state", _STATE, words=_size(progress.state_rows, progress.state_bytes))
@@ -261,7 +262,8 @@ def _of_operator(number: int, operator: int, node: Node, rates: _Rates) -> Itera
 def _watermark(progress: Progress) -> str:
     if progress.input_ended:
         return "end of input"
-    return watermark_text(progress.watermark_ms)
+    held = f" held by {', '.join(progress.held_by)}" if progress.held_by else ""
+    return watermark_text(progress.watermark_ms) + held
 
 
 def _size(entries: int, size: int) -> str:

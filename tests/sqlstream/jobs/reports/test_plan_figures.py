@@ -115,6 +115,11 @@ def test_what_is_not_known_yet_is_no_zero() -> None:
     assert shown["job.over"] == "–"
 
 
+def test_the_partition_that_holds_the_watermark_is_named() -> None:
+    held = replace(after(1), watermark_ms=0, held_by=("events[1]",))
+    assert texts(PlanFigures(recorded(TEXT, 0, held)))["job.watermark"] == "1970-01-01 00:00:00 held by events[1]"
+
+
 def test_a_table_that_is_read_twice_says_that_its_rows_are_those_of_all_places() -> None:
     text = "SELECT k FROM events UNION ALL SELECT k FROM events WHERE v > 1"
     reads = [f for f in PlanFigures(recorded(text, 0, after(1))).figures().figures if f.name == "read"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import click
 
@@ -55,6 +56,8 @@ def _settings(brokers: str, topics: tuple[str, ...], group: str | None, properti
 
 
 def _rows(settings: TopicSettings) -> Iterator[tuple[object, ...]]:
-    for (topic, number), begin, end, committed in on_spark.kafka_source.Brokers(settings).held():
+    with closing(on_spark.kafka_source.Brokers(settings)) as brokers:
+        held = brokers.held()
+    for (topic, number), begin, end, committed in held:
         lag = None if committed is None else max(0, end - committed)
         yield topic, number, begin, end, end - begin, committed, lag

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import unquote, urlsplit
@@ -96,7 +97,8 @@ def _settings(given: Mapping[str, str], topic: str) -> TopicSettings:
 
 def _last(settings: TopicSettings, most: int) -> tuple[list[bytes | None], list[bytes]]:
     """Keys and values of the last messages, those of a partition in their order."""
-    held = [p for p in on_spark.kafka_source.Brokers(settings).held() if p.begin < p.end]
+    with closing(on_spark.kafka_source.Brokers(settings)) as brokers:
+        held = [p for p in brokers.held() if p.begin < p.end]
     share = -(-most // max(1, len(held)))
     last = [(*p.partition, max(p.begin, p.end - share), p.end, None) for p in held]
     if not last:

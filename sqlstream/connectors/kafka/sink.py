@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -194,22 +193,23 @@ NOT_CREATED = "SS679"
 
 def _create(producer: Producer, properties: Mapping[str, str], topic: str, creation: NewTopic) -> None:
     from confluent_kafka import KafkaError, KafkaException  # an optional package
-    from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin import NewTopic as Asked
 
+    from sqlstream.udfs.kafka import admin
     from sqlstream.udfs.kafka.fetch import reason_of
     from sqlstream.udfs.kafka.produce import common_properties
 
-    admin = AdminClient({**common_properties(properties)}, logger=logging.getLogger("sqlstream.kafka"))
-    admin.poll(0)  # as for producers
+    asked = Asked(topic, creation.partitions or -1, creation.replicas or -1, config=dict(creation.config))
+    client = admin.admin_of(None, common_properties(properties))
     try:
-        asked = Asked(topic, creation.partitions or -1, creation.replicas or -1, config=dict(creation.config))
-        admin.create_topics([asked], operation_timeout=_SECONDS)[topic].result(_SECONDS)
+        client.create_topics([asked], operation_timeout=_SECONDS)[topic].result(_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by another job, at this moment
             hint = f"Correct the options topic.… of the table, or create it and leave '{CREATE}' out."
             message = f'Kafka does not create topic "{topic}": {reason_of(error)}'
             raise ConnectorError(NOT_CREATED, message, hint=hint) from None
+    finally:
+        admin.close(client)
     deadline = time.monotonic() + _SECONDS
     while not _exists(producer, properties, topic):  # until its partitions have leaders
         if time.monotonic() > deadline:

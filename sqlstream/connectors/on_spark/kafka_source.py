@@ -13,8 +13,9 @@ import re
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
+from sqlstream.udfs.kafka import admin
 from sqlstream.udfs.kafka.fetch import (
     DDL,
     RANGES,
@@ -52,6 +54,7 @@ from sqlstream.udfs.kafka.fetch import (
     consumer_of,
     lose,
     losing,
+    reason_of,
     unreachable,
     wrong_properties,
 )
@@ -66,6 +69,8 @@ _Answer = TypeVar("_Answer")
 
 NO_OFFSETS = repeating("SS593")
 _SECONDS = 30
+_COMMIT_SECONDS, _COMMIT_AGAIN_SECONDS = 5, 5.0
+"""A micro-batch waits for a commit, which is for those who watch the group."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _SETTINGS = "secret"
 """The option of the data source with all settings, whose name Spark knows to hide."""
@@ -189,7 +194,8 @@ class WholeTopics(DataSourceReader):
         self._settings, self._tasks = settings, tasks
 
     def partitions(self) -> list[InputPartition]:
-        start = Brokers(self._settings).first_position()
+        with closing(Brokers(self._settings)) as brokers:
+            start = brokers.first_position()
         assert start.stop is not None, "a table without end is no finished data"
         end = start.advanced(start.stop, None, {})
         return _shares(start, end, self._tasks) or [Share(())]
@@ -213,6 +219,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._last: Position | None = None
         self._committed: Offsets | None = None
+        self._commits_from = -math.inf
 
     @property
     def brokers(self) -> Brokers:
@@ -261,11 +268,18 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _commit(self, written: Position) -> None:
         """Commits the offsets of a position, all messages before which are written. Spark calls ``commit`` only when
-        another micro-batch follows; the last one of a silent topic is committed when Spark asks what follows it.
+        another micro-batch follows; the last one of a silent topic is committed when Spark asks what follows it. What
+        brokers do not take is tried again, though not with every question of Spark's.
         """
-        if written.next != self._committed:
-            self._committed = written.next
-            self.brokers.commit(written.next)
+        if written.next != self._committed and time.monotonic() >= self._commits_from:
+            if self.brokers.commit(written.next):
+                self._committed = written.next
+            else:
+                self._commits_from = time.monotonic() + _COMMIT_AGAIN_SECONDS
+
+    def stop(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
 
 
 # --- what brokers are asked -----------------------------------------------------------------------------------
@@ -288,32 +302,25 @@ class Brokers:
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
         self._listed: tuple[float, list[Partition]] | None = None
-        self._refusal: str | None = None
+        self._refusals: list[str] = []
         self.ids: dict[str, str] = {}
         """What Kafka calls the topics, as they were listed last."""
         self._admin = self._client()
 
+    def close(self) -> None:
+        """Nothing can be asked any more."""
+        admin.close(self._admin)
+
     def _client(self) -> AdminClient:
         from confluent_kafka import KafkaException  # an optional package
-        from confluent_kafka.admin import AdminClient
 
         consumer_of(self._settings.properties).close()  # which knows properties that the other would ignore
         kinds = ("isolation.level", "fetch.", "max.partition.fetch", "check.crcs", "session.timeout", "heartbeat.")
+        own: dict[str, Any] = {k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)}
         try:
-            own: dict[str, Any] = {k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)}
-            own["error_cb"] = self._heard
-            made = AdminClient(own, logger=logging.getLogger("sqlstream.kafka"))
+            return admin.admin_of(self, {**own, "error_cb": partial(_hear, self._refusals)})
         except KafkaException as error:
             raise wrong_properties(error) from None
-        made.poll(0)  # gives librdkafka its first token, where it logs in by one
-        return made
-
-    def _heard(self, error: KafkaError) -> None:
-        """Keeps why brokers refuse us, of which what a request fails with says nothing."""
-        from confluent_kafka import KafkaError  # an optional package
-
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refusal = error.str()
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -325,7 +332,8 @@ class Brokers:
             yield
         except KafkaException as error:
             self._serve()
-            raise unreachable(self._settings.properties, error, self._refusal) from None
+            refusal = self._refusals[-1] if self._refusals else None
+            raise unreachable(self._settings.properties, error, refusal) from None
 
     def _serve(self) -> None:
         """Lets librdkafka renew tokens, and say what is wrong."""
@@ -522,22 +530,37 @@ class Brokers:
         spec = _earliest() if self._settings.reset == "earliest" else _latest()
         return {p: committed[p] for p in partitions if p not in missing} | self._offsets(missing, spec)
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them."""
+    def commit(self, offsets: Offsets) -> bool:
+        """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them: where
+        brokers do not take them, the answer is False, and the log has a warning.
+        """
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition  # an optional package
 
         if self._settings.group is None or not offsets:
-            return
+            return True
         read = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
         try:
             answers = self._admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self._settings.group, read)], request_timeout=_SECONDS
+                [ConsumerGroupTopicPartitions(self._settings.group, read)], request_timeout=_COMMIT_SECONDS
             )
             for answer in answers.values():
-                answer.result()
+                for error in (t.error for t in answer.result().topic_partitions if t.error is not None):
+                    raise KafkaException(error)
         except KafkaException as error:
             log = logging.getLogger("sqlstream.kafka")
-            log.warning('offsets of consumer group "%s" are not committed: %s', self._settings.group, error)
+            log.warning(
+                'offsets of consumer group "%s" are not committed yet: %s', self._settings.group, reason_of(error)
+            )
+            return False
+        return True
+
+
+def _hear(refusals: list[str], error: KafkaError) -> None:
+    """Keeps why brokers refuse us, of which what a request fails with says nothing."""
+    from confluent_kafka import KafkaError  # an optional package
+
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        refusals[:] = [error.str()]
 
 
 # --- which offset of a partition is asked for, as the client spells it --------------------------------------------

@@ -10,9 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -29,6 +28,7 @@ from sqlstream.formats.decoder import Field
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka import fetch as kafka_fetch
+from sqlstream.udfs.kafka.admin import admin_of
 from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, lift_of
 from sqlstream.udfs.kafka.times import TopicTimes
 
@@ -54,7 +54,7 @@ class Topics:
 
     def __init__(self, broker: Broker) -> None:
         self.address = broker.address
-        self.admin = AdminClient({"bootstrap.servers": broker.address})
+        self.admin = admin_of(self, {"bootstrap.servers": broker.address})
         self.producer = Producer({"bootstrap.servers": broker.address})
 
     def create(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
@@ -338,6 +338,31 @@ def test_offsets_of_the_group_are_committed_for_others_to_see_once_their_micro_b
     assert topics.committed("seen", topic) == 2
     assert run.batch() == []
     assert topics.committed("seen", topic) == 3
+
+
+def test_offsets_that_brokers_do_not_take_are_committed_later_also_of_a_silent_topic(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    member = Consumer({"bootstrap.servers": topics.address, "group.id": "taken", "enable.auto.commit": False})
+    member.subscribe([topic])
+    until(lambda: member.poll(0.1) is None and bool(member.assignment()))
+    run = Run(topics.settings(topic, stop=None, group="taken"))
+    assert run.batch() == [b"a"]
+    assert run.batch() == []
+    assert topics.committed("taken", topic) is None
+    (said,) = [record.message for record in caplog.records if "not committed yet" in record.message]
+    assert said.startswith('offsets of consumer group "taken" are not committed yet: ')
+    member.close()
+    assert run.batch() == []  # brokers are not asked each time
+    assert topics.committed("taken", topic) is None
+    run.stream._commits_from = 0
+    assert run.batch() == []
+    assert topics.committed("taken", topic) == 1
+    run.stream.stop()
+    with pytest.raises(RuntimeError, match="closed"):
+        run.batch()
 
 
 def test_a_topic_that_is_deleted_ends_the_job(topics: Topics):

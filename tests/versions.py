@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
 def _runs(options: argparse.Namespace) -> Iterator[list[str]]:
     """The arguments of each run of pytest."""
     if options.small:
-        yield [*SMALL, "-m", "not long", "--restarts", "fifth"]
+        yield [*SMALL, "-m", "not long", "--restarts", "tenth"]
         return
     parallel = ["-n", options.processes, "--dist", "loadfile"]
     yield ["tests/golden", "-m", "not long", "--restarts", "fifth", *parallel]

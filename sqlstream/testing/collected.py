@@ -16,7 +16,7 @@ from sqlstream.testing.golden_stream import Outcome, failure_text
 from sqlstream.testing.spark import LocalSession
 from sqlstream.testing.unit_tests import bless_test_of_file, names_of, run_test_of_file
 
-_EVERY = {"all": 1, "third": 3, "fifth": 5}
+_EVERY = {"all": 1, "third": 3, "fifth": 5, "tenth": 10}
 
 
 class GoldenMismatch(Exception):

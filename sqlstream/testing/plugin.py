@@ -22,9 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--restarts",
-        choices=("all", "third", "fifth"),
+        choices=("all", "third", "fifth", "tenth"),
         default="all",
-        help="which stream blocks also run with restarts: all, or the first and every third or fifth of each file",
+        help="stream blocks that also run with restarts: all, or of each file the first and every third, fifth, tenth",
     )
 
 

@@ -17,9 +17,9 @@ from tests.streams import at, in_order, item, table, timed
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(params=["native", "columnar"])
+@pytest.fixture(params=[pytest.param("native", marks=pytest.mark.long), "columnar"])
 def streams(request, streams):
-    """Both engines give the same results."""
+    """Both engines give the same results; random windows of both are compared in tests/test_engines.py."""
     streams.engine = request.param
     return streams
 

@@ -11,6 +11,7 @@ import pytest
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
+from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka.times import LOOKED_AT, NewestTimes, TopicTimes
 
@@ -55,3 +56,25 @@ def test_the_time_of_messages_themselves_is_one_too(asked: list[list[Any]]):
     newest = NewestTimes(TopicTimes(RECORDS, "at", "timestamp"), {})
     assert newest.of({("t", 1): (0, 3)}) == {("t", 1): 7_000_000}
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "micros"),
+    [
+        (1_000_000, 5, 5_000_000),
+        (1000, 5, 5000),
+        (1, -5, -5),
+        (1000, LATEST // 1000, LATEST // 1000 * 1000),
+        (1000, LATEST // 1000 + 1, None),
+        (1_000_000, EARLIEST // 1_000_000 - 1, None),
+        (1_000_000, 2**62, None),
+        (1000, None, None),
+    ],
+)
+def test_numbers_are_times_in_their_unit_and_none_out_of_range(unit: int, number: int | None, micros: int | None):
+    times = TopicTimes(RECORDS, "n", unit=unit)
+    assert times.of(pa.array([number], pa.int64())).to_pylist() == [micros]
+
+
+def test_numbers_of_few_bits_are_times_too():
+    assert TopicTimes(RECORDS, "n", unit=1_000_000).of(pa.array([2_000_000_000], pa.int32()))[0].as_py() == 2 * 10**15

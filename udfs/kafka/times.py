@@ -26,12 +26,23 @@ _TIME = "time"
 @dataclass(frozen=True)
 class TopicTimes:
     """How the event time of a message is found: it is the column ``column`` of what ``records`` decode, or, if given,
-    the ``metadata`` of the message (one of ``kafka_fetch.FIELDS``).
+    the ``metadata`` of the message (one of ``kafka_fetch.FIELDS``). ``unit``: the column is a number, which counts so
+    many microseconds since 1970.
     """
 
     records: TopicRecords
     column: str
     metadata: str | None = None
+    unit: int | None = None
+
+    def of(self, values: pa.Array) -> pa.Array:
+        """The times of a column's values in microseconds since 1970; NULL where a number is out of range."""
+        if self.unit is None:
+            return in_micros(values)
+        numbers = values.cast(pa.int64())
+        earliest, latest = EARLIEST // self.unit, LATEST // self.unit
+        inside = pc.and_(pc.greater_equal(numbers, earliest), pc.less_equal(numbers, latest))
+        return pc.multiply(pc.if_else(inside, numbers, None), self.unit)
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ class NewestTimes:
         of_rows = messages.take(pa.array(decoded.numbers))
         metadata = self.times.metadata
         of_message = None if metadata is None else of_rows.column(metadata)
-        times = in_micros(decoded.rows.column(self.times.column) if of_message is None else of_message)
+        times = self.times.of(decoded.rows.column(self.times.column) if of_message is None else of_message)
         rows = pa.table({_TIME: times, TOPIC: of_rows.column(TOPIC), PARTITION: of_rows.column(PARTITION)})
         good = pc.and_(pc.greater_equal(times, EARLIEST), pc.less_equal(times, LATEST)).fill_null(False)
         found = rows.filter(good).group_by([TOPIC, PARTITION]).aggregate([(_TIME, "max")])

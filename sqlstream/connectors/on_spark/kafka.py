@@ -28,6 +28,7 @@ from sqlstream.connectors.kafka.messages import (
     table_of_values,
 )
 from sqlstream.connectors.kafka.offsets import TopicSettings
+from sqlstream.connectors.kafka.watermarks import counted_time
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
@@ -284,19 +285,22 @@ def topic_format(
 
 def watermark_of_topics(environment: Environment, table: Table, values: Mapping[str, Any]) -> TopicWatermark | None:
     """Returns how the source finds the watermark of a table from those of its partitions; None where rows move it: if
-    Spark computes the event time, or decodes the messages; and where no operator waits for it.
+    Spark decodes the messages, or computes the event time otherwise than from a whole number; and where no operator
+    waits for it.
     """
     mark = table.watermark
     if mark is None or mark.expression is not None or environment.finished or table.name not in environment.timed:
         return None
     column = next(c for c in table.columns if c.name == mark.column)
-    if column.expression is not None or column.type.name != "TIMESTAMP":
+    counted = counted_time(table, column)
+    if column.type.name != "TIMESTAMP" or (column.expression is not None and counted is None):
         return None
-    fields = fields_of_columns(table, (column.name,))
-    records = topic_records(environment, table, (column.name,), values)
+    name, unit = counted or (column.name, None)
+    fields = fields_of_columns(table, (name,))
+    records = topic_records(environment, table, (name,), values)
     if fields is None or records is None:
         return None
-    times = TopicTimes(replace(records, tolerant=True), column.name, fields.get(column.name))
+    times = TopicTimes(replace(records, tolerant=True), name, fields.get(name), unit)
     return TopicWatermark(times, idle_timeout_ms(table, environment.idle_timeout_ms))
 
 

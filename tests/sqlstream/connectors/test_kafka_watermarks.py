@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.connectors.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
-from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
+from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks, counted_time
+from sqlstream.session import Session
 
 A, B, C = (Partition("t", number) for number in range(3))
 
@@ -114,3 +116,27 @@ def test_no_message_in_order_of_its_partition_is_ever_late(messages: list[tuple[
         times = [time for r in read for time in stream.log[r.partition][r.begin : r.end]]
         assert all(before.lift is None or time >= before.lift for time in times)
         assert before.lift is None or (lift is not None and lift >= before.lift)
+
+
+@pytest.mark.parametrize(
+    ("expression", "counted"),
+    [
+        ("TO_TIMESTAMP_LTZ(ts, 3)", ("ts", 1000)),
+        ("TO_TIMESTAMP_LTZ(ts, 0)", ("ts", 1_000_000)),
+        ("TIMESTAMP_MICROS(ts)", ("ts", 1)),
+        ("timestamp_millis(small)", ("small", 1000)),
+        ("TIMESTAMP_SECONDS(exact)", None),  # may hold fractions
+        ("TIMESTAMP_MILLIS(ts + 1)", None),
+        ("TIMESTAMP_MILLIS(o)", None),
+        ("CAST(text AS TIMESTAMP)", None),
+    ],
+)
+def test_event_times_of_whole_numbers_are_known_by_their_unit(expression: str, counted: tuple[str, int] | None):
+    session = Session()
+    session.sql(
+        f"CREATE TABLE t (ts BIGINT, small INT, exact DECIMAL(20, 3), text STRING, o BIGINT METADATA FROM 'offset', "
+        f"at AS {expression}) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json', "
+        "'properties.bootstrap.servers' = 'h:1')"
+    )
+    (table,) = session.workspace.catalog.tables()
+    assert counted_time(table, table.columns[-1]) == counted

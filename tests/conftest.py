@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["sqlstream.testing.plugin"]
 
 _LONGEST = (
-    "test_peers.py", "test_end_of_input.py", "test_clusters.py", "test_fuzz.py", "test_odd_files.py",
+    "test_peers.py", "test_end_of_input.py", "test_cut_files.py", "test_fuzz.py", "test_odd_files.py",
     "test_execution.py",
 )  # fmt: skip
 """One of these that begins last would keep a single process busy at the end."""

@@ -16,7 +16,7 @@ from tests.fuzz.minimise import minimised
 from tests.fuzz.mutation import words_of
 from tests.fuzz.seeds import seeds
 
-_SEED, _TEXTS = 14, depth(1000, 3000)
+_SEED, _TEXTS = 14, depth(500, 3000)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_changed_texts():
 def test_a_word_that_may_be_left_out_is_known():
     """What parses without one of its words, and means the same then, has lost something, or the word says nothing."""
     lost: dict[str, object] = {}
-    for seed, word, text in islice(without_a_word(), 0, None, depth(9, 1)):
+    for seed, word, text in islice(without_a_word(), 0, None, depth(18, 1)):
         statements, errors = parse_script_recovering(text)
         if errors:
             continue
@@ -59,7 +59,7 @@ def test_a_word_that_may_be_left_out_is_known():
 
 def test_keywords_in_the_places_of_names():
     found = {}
-    for text in islice(in_every_place(), 0, None, depth(13, 1)):
+    for text in islice(in_every_place(), 0, None, depth(26, 1)):
         statements, errors = parse_script_recovering(text)
         findings = [] if errors else examine_syntax(text, statements)
         if findings:

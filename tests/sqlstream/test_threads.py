@@ -65,6 +65,7 @@ def test_eight_threads_start_spark_and_run_their_first_queries_at_once(tmp_path:
 
 
 @pytest.mark.spark
+@pytest.mark.long  # the threads above read them in a process of their own
 def test_times_of_day_are_read_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("1,07:08:09\n")
     script = tmp_path / "times.sql"

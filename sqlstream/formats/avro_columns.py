@@ -18,7 +18,7 @@ from sqlstream.formats.avro_schema import (
     SchemaError,
     as_declared,
     default_bytes,
-    reads,
+    read_branches,
     scalar_type,
 )
 from sqlstream.formats.columnar import converted, uuid_texts
@@ -131,13 +131,13 @@ class Refused(Reader):
 
     def __init__(self, path: str, declared: pa.DataType, schema: Schema, of: Reader) -> None:
         super().__init__(path, declared)
-        self.of, self.kind = of, schema.kind
+        self.of, self.branch = of, f'{schema.kind} "{schema.name}"' if schema.name else schema.kind
 
     def skip(self, cursor: Cursor) -> None:
         self.of.skip(cursor)
 
     def read(self, cursor: Cursor) -> pa.Array:
-        reason = f"{self.path} of type {from_arrow(self.declared)} is one of Avro's type {self.kind}"
+        reason = f"{self.path} of type {from_arrow(self.declared)} is one of Avro's type {self.branch}"
         cursor.fail(np.ones(len(cursor), bool), reason)
         self.of.skip(cursor)
         return pa.nulls(len(cursor), self.declared)
@@ -528,10 +528,11 @@ def reader_of(schema: Schema, declared: pa.DataType, path: str, skippers: Skippe
 
 def _union(schema: Schema, declared: pa.DataType, path: str, skippers: Skippers, like: Schema | None) -> Reader:
     branches: list[Reader] = []
+    read = read_branches(schema, declared)
     for branch in schema.inner:
         if branch.kind == "null":
             branches.append(Nothing(path, declared))
-        elif len(schema.inner) <= 1 + (schema.inner[0].kind == "null") or reads(branch, declared):
+        elif any(branch is one for one in read):
             branches.append(reader_of(branch, declared, path, skippers, like))
         else:
             branches.append(Refused(path, declared, branch, skippers.of(branch, path)))

@@ -43,14 +43,15 @@ class Member:
 
 @dataclass(eq=False)
 class Schema:
-    """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array. ``connect``: the logical
-    type of Kafka Connect or Debezium, which has none of Avro.
+    """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array. ``name``: that of a record,
+    an enum or a fixed. ``connect``: the logical type of Kafka Connect or Debezium, which has none of Avro.
 
     ``inner``: the items of an array, the values of a map, or the branches of a union. Records may contain themselves,
     so that a schema is compared by identity.
     """
 
     kind: str
+    name: str = ""
     logical: str | None = None
     connect: str | None = None
     size: int = 0
@@ -123,7 +124,7 @@ def _named(node: Mapping[str, Any], named: dict[str, Schema], namespace: str) ->
     size = int(node.get("size", 0))
     if not 0 <= size <= _MOST_FIXED:
         raise SchemaError(f'has a fixed "{name}" of {size:,} bytes')
-    schema = Schema(kind, symbols=tuple(node.get("symbols", ())), size=size, **_logical(node))
+    schema = Schema(kind, name, symbols=tuple(node.get("symbols", ())), size=size, **_logical(node))
     named[name if "." in name or not own else f"{own}.{name}"] = schema
     if kind == "record":
         schema.members = tuple(
@@ -248,8 +249,43 @@ def _is_float(kind: pa.DataType) -> bool:
 
 
 def reads(schema: Schema, declared: pa.DataType) -> bool:
-    """True where values of the schema can be read as the declared type, at least those of one branch of each union."""
-    return next(misfits(schema, declared, "", nulls=True), None) is None
+    """True where values of the schema can be read as the declared type, at least those of one branch of each union.
+    Fields that a record lacks are NULL.
+    """
+    return _fit(schema, declared, nulls=True)
+
+
+def _fit(schema: Schema, declared: pa.DataType, *, nulls: bool) -> bool:
+    return next(misfits(schema, declared, "", nulls=nulls), None) is None
+
+
+def read_branches(union: Schema, declared: pa.DataType) -> list[Schema]:
+    """Returns the branches of a union, other than ``null``, that are read as the declared type.
+
+    Since fields that a record lacks are NULL, any record could be read as any STRUCT. Of several records only those
+    with the most of its fields are meant: a value of another one would become a row of NULLs.
+    """
+    some = [branch for branch in union.inner if branch.kind != "null"]
+    if len(some) == 1:
+        return some
+    own = [(branch, _common_fields(branch, declared)) for branch in some if reads(branch, declared)]
+    most = max((count for _, count in own), default=0)
+    return [branch for branch, count in own if count == most]
+
+
+def _common_fields(schema: Schema, declared: pa.DataType) -> int:
+    """How many fields of a declared STRUCT, and of those nested in it, a schema has."""
+    match schema.kind:
+        case "union":
+            return max((_common_fields(branch, declared) for branch in schema.inner), default=0)
+        case "array" if is_list(declared):
+            return _common_fields(schema.inner[0], declared.value_type)
+        case "map" if kinds.is_map(declared):
+            return _common_fields(schema.inner[0], declared.item_type)
+        case "record" if kinds.is_struct(declared):
+            members = ((schema.member(field.name), field.type) for field in declared)
+            return sum(1 + _common_fields(member.type, kind) for member, kind in members if member is not None)
+    return 0
 
 
 def misfits(
@@ -263,7 +299,7 @@ def misfits(
             some = [branch for branch in schema.inner if branch.kind != "null"]
             if len(some) == 1:
                 yield from misfits(some[0], declared, path, nulls=nulls)
-            elif some and not any(reads(branch, declared) for branch in some):
+            elif some and not any(_fit(branch, declared, nulls=nulls) for branch in some):
                 yield path, declared, natural_type(schema), ()
         case "record" if kinds.is_struct(declared):
             yield from missing_or_other(schema, list(declared), nulls=nulls, within=f"{path}.")

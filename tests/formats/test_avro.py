@@ -26,7 +26,7 @@ from pytest import MonkeyPatch
 from sqlstream.formats import avro
 from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_files import COMPRESS, Container, Corrupt, StoredBlock
-from sqlstream.formats.avro_schema import SchemaError, natural_type, parse_schema, reads
+from sqlstream.formats.avro_schema import SchemaError, misfits, natural_type, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Field
 from sqlstream.formats.encodings import AVRO_CODECS
 from sqlstream.types import DataType, parse_type
@@ -497,6 +497,50 @@ def test_a_small_block_does_not_become_a_huge_one(codec, monkeypatch: MonkeyPatc
 )  # fmt: skip
 def test_what_is_read_as_what(schema, kind, is_read):
     assert reads(parse_schema(json.dumps(schema)), parse_type(kind).to_arrow()) is is_read
+
+
+def test_another_record_of_a_union_is_a_fault_and_no_row_of_nulls():
+    card = {
+        "type": "record",
+        "name": "Card",
+        "fields": [{"name": "id", "type": "long"}, {"name": "no", "type": "string"}],
+    }
+    cash = {
+        "type": "record",
+        "name": "Cash",
+        "fields": [{"name": "id", "type": "long"}, {"name": "till", "type": "int"}],
+    }
+    values = [("Card", {"id": 1, "no": "x"}), ("Cash", {"id": 2, "till": 3}), None]
+    paid = ["null", card, cash]
+    schema = {"type": "record", "name": "r", "fields": [{"name": "p", "type": paid}]}
+    nested = {"type": "record", "name": "r", "fields": [{"name": "p", "type": {"type": "array", "items": paid}}]}
+
+    def read(kind: str, schema: Any = schema, wrap: Callable[[Any], Any] = lambda value: value) -> Decoded:
+        texts = [message(schema, {"p": wrap(value)}) for value in values]
+        return AvroDecoder((Field("p", parse_type(kind)),), json.dumps(schema)).messages(pa.array(texts, pa.binary()))
+
+    decoded = read("STRUCT<id: BIGINT, no: STRING>")
+    assert rows(decoded) == [{"p": {"id": 1, "no": "x"}}, {"p": None}]
+    reason = 'column "p" of type STRUCT<id: BIGINT, no: STRING> is one of Avro\'s type record "Cash"'
+    assert [(f.record, f.reason) for f in decoded.faults] == [(1, reason)]
+
+    decoded = read("ARRAY<STRUCT<no: STRING>>", nested, lambda value: [value])
+    assert rows(decoded) == [{"p": [{"no": "x"}]}, {"p": [None]}]
+    assert [f.reason for f in decoded.faults] == [
+        'column "p" of type STRUCT<no: STRING> is one of Avro\'s type record "Cash"'
+    ]
+
+    # A field that no branch has is as elsewhere; what all records have is read of all.
+    assert rows(read("STRUCT<id: BIGINT, no: STRING, later: INT>"))[0] == {"p": {"id": 1, "no": "x", "later": None}}
+    assert rows(read("STRUCT<id: BIGINT>")) == [{"p": {"id": 1}}, {"p": {"id": 2}}, {"p": None}]
+
+
+def test_a_field_that_all_records_of_a_union_lack_is_as_in_a_single_one():
+    one, two = ({"type": "record", "name": n, "fields": [{"name": n, "type": "long"}]} for n in "ab")
+    union = parse_schema(json.dumps([one, two]))
+    for declared, misfit in (("STRUCT<a: BIGINT>", 0), ("STRUCT<c: BIGINT>", 1)):
+        assert len([*misfits(union, parse_type(declared).to_arrow(), "p", nulls=False)]) == misfit
+        assert not [*misfits(union, parse_type(declared).to_arrow(), "p", nulls=True)]
 
 
 def test_a_schema_that_is_none_is_refused_with_a_reason():

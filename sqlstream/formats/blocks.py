@@ -3,6 +3,9 @@
 A block has a bounded size and ends where a record ends. Plain files are cut into ranges of bytes that several tasks
 read; a record belongs to the range in which it begins. Files that are compressed, in another encoding than UTF-8, or
 whose records may have line feeds are one range, and are streamed through as well.
+
+Where records of CSV may have none, one that has them all the same, in quotes, is a single fault. No cut divides it,
+because its second half might look like a row.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.compressions import is_compressed, opened
-from sqlstream.formats.csv_records import Dialect, length_of_records
+from sqlstream.formats.csv_records import LONGEST_BROKEN, Dialect, begin_of_record, length_of_records
 
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
@@ -53,8 +56,8 @@ class Block:
 class TextFile:
     """A text file that is read as blocks of whole records.
 
-    ``encoding``: the name of a Python codec. ``dialect``: that of CSV whose quoted fields may have line feeds; None
-    where every line feed ends a record. ``size``: the size of a block in bytes.
+    ``encoding``: the name of a Python codec. ``dialect``: that of CSV with quotes; None where every line feed ends a
+    record. ``size``: the size of a block in bytes.
     """
 
     path: str
@@ -67,7 +70,11 @@ class TextFile:
         """True where the file can be split into byte ranges that are read independently: it is UTF-8, not compressed,
         and no record has line feeds.
         """
-        return not is_compressed(self.path) and self.dialect is None and self._is_utf8
+        return not is_compressed(self.path) and not self._spans_lines and self._is_utf8
+
+    @property
+    def _spans_lines(self) -> bool:
+        return self.dialect is not None and self.dialect.multi_line
 
     @property
     def _is_utf8(self) -> bool:
@@ -80,26 +87,50 @@ class TextFile:
         or pyarrow.ArrowException where the file cannot be read or decompressed.
         """
         if self.divides:
-            yield from self._range(begin, _UNTIL_THE_END if end is None else end)
+            yield from self._range(begin, end)
         elif begin <= 0 and end != 0:
             yield from self._whole()
 
-    def _range(self, begin: int, end: int) -> Iterator[Block]:
+    def _range(self, begin: int, end: int | None) -> Iterator[Block]:
         with Path(self.path).open("rb", buffering=0) as file:
-            position, size = _first_record(file, max(begin, 0), self.size), self.size
-            while position < end:
+            position, size = self._first_record(file, begin), self.size
+            last = _UNTIL_THE_END if end is None else self._first_record(file, end)
+            while position < last:
                 file.seek(position)
-                data = _read(file, size)
-                whole = _length_of_records(data, end - position, len(data) < size)
+                data = _read(file, min(size, last - position))
                 if not data:
                     return
-                if not whole:
-                    size *= 2  # for a record that is longer than the block
-                    continue
+                whole = len(data)
+                if whole == size and position + size < last:
+                    feed = data.rfind(b"\n") + 1
+                    if not feed:
+                        size *= 2  # for a record that is longer than the block
+                        continue
+                    whole = min(self._unbroken(file, position + feed), last) - position
+                    if whole > size:
+                        file.seek(position + size)
+                        data += _read(file, whole - size)
+                        whole = len(data)
                 mark = len(_BOM) if not position and data.startswith(_BOM) else 0
                 if whole > mark:
                     yield Block(position + mark, pa.py_buffer(data).slice(mark, whole - mark))
                 position, size = position + whole, self.size
+
+    def _first_record(self, file: BinaryIO, begin: int) -> int:
+        """The first position from ``begin`` at which a record begins; the end of the file where none does."""
+        return self._unbroken(file, _first_line(file, begin, self.size)) if begin > 0 else 0
+
+    def _unbroken(self, file: BinaryIO, at: int) -> int:
+        """The position of a line, or of the first one behind a record of CSV that has it in quotes."""
+        if self.dialect is None or at <= 0:
+            return at
+        low = max(at - 2 * LONGEST_BROKEN, 0)
+        file.seek(low)
+        around = _read(file, at + LONGEST_BROKEN + 1 - low)
+        # From a line on, which may be in quotes itself; hardly any are still open at ``at`` then.
+        mark = len(_BOM) if around.startswith(_BOM) else 0
+        first = around.find(b"\n") + 1 if low else mark
+        return low + first + begin_of_record(around[first:], at - low - first, self.dialect)
 
     def _whole(self) -> Iterator[Block]:
         position, pieces, unread, enough = 0, list[bytes](), True, 0
@@ -120,10 +151,14 @@ class TextFile:
             yield Block(position, pa.py_buffer(data))
 
     def _length_of_records(self, data: bytes) -> int:
-        length = 0 if self.dialect is None else length_of_records(data, self.dialect)
-        if self.dialect is None or (not length and len(data) >= _LONGEST_QUOTED):
-            length = data.rfind(b"\n") + 1
-        return length
+        if self.dialect is None:
+            return data.rfind(b"\n") + 1
+        if self._spans_lines:
+            length = length_of_records(data, self.dialect)
+            return length if length or len(data) < _LONGEST_QUOTED else data.rfind(b"\n") + 1
+        at = data.rfind(b"\n", 0, max(len(data) - LONGEST_BROKEN - 1, 0)) + 1
+        first = data.find(b"\n", at - 2 * LONGEST_BROKEN) + 1 if at > 2 * LONGEST_BROKEN else 0
+        return first + begin_of_record(data[first:], at - first, self.dialect) if at else 0
 
     def _texts(self) -> Iterator[bytes]:
         """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
@@ -159,8 +194,8 @@ def _read(file: BinaryIO, size: int) -> bytes:
     return data
 
 
-def _first_record(file: BinaryIO, begin: int, size: int) -> int:
-    """The first position from ``begin`` at which a record begins; the end of the file where none does."""
+def _first_line(file: BinaryIO, begin: int, size: int) -> int:
+    """The first position from ``begin`` at which a line begins; the end of the file where none does."""
     position = begin - 1
     while position >= 0:
         file.seek(position)
@@ -170,15 +205,6 @@ def _first_record(file: BinaryIO, begin: int, size: int) -> int:
             return position + end + 1
         position += len(data)
     return 0
-
-
-def _length_of_records(data: bytes, until: int, is_last: bool) -> int:
-    """How many bytes the whole records have that begin before ``until``; 0 if one is not yet complete."""
-    if until <= len(data):
-        end = data.find(b"\n", until - 1)
-        if end >= 0:
-            return end + 1
-    return len(data) if is_last else data.rfind(b"\n") + 1 if until > len(data) else 0
 
 
 _counted: dict[tuple[object, ...], dict[int, int]] = {}

@@ -29,6 +29,7 @@ from sqlstream.formats.csv_records import (
     is_blank,
     lines_without_utf8,
     quotes,
+    record_of,
 )
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, reuse_memory, without
 from sqlstream.formats.values import text_rule
@@ -238,7 +239,11 @@ class CsvDecoder(Decoder):
                 reason = "it is a comment"
             if reason:
                 return _Cut(line, (), limit, self._no_row(reason))
-        record = self.dialect.splitter.split(raw, start, limit, [f.name for f in self.fields])
+        names = [f.name for f in self.fields]
+        if lines.are_messages:
+            record = self.dialect.splitter.split(raw, start, limit, names)
+        else:
+            record = record_of(raw, start, self.dialect, names)
         try:
             raw[start : record.end].decode()
         except UnicodeDecodeError:

@@ -20,6 +20,11 @@ _LF, _CR = 10, 13
 _CHECKED = 1 << 16
 """Bytes that are looked at for UTF-8 at once: an error costs a copy of so many."""
 
+LONGEST_BROKEN = 1 << 16
+"""The most bytes of a record with line breaks where the table has no multi-line: a quote that is closed only behind
+them is never closed. So the bytes around a position tell whether a record begins there.
+"""
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -223,6 +228,14 @@ def _end_of_line(data: bytes, start: int, limit: int) -> int:
 _LINE_BREAK = re.compile(rb"[\r\n]")
 
 
+def record_of(data: bytes, start: int, dialect: Dialect, names: Sequence[str] = ()) -> Record:
+    """Splits the record that begins at byte ``start`` of a text. ``names``: those of the columns, for messages."""
+    record = dialect.splitter.split(data, start, len(data), names)
+    if not dialect.multi_line and record.end - start > LONGEST_BROKEN:
+        return dialect.splitter.split(data, start, _end_of_line(data, start, len(data)), names)
+    return record
+
+
 # --- which records are regular --------------------------------------------------------------------------------
 
 
@@ -324,6 +337,39 @@ def length_of_records(data: bytes, dialect: Dialect) -> int:
             return start
         position = record.end
     return last
+
+
+def begin_of_record(data: bytes, at: int, dialect: Dialect) -> int:
+    """Returns ``at``, where a line begins, or, if this line break is in quotes, the beginning of the first line behind
+    that record. The text begins where a record does, and goes on for more than LONGEST_BROKEN bytes from ``at``, or to
+    the end of the file. It is that of a table without multi-line.
+    """
+    quote = (dialect.quote or "").encode()
+    if not quote or data.find(quote, 0, at) < 0 or _are_lines(data[:at], dialect):
+        return at
+    position = 0
+    while (found := data.find(quote, position, at)) >= 0:  # lines without quotes are records, or none
+        start = max(data.rfind(b, position, found) for b in (b"\n", b"\r")) + 1 or position
+        if dialect.comments and data.startswith(b"#", start):
+            position = _end_of_line(data, found, len(data))
+            continue
+        position = record_of(data, start, dialect).end
+        if position >= at:
+            at = data.find(b"\n", position) + 1 or len(data)
+    return at
+
+
+def _are_lines(data: bytes, dialect: Dialect) -> bool:
+    """True where all quotes of a text open and close fields within a line, so that each line is a record."""
+    if not dialect.is_bytes or (dialect.comments and _begins_with_comment(data)):
+        return False
+    view = np.frombuffer(data, np.uint8)
+    literal = escaped(view, dialect)
+    positions = quotes(view, dialect, literal)
+    if not are_regular(view, dialect, positions, literal):
+        return False
+    feeds = np.flatnonzero(view == _LF)
+    return not (np.searchsorted(positions, feeds) % 2).any() and not np.isin(feeds, literal).any()
 
 
 def _begins_with_comment(data: bytes) -> bool:

@@ -25,6 +25,7 @@ from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Field
 from sqlstream.types import STRING
+from tests.depth import depth
 
 LINES = st.lists(st.sampled_from([b"", b"a", b"\xc3\xa9t\xc3\xa9", b"a longer line of text", b"\r"]), max_size=12)
 
@@ -220,6 +221,64 @@ def test_what_csv_has_in_any_quotes_and_comments_is_cut_nowhere_else_than_in_the
     starts = decoder.starts(pa.py_buffer(data))
     assert len(starts) == whole.records
     assert [int(starts[fault.record]) for fault in whole.faults] == [fault.start for fault in whole.faults]
+
+
+@settings(patient, max_examples=depth(30, 1_000))
+@given(
+    pieces=st.lists(st.sampled_from([*ODD_CSV, '1,"x\n2,y"\n', '",', '\n"x,\r"\n']), max_size=10),
+    size=st.integers(1, 40),
+    comments=st.booleans(),
+    escape=st.sampled_from([None, "\\"]),
+    packs=st.booleans(),
+)
+def test_a_record_with_line_breaks_in_quotes_is_one_fault_wherever_the_file_is_cut(
+    folder: Path, pieces: list[str], size: int, comments: bool, escape: str | None, packs: bool
+) -> None:
+    data = "".join(pieces).encode()
+    dialect = Dialect(escape=escape, comments=comments)
+    decoder = CsvDecoder([Field("a", STRING), Field("b", STRING)], dialect)
+
+    def read(blocks: list[Block]) -> list[object]:
+        found: list[object] = []
+        for block in blocks:
+            decoded = decoder.block(block.data)
+            found += decoded.rows.to_pylist()
+            found += [(block.start + fault.start, fault.text, fault.reason) for fault in decoded.faults]
+        return sorted(found, key=str)
+
+    whole = read([Block(0, pa.py_buffer(data))])
+    if packs:
+        assert read([*TextFile(written(folder / "b.csv.gz", gzip.compress(data)), dialect=dialect).blocks()]) == whole
+    file = TextFile(written(folder / "b.csv", data), dialect=dialect, size=size)
+    for cut in range(len(data) + 1):
+        assert read([*file.blocks(0, cut), *file.blocks(cut, len(data))]) == whole
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz"])
+def test_line_breaks_in_quotes_are_one_fault_between_the_blocks_of_a_large_file(folder: Path, name: str) -> None:
+    line, broken = b'7,"seven"\n', b'1,"x\n2,y"\n'
+    before = line * 20_000
+    data = before + broken + line * 20_000
+    path = written(folder / name, gzip.compress(data) if name.endswith("gz") else data)
+    decoder = CsvDecoder([Field("a", STRING), Field("b", STRING)])
+    for cut in range(len(before) - 2, len(before) + len(broken) + 2):
+        file = TextFile(path, dialect=decoder.dialect, size=cut)  # the first block ends there
+        ranges = (file.blocks(0, cut), file.blocks(cut)) if file.divides else (file.blocks(),)
+        read = [decoder.block(block.data) for blocks in ranges for block in blocks]
+        assert sum(block.rows.num_rows for block in read) == 40_000
+        (fault,) = (fault.text for block in read for fault in block.faults)
+        assert fault == broken.strip()
+
+
+def test_a_quote_that_is_closed_far_behind_is_never_closed(folder: Path) -> None:
+    rest = b"2,b\n" * 20_000
+    data = b'1,"a\n' + rest + b'3,"\n' + rest
+    decoder = CsvDecoder([Field("a", STRING), Field("b", STRING)])
+    for cut in (0, 3, 8, 70_000, len(data)):
+        file = TextFile(written(folder / "far.csv", data), dialect=decoder.dialect, size=50_000)
+        read = [decoder.block(block.data) for part in ((0, cut), (cut, None)) for block in file.blocks(*part)]
+        assert sum(block.rows.num_rows for block in read) == 40_000
+        assert [fault.text for block in read for fault in block.faults] == [b'1,"a', b'3,"']
 
 
 def test_a_line_without_end_is_read_in_pieces_that_are_joined_once(folder: Path) -> None:

@@ -101,5 +101,5 @@ def _of_decoder(
         read = columns_in_files(table, columns)
         named = ((i, f.name) for i, f in enumerate(decoder.fields) if f.name in {c.name for c in read})
         header = Header(table.name, tuple(named), decoder.dialect)
-    has_breaks = decoder.dialect.multi_line and decoder.dialect.quote is not None
-    return TextFormat(decoder, dialect=decoder.dialect if has_breaks else None, header=header, **lines)
+    has_quotes = decoder.dialect.quote is not None
+    return TextFormat(decoder, dialect=decoder.dialect if has_quotes else None, header=header, **lines)

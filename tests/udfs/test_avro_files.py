@@ -105,4 +105,4 @@ def test_whole_files_are_read_and_fail_alike_here_and_elsewhere(tmp_path):
     with pytest.raises(ExecutionError, match="SS529"):
         list(good.batches(str(tmp_path / "2.avro")))
     with pytest.raises(ValueError, match=r"^record 2 of the block"):  # for lookups, which name the table, too
-        list(form.batches(path))
+        list(form.placed(path))

@@ -6,19 +6,23 @@ finished data read so what Spark cannot (``udfs.spark.batches.of_files``), looku
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc, orc
 
+from sqlstream.errors import ExecutionError
 from sqlstream.formats.columnar import Ambiguous, converted, is_text, position_of
 from sqlstream.types import DataType
-from sqlstream.udfs.files.listed import Mismatch, refused
+from sqlstream.udfs.bad_records import BAD_ROW
+from sqlstream.udfs.files.listed import Mismatch, refused, type_name
 from sqlstream.udfs.files.splits import naming
 
 _ROWS_PER_BATCH = 1 << 16
@@ -49,14 +53,29 @@ class ColumnarFiles:
         """
         first = 0
         with naming(path):
-            names = [name for name, _ in self.columns]
-            try:
-                for batch in _BATCHES[self.format](_opened(path, content), names):
-                    yield self._declared(batch, path, first)
-                    first += batch.num_rows
-            except Ambiguous as error:
-                found = Mismatch(error.name, self.schema.field(error.name).type, None, error.found, twice=True)
-                raise found.error(path, self.format) from None
+            for batch in self.stored(path, content):
+                yield self._declared(batch, path, first)
+                first += batch.num_rows
+
+    def stored(self, path: str, content: bytes | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a file with those of the columns that it has, as it has them. Raises what ``batches`` does for
+        names, and for what Arrow cannot read.
+        """
+        names = [name for name, _ in self.columns]
+        try:
+            yield from _BATCHES[self.format](_opened(path, content), names)
+        except Ambiguous as error:
+            found = Mismatch(error.name, self.schema.field(error.name).type, None, error.found, twice=True)
+            raise found.error(path, self.format) from None
+        except _BeyondNanoseconds as error:
+            raise error.named(self.schema.field(position_of(names, error.column) or 0), path) from None
+
+    def placed(self, path: str) -> Iterator[tuple[pa.RecordBatch, Callable[[int], str]]]:
+        """``batches``, each with a function that returns the place of a row by its index, such as ``row 7``."""
+        first = 0
+        for batch in self.batches(path):
+            yield batch, partial(_numbered, first)
+            first += batch.num_rows
 
     def _declared(self, batch: pa.RecordBatch, path: str, first: int) -> pa.RecordBatch:
         columns: list[pa.Array] = []
@@ -66,7 +85,7 @@ class ColumnarFiles:
                 raise Mismatch(field.name, field.type, None, tuple(batch.schema.names)).error(path, self.format)
             values = pa.nulls(batch.num_rows) if number is None else batch.column(number)
             if self.format == "arrow":
-                _require_whole(values)
+                require_whole(values)
             try:
                 columns.append(converted(values, field.type, orc=self.format == "orc"))
             except pa.ArrowInvalid:  # another type, or a value that the type does not have
@@ -77,7 +96,7 @@ class ColumnarFiles:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _require_whole(values: pa.Array) -> None:
+def require_whole(values: pa.Array) -> None:
     """Raises pa.ArrowInvalid where values are not as Arrow says: its files are memory, of which nothing is
     looked at when it is read, and offsets that lead elsewhere would end the process. Of a STRING that is no UTF-8 it is
     said later which one it is.
@@ -89,8 +108,12 @@ def _require_whole(values: pa.Array) -> None:
             raise
 
 
+def _numbered(first: int, row: int) -> str:
+    return f"row {first + row + 1:,}"
+
+
 def _in_row(path: str, first: int, row: int) -> str:
-    return f'in row {first + row + 1:,} of file "{path}"'
+    return f'in {_numbered(first, row)} of file "{path}"'
 
 
 def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
@@ -122,8 +145,42 @@ def _of_parquet(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBa
 def _of_orc(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     file = orc.ORCFile(source)
     own = _own(file.schema, names)
-    stripes = (file.read_stripe(number, columns=own) for number in range(file.nstripes))
+    stripes = (_stripe(file, number, own) for number in range(file.nstripes))
     yield from _or_empty(stripes, file.schema, bool(file.nstripes))
+
+
+class _BeyondNanoseconds(ValueError):
+    """Raised where a timestamp of ORC is beyond those of 64 bits of nanoseconds, as which Arrow reads all of them."""
+
+    def __init__(self, column: str, seconds: int, stripe: int) -> None:
+        super().__init__(column)
+        self.column, self.stripe = column, stripe
+        self.value = str(np.datetime64(seconds, "s")).replace("T", " ")
+
+    def named(self, declared: pa.Field, path: str) -> ExecutionError:
+        """The error SS402 for a column of a file."""
+        kind, stripe = type_name(declared.type), f'in stripe {self.stripe + 1:,} of file "{path}"'
+        message = f'column "{declared.name}" of type {kind} is {self.value} {stripe}, before 1677 or after 2262'
+        return ExecutionError(
+            BAD_ROW, message, hint="Write the files as Parquet, of which lookups read other years, too."
+        )
+
+
+_NO_NANOSECONDS = re.compile(r"ORC timestamp \((-?\d+)s")
+
+
+def _stripe(file: orc.ORCFile, number: int, own: list[str]) -> pa.RecordBatch:
+    try:
+        return file.read_stripe(number, columns=own)
+    except pa.ArrowInvalid as error:
+        for name in own if _NO_NANOSECONDS.search(str(error)) else ():
+            try:
+                file.read_stripe(number, columns=[name])
+            except pa.ArrowInvalid as of_column:
+                seconds = _NO_NANOSECONDS.search(str(of_column))
+                if seconds is not None:
+                    raise _BeyondNanoseconds(name, int(seconds[1]), number) from None
+        raise
 
 
 def _of_arrow(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:

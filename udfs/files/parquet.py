@@ -58,8 +58,8 @@ def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, 
 
     It reads those of the columns ``names`` that the file has; names are compared without regard to case, as in Spark.
     """
-    own = _own_names(file.schema_arrow, names, file_range.path, nulls=nulls)
-    for start, first, rows in _batches(file, file_range, own):
+    own = own_names(file.schema_arrow, names, file_range.path, nulls=nulls)
+    for start, first, rows in batches_of(file, file_range, own):
         yield Piece(start, rows, _numbered(first))
 
 
@@ -67,7 +67,7 @@ def _read_table(
     file: pq.ParquetFile, file_range: FileRange, types: Mapping[str, pa.DataType], details: FileDetails
 ) -> Iterator[Piece]:
     """The rows of the file range as rows of a table format: without deleted ones, and with columns that all share."""
-    for start, first, batch in _batches(file, file_range, details.own_names(file.schema_arrow, [*types])):
+    for start, first, batch in batches_of(file, file_range, details.own_names(file.schema_arrow, [*types])):
         rows = without_views(batch)
         remaining = details.remaining(first, rows.num_rows)
         if remaining is None:
@@ -77,11 +77,11 @@ def _read_table(
             yield Piece(start, details.with_constants(kept, types), _numbered_among(first, remaining))
 
 
-def _batches(
+def batches_of(
     file: pq.ParquetFile, file_range: FileRange, own: Mapping[str, str]
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yields the position of the range, that of the first row, and rows, in batches of the columns ``own``, which are
-    renamed.
+    """Yields the position of the range, that of the first row, and rows, in batches of the columns ``own``, by their
+    names in the file, which are renamed.
 
     Several tasks may decode the same row group for different rows; that costs little compared to what they do with the
     rows.
@@ -121,7 +121,7 @@ def _numbered_among(first: int, remaining: np.ndarray) -> Callable[[int], str]:
     return lambda row: f"row {first + int(remaining[row]) + 1:,}"
 
 
-def _own_names(there: pa.Schema, wanted: Sequence[str], file: str, *, nulls: bool) -> dict[str, str]:
+def own_names(there: pa.Schema, wanted: Sequence[str], file: str, *, nulls: bool) -> dict[str, str]:
     """By their names in the file, the columns of the table. SS524 if the file lacks one, unless that is NULL, or has it
     more than once.
     """

@@ -4,8 +4,9 @@ reader that all of them share."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,16 @@ class RecordFormat(ABC):
     def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, ReadRecords]]:
         """The records of a file on this machine that begin between two bytes, some at a time."""
 
-    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
-        """The good rows of a file on this machine, without the column BAD.
+    def placed(self, path: str) -> Iterator[tuple[pa.RecordBatch, Callable[[int], str]]]:
+        """The good rows of a file on this machine, without the column BAD, in batches, each with a function that
+        returns the place of a row by its index, such as ``line 7``.
 
         ValueError for a record that cannot be read, if bad ones are not tolerated; also OSError and pa.ArrowException.
         """
         for decoded, read in self.decoded(path):
             if decoded.faults and not self.tolerant:
                 raise ValueError(read.message(decoded.faults[0]))
-            yield decoded.rows
+            yield decoded.rows, partial(read.place, decoded=decoded)
 
 
 @dataclass(frozen=True)

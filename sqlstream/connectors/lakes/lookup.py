@@ -12,7 +12,7 @@ from sqlstream.connectors.lakes.rows import reader_of, splits
 from sqlstream.connectors.lakes.versions import LakeSettings
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.source import Request
-from sqlstream.udfs.lookup.sources.files import Index, WholeTable, filtered
+from sqlstream.udfs.lookup.sources.files import Index, WholeTable, filtered, require_years
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,5 @@ class LakeClient(WholeTable):
         reader = reader_of(schema, types, LakeSettings.of_json(self._lake.settings))
         rows = pa.Table.from_batches(reader.rows([splits(log.files(position))]), schema)
         rows = filtered(rows, self._lake.request.filters, dict(self._lake.columns))
+        require_years(self._lake.name, rows, dict(self._lake.columns))
         return position.version, Index(rows, self._lake.request)

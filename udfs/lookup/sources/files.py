@@ -14,7 +14,7 @@ import glob
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
+from sqlstream.udfs.datetimes import YEARS, beyond, rows_beyond
 from sqlstream.udfs.expressions.evaluation import value
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Constant, Expression, IsNull, Not, OneOf
 from sqlstream.udfs.expressions.tree import Comparison as CompareBy
@@ -200,7 +201,9 @@ def _loaded(source: FileSource, signature: Signature) -> pa.Table:
 def _of_file(source: FileSource, path: str) -> Iterator[pa.RecordBatch]:
     try:
         constants = _of_directories(path, source)
-        for batch in source.format.batches(path):
+        tolerant = isinstance(source.format, RecordFormat) and source.format.tolerant
+        for read, place in source.format.placed(path):
+            batch = _with_years(read, dict(source.columns), None if tolerant else place)
             columns = (
                 constants[field.name].take(pa.array(np.zeros(batch.num_rows, np.int64)))
                 if field.name in constants
@@ -210,6 +213,35 @@ def _of_file(source: FileSource, path: str) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*columns], schema=source.schema)
     except (ValueError, OSError, pa.ArrowException) as error:
         raise ConnectorError(UNREADABLE, f'file "{path}" of table "{source.name}" cannot be read: {error}') from error
+
+
+def _with_years(
+    rows: pa.RecordBatch, kinds: Mapping[str, DataType], place: Callable[[int], str] | None
+) -> pa.RecordBatch:
+    """The rows, of which lookups answer with Python's values. ValueError for a time that it does not have, with the
+    ``place`` of its row; without one such rows are left out.
+    """
+    for name, kind in kinds.items():
+        wrong = rows_beyond(rows.column(name)) if name in rows.schema.names else []
+        if wrong and place is not None:
+            raise ValueError(f"{place(wrong[0])}: {_beyond(name, kind, rows.column(name), wrong[0])}")
+        if wrong:
+            rows = rows.take(pa.array(np.delete(np.arange(rows.num_rows), wrong)))
+    return rows
+
+
+def _beyond(name: str, kind: DataType, values: pa.Array, row: int) -> str:
+    return f'column "{name}" of type {kind} {beyond(values, row)}, and lookups have {YEARS}'
+
+
+def require_years(table: str, rows: pa.Table, kinds: Mapping[str, DataType]) -> None:
+    """Raises ConnectorError SS583 for a time in the rows of a table that Python does not have."""
+    for batch in rows.to_batches():
+        for name, kind in kinds.items():
+            wrong = rows_beyond(batch.column(name))
+            if wrong:
+                message = f'table "{table}" cannot be read: {_beyond(name, kind, batch.column(name), wrong[0])}'
+                raise ConnectorError(UNREADABLE, message)
 
 
 def _of_directories(path: str, source: FileSource) -> dict[str, pa.Array]:
@@ -231,6 +263,8 @@ def _constant(name: str, text: str | None, kind: DataType, zone: str) -> pa.Arra
     odd = kind.name == "BOOLEAN" and (text or "true").lower() not in ("true", "false")  # as for Spark, in streams
     if misfits[0] or odd:
         raise ValueError(f'column "{name}" of type {kind} is "{text}" in the name of its directory')
+    if rows_beyond(values):
+        raise ValueError(f"{_beyond(name, kind, values, 0)}: it is the name of its directory")
     return values
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
 from sqlstream.connectors.file_databases import file_as_of
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Field
@@ -173,6 +173,78 @@ def test_a_standard_of_timestamps_is_kept(tmp_path):
     with pytest.raises(ConnectorError, match='column "v" of type TIMESTAMP is "2024-01-31T12:30:00"'):
         ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="SQL"), "a")
     assert ask(source_of(file, "k STRING; v TIMESTAMP", "json", timestamps="ISO-8601"), "a") != [[]]
+
+
+YEARS = "and lookups have the years 1 to 9999"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("DATE", "12024-01-31", f'column "v" of type DATE is 12024-01-31, {YEARS}'),
+        ("DATE", "-0044-03-15", f'column "v" of type DATE is -044-03-15, {YEARS}'),
+        ("TIMESTAMP", "12024-01-31 12:30:00", f'column "v" of type TIMESTAMP is 12024-01-31 12:30:00Z, {YEARS}'),
+        ("TIMESTAMP_NTZ", "12024-01-31 12:30:00.5", f"is 12024-01-31 12:30:00.500000, {YEARS}"),
+    ],
+)
+def test_a_time_that_python_lacks_is_a_bad_value_of_its_line(tmp_path, kind, text, message):
+    for form, lines in (
+        ("csv", ["a,", f"b,{text}", "c,"]),
+        ("json", ['{"k": "a"}', f'{{"k": "b", "v": "{text}"}}', '{"k": "c"}']),
+    ):
+        file = written(tmp_path / f"t.{form}", *lines)
+        with pytest.raises(ConnectorError) as caught:
+            ask(source_of(file, f"k STRING; v {kind}", form), "a")
+        assert f'SS583: file "{file}" of table "t" cannot be read: line 2: ' in str(caught.value)
+        assert message in str(caught.value)
+        assert ask(source_of(file, f"k STRING; v {kind}", form, drop=True), "a", "b", "c") == [[(None,)], [], [(None,)]]
+    key = written(tmp_path / "key.csv", f"{text},1")
+    with pytest.raises(ConnectorError, match=r'line 1: column "k" of type'):
+        ask(source_of(key, f"k {kind}; v INT"), date(2024, 1, 31))
+
+
+def test_a_time_that_python_lacks_is_found_within_values_and_in_names_of_directories(tmp_path):
+    late, early = (pa.scalar(n, pa.int64()).cast(pa.timestamp("us", "UTC")) for n in (317_241_360_000_000_000, 0))
+    inner = pa.StructArray.from_arrays([pa.array([early, late, late])], ["at"], mask=pa.array([False, True, False]))
+    values = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), inner)
+    parquet.write_table(pa.table({"k": [1, 2, 3], "v": values}), tmp_path / "t")
+    source = source_of(tmp_path / "t", "k BIGINT; v ARRAY<STRUCT<at: TIMESTAMP>>", "parquet")
+    with pytest.raises(ConnectorError) as caught:
+        ask(source, 1)
+    kind = "ARRAY<STRUCT<at: TIMESTAMP>>"
+    assert f'row 3: column "v" of type {kind} has 12022-12-24 00:00:00Z, {YEARS}' in str(caught.value)
+
+    maps = pa.array([[("a", None)], None, [("b", 0), ("c", 317_241_360_000_000_000)]], pa.map_(pa.string(), pa.int64()))
+    times = pa.MapArray.from_arrays(maps.offsets, maps.keys, maps.items.view(pa.timestamp("us")))
+    parquet.write_table(pa.table({"k": [1, 2, 3], "v": times}).slice(1), tmp_path / "maps")
+    with pytest.raises(
+        ConnectorError, match=r"row 2: column .v. of type MAP<STRING, TIMESTAMP_NTZ> has 12022-12-24 00:00"
+    ):
+        ask(source_of(tmp_path / "maps", "k BIGINT; v MAP<STRING, TIMESTAMP_NTZ>", "parquet"), 1)
+
+    folder = tmp_path / "in" / "day=12024-01-31"
+    folder.mkdir(parents=True)
+    written(folder / "t.csv", "1")
+    with pytest.raises(
+        ConnectorError, match=r'column "day" of type DATE is 12024-01-31, .*: it is the name of its dir'
+    ):
+        ask(source_of(tmp_path / "in", "k INT; day DATE", partitions=("day",)), 1)
+
+
+def test_a_timestamp_of_orc_that_arrow_lacks_is_named(tmp_path):
+    times = pa.array([datetime(2024, 1, 31), None, datetime(3000, 1, 1)], pa.timestamp("us", "UTC"))
+    orc.write_table(
+        pa.table({"k": [1, 2, 3], "T": times, "of": times.to_pylist(), "all": [[t] for t in times.to_pylist()]}),
+        tmp_path / "t",
+    )
+    for column, kind in (("t", "TIMESTAMP"), ("all", "ARRAY<TIMESTAMP>")):
+        with pytest.raises(ExecutionError) as caught:
+            ask(source_of(tmp_path / "t", f"k BIGINT; {column} {kind}", "orc"), 1)
+        assert str(caught.value) == (
+            f'SS402: column "{column}" of type {kind} is 3000-01-01 00:00:00 in stripe 1 of file "{tmp_path / "t"}", '
+            "before 1677 or after 2262\nHINT: Write the files as Parquet, of which lookups read other years, too."
+        )
+    assert ask(source_of(tmp_path / "t", "k BIGINT; later DATE", "orc", nulls=True), 1) == [[(None,)]]
 
 
 @pytest.mark.parametrize(("form", "write"), [("parquet", parquet.write_table), ("orc", orc.write_table)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.errors import ExecutionError
+from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.results import SHOWN, Columns, Rows, text_table
 from sqlstream.types import from_arrow
@@ -56,6 +56,17 @@ class ArrowRows(Rows):
     def shown(self) -> list[tuple[Any, ...]]:
         """Returns the rows for display. Times that Python's datetime cannot represent are texts."""
         return shown_rows_of(self._table)
+
+
+def has_texts(table: pa.Table) -> bool:
+    """True where all STRINGs of the rows are UTF-8."""
+    try:
+        for column in table.columns:
+            if any(part.name == "STRING" for part in from_arrow(column.type).parts()):
+                column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
@@ -186,7 +197,8 @@ class Query:
     Iteration, ``fetchmany``, ``batches``, ``to_arrow`` and the other methods all consume the same stream of rows. Rows
     of an updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply
     these changes. ``key``: positions of the columns, not counting ``op``, by which changes replace rows. TIMESTAMP
-    values are in ``time_zone``.
+    values are in ``time_zone``. ``find_no_text`` looks for the place of a STRING that is not UTF-8, of which there is
+    one in the rows, and returns its error; None where it does not find it.
     """
 
     def __init__(
@@ -197,6 +209,7 @@ class Query:
         *,
         updating: bool = False,
         key: Sequence[int] = (),
+        find_no_text: Callable[[], SqlStreamError | None] = lambda: None,
     ) -> None:
         self.job = job
         self.columns = tuple(name for name, _ in columns)
@@ -204,6 +217,7 @@ class Query:
         self.is_updating = updating
         self._key = tuple(key)
         self._time_zone = time_zone
+        self._find_no_text = find_no_text
         self._incoming = job.results()
         self._table: pa.Table | None = None
         self._rows: list[tuple[Any, ...]] = []
@@ -217,14 +231,20 @@ class Query:
             rest, self._position = self._table.slice(self._position), len(self._rows)
             yield rest
         for table in self._incoming:
-            yield in_time_zone(table, self._time_zone)
+            yield self._checked(table)
+
+    def _checked(self, table: pa.Table) -> pa.Table:
+        """The rows that have arrived. Spark does not look at texts of files that it reads itself."""
+        if not has_texts(table) and (error := self._find_no_text()) is not None:
+            raise error
+        return in_time_zone(table, self._time_zone)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self
 
     def __next__(self) -> tuple[Any, ...]:
         while self._position >= len(self._rows):
-            self._table = in_time_zone(next(self._incoming), self._time_zone)
+            self._table = self._checked(next(self._incoming))
             self._rows, self._position = rows_of(self._table), 0
         self._position += 1
         return self._rows[self._position - 1]

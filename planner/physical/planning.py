@@ -293,7 +293,7 @@ class Above:
         if query is None:
             return None, False
         discards = isinstance(root, Insert) and sources.discards(root.table)
-        of_columns = format_of(query.scan) == "parquet"  # their readers yield no faults of records
+        of_columns = format_of(query.scan) in ("arrow", "orc", "parquet")
         stays_with_spark = of_columns and (not discards or query.scan.on_error.tolerates)
         if stays_with_spark or not sources.reads_files(query.scan):
             return None, False

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from sqlstream.connectors.secrets import resolved, secrets_of
-from sqlstream.errors import Diagnostic, Span
+from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.options import (
     DURATION,
     MISSING_OPTION,
@@ -411,6 +411,12 @@ class Source(Connector):
     def ready(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         """Checks before Spark starts that the data of a local source exists. Returns the errors as diagnostics."""
         return ()
+
+    def no_text(self, table: Table) -> SqlStreamError | None:
+        """Looks for a STRING of the table that is not UTF-8, where Spark has read one, and returns the error with its
+        place; None where there is none, or nobody knows.
+        """
+        return None
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
         """Checks that the data of a local source has the named columns. Returns the errors as diagnostics; called

@@ -194,29 +194,34 @@ _READABLE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bo
 """Types in files and declared ones, of which the second has all values of the first."""
 
 
-def differs_in_spark(in_file: pa.DataType, declared: pa.DataType) -> bool:
-    """True where Spark's Parquet reader fails, or returns other values than ``converted``, for these types or types
-    nested in them.
+def differs_in_spark(in_file: pa.DataType, declared: pa.DataType, *, orc: bool = False) -> bool:
+    """True where Spark's reader of Parquet, or ``orc``, fails, or returns other values than ``converted``, for these
+    types or types nested in them.
 
     These are nanosecond timestamps, TIME in units other than microseconds, columns of NULLs only, 16-bit floats,
     unsigned integers unless they are read as the next larger type, DECIMALs of fewer digits before or behind the point,
     bytes as STRING, which Spark does not look at, Arrow's extension types, and names that only their case tells apart.
+    Of ORC Arrow reads all timestamps in nanoseconds.
     """
+    if orc and kinds.is_timestamp(in_file):
+        return False
     if isinstance(in_file, pa.BaseExtensionType):
         return True
     in_file = stored_type(in_file)
     if kinds.is_map(in_file) and kinds.is_map(declared):
-        return differs_in_spark(in_file.key_type, declared.key_type) or differs_in_spark(
-            in_file.item_type, declared.item_type
+        return differs_in_spark(in_file.key_type, declared.key_type, orc=orc) or differs_in_spark(
+            in_file.item_type, declared.item_type, orc=orc
         )
     if is_list(in_file) and is_list(declared):
-        return differs_in_spark(in_file.value_type, declared.value_type)
+        return differs_in_spark(in_file.value_type, declared.value_type, orc=orc)
     if kinds.is_struct(in_file) and kinds.is_struct(declared):
         names = [name.casefold() for name in in_file.names]
         if len(names) > len({*names}):
             return True
         own = dict(zip(names, (field.type for field in in_file), strict=True))
-        return any(differs_in_spark(own[f.name.casefold()], f.type) for f in declared if f.name.casefold() in own)
+        return any(
+            differs_in_spark(own[f.name.casefold()], f.type, orc=orc) for f in declared if f.name.casefold() in own
+        )
     if kinds.is_decimal(in_file) and kinds.is_decimal(declared):
         digits, wider = (kind.precision - kind.scale for kind in (in_file, declared))
         return bool(declared.scale < in_file.scale or wider < digits)
@@ -281,6 +286,26 @@ def misfit(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> tup
         else:
             first = middle
     return first, _spelled(_stored(values, as_text=kinds.is_string(declared))[first])
+
+
+def misfits(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> dict[int, str]:
+    """For values of a type that fits: the rows of all that the declared type does not have, with the value of each for
+    messages.
+    """
+    wrong = _misfits(values, declared, orc, np.arange(len(values)))
+    stored = _stored(values, as_text=kinds.is_string(declared)) if wrong else values
+    return {row: _spelled(stored[row]) for row in wrong}
+
+
+def _misfits(values: pa.Array, declared: pa.DataType, orc: bool, rows: np.ndarray) -> list[int]:
+    try:
+        converted(values.take(pa.array(rows)), declared, orc=orc)
+    except pa.ArrowInvalid:
+        if len(rows) == 1:
+            return [int(rows[0])]
+        half = len(rows) // 2
+        return [*_misfits(values, declared, orc, rows[:half]), *_misfits(values, declared, orc, rows[half:])]
+    return []
 
 
 def _spelled(value: pa.Scalar) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -61,15 +62,23 @@ class SelectStatement(StatementType[nodes.Query]):
         reach_views(plan, workspace.settings)
         if isinstance(plan, Batch):
             run, columns = execution.batches.start(plan, workspace, execution.text)
-            return Query(run, columns, _time_zone(execution))
+            return Query(run, columns, _time_zone(execution), find_no_text=partial(_no_text, plan.tables))
         assert isinstance(plan, Output)
         job = execution.runner.start(plan, workspace, to_sql(statement))
         updating = plan.changelog_mode != APPEND_ONLY
-        return Query(job, columns_of(plan), _time_zone(execution), updating=updating, key=key_of(plan))
+        key, find_no_text = key_of(plan), partial(_no_text, scanned_tables(plan))
+        zone = _time_zone(execution)
+        return Query(job, columns_of(plan), zone, updating=updating, key=key, find_no_text=find_no_text)
 
     def starts_job(self, statement: nodes.Query) -> bool:
         """True: reading the rows of a query runs a job, which ends with the reading."""
         return True
+
+
+def _no_text(tables: Iterable[Table]) -> SqlStreamError | None:
+    """The error for a STRING that is not UTF-8, from the first of the tables whose source finds one."""
+    sources = ((source, table) for table in tables if isinstance(source := connector(table.connector), Source))
+    return next((error for source, table in sources if (error := source.no_text(table)) is not None), None)
 
 
 class WriteStatement(StatementType[Write]):

@@ -397,16 +397,16 @@ def _unlike_others(path: str, name: str, found: pa.DataType) -> ExecutionError:
     return ExecutionError(OTHER_TYPE, message, hint="Start the job again: it then reads such files in another way.")
 
 
-def need_python(there: pa.Schema, wanted: Mapping[str, pa.DataType]) -> bool:
-    """True if Spark's Parquet reader would misread one of the ``wanted`` columns, because it takes the column's type in
-    the file for another one. Such files are read in Python.
+def need_python(there: pa.Schema, wanted: Mapping[str, pa.DataType], *, orc: bool = False) -> bool:
+    """True if Spark's reader of Parquet, or ``orc``, would misread one of the ``wanted`` columns, because it takes the
+    column's type in the file for another one. Such files are read in Python.
     """
     spelled = Counter(name.casefold() for name in there.names)
     by_name = {name.casefold(): kind for name, kind in zip(there.names, there.types, strict=True)}
     if any(spelled[name.casefold()] > 1 for name in wanted):
         return True
     pairs = ((by_name.get(name.casefold()), kind) for name, kind in wanted.items())
-    return any(found is not None and differs_in_spark(found, kind) for found, kind in pairs)
+    return any(found is not None and differs_in_spark(found, kind, orc=orc) for found, kind in pairs)
 
 
 def mismatches(

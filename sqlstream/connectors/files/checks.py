@@ -26,8 +26,9 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.files import avro as avro_files
-from sqlstream.udfs.files.columnar import schema_of
+from sqlstream.udfs.files.columnar import ColumnarFiles, schema_of
 from sqlstream.udfs.files.listed import Mismatch, mismatches, require_readable, shown_name
 from sqlstream.udfs.files.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of
@@ -115,6 +116,22 @@ def wrong_schema(
         if wrong:
             return _shown(table, wrong, schema.names, file, kind)
     return []
+
+
+def no_text(format: str, columns: Sequence[Column], paths: Iterable[Path]) -> SqlStreamError | None:  # noqa: A002
+    """Returns the error SS402 for the first value of the columns in Parquet and ORC files that is no UTF-8; None
+    without one. It reads their texts, for which Spark takes any bytes.
+    """
+    texts = [c for c in columns if any(part.name == "STRING" for part in c.type.parts())]
+    for file in _files(paths) if format in ("orc", "parquet") else ():
+        for column in texts:
+            try:
+                for _ in ColumnarFiles(format, ((column.name, column.type),), nulls=True).batches(str(file)):
+                    pass
+            except SqlStreamError as error:
+                if error.code == BAD_ROW:
+                    return error
+    return None
 
 
 def _wrong_avro(table: Table, columns: Sequence[Column], files: Sequence[Path]) -> list[Diagnostic]:

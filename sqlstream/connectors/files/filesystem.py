@@ -29,7 +29,14 @@ from sqlstream.connectors.connector import (
     TruncatableTable,
     ViewTable,
 )
-from sqlstream.connectors.files.checks import newest_files, walk, wrong_columns, wrong_directories, wrong_files
+from sqlstream.connectors.files.checks import (
+    newest_files,
+    no_text,
+    walk,
+    wrong_columns,
+    wrong_directories,
+    wrong_files,
+)
 from sqlstream.connectors.files.sink import require_logged, truncate_directory
 from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
@@ -54,7 +61,7 @@ from sqlstream.connectors.files.tables import (
     unusable,
 )
 from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
-from sqlstream.errors import Diagnostic, Span, UnsupportedError
+from sqlstream.errors import Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, SIZE, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
 from sqlstream.planner.bad_rows import missing_are_null
@@ -290,6 +297,12 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             message = f'path "{path}" of table "{table.name}" does not exist'
             hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
             yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
+
+    def no_text(self, table: Table) -> SqlStreamError | None:
+        path, columns = local_path(table.option("path") or ""), tuple(c.name for c in table.physical_columns)
+        if path is None:
+            return None
+        return no_text(self.values(table)["format"], columns_in_files(table, columns), matching_paths(path))
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
         """Returns diagnostics for local files that cannot be read, and for columns that the newest files lack."""

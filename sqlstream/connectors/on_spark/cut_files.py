@@ -169,5 +169,7 @@ def most_bytes(values: Mapping[str, Any], total: Callable[[], int], *, begun: bo
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:
     """Whether tasks can read parts of the file. Of Parquet these are rows, as many of all as bytes."""
+    if values["format"] in ("arrow", "orc"):
+        return False
     dialect = Dialect.of(values) if values["format"] == "csv" and values["csv.multi-line"] else None
     return values["format"] not in TEXTS or TextFile(path, values[ENCODING.key], dialect).divides

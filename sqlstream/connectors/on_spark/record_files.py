@@ -17,8 +17,14 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.files.avro import AvroFiles, AvroFormat
 from sqlstream.udfs.files.columnar import ColumnarFiles
+from sqlstream.udfs.files.columnar_records import ColumnarFormat
 from sqlstream.udfs.files.records import RecordFormat
 from sqlstream.udfs.files.text import Header, TextFormat
+
+COLUMNAR = ("arrow", "orc", "parquet")
+"""Formats of files of columns."""
+
+_NOT_IN_COLUMNS = ("VARIANT", "INTERVAL")
 
 
 def is_local(environment: Environment, table: Table) -> bool:
@@ -46,6 +52,11 @@ def record_format(
         return None
     if values["format"] == "avro":
         return avro_format(table, columns, checked=environment.located)
+    if values["format"] in COLUMNAR:
+        has_instants = any(part.name == "TIMESTAMP" for c in records_columns(table) for part in c.type.parts())
+        if values["format"] == "orc" and has_instants:  # of which Arrow lacks those beyond 1677 and 2262
+            return None
+        return columnar_format(table, columns, checked=environment.located)
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
     return None if decoder is None else _of_decoder(table, columns, values, decoder, checked=environment.located)
 
@@ -72,6 +83,19 @@ def avro_format(table: Table, columns: tuple[str, ...], *, checked: bool = False
     fields = (Field(c.name, c.type, c.name in columns) for c in records_columns(table))
     read = tuple(f for f in fields if f.wanted or strict)
     return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked))
+
+
+def columnar_format(table: Table, columns: tuple[str, ...], *, checked: bool) -> ColumnarFormat | None:
+    """How tasks read files of columns whose bad rows are tolerated; None where they are not, or a column that is named
+    has a type that Arrow lacks. ``checked``: see ``_tolerance``.
+    """
+    fields = [Field(c.name, c.type, c.name in columns) for c in records_columns(table)]
+    read = tuple(f for f in fields if not any(part.name in _NOT_IN_COLUMNS for part in f.type.parts()))
+    if not tolerates_bad_rows(table) or any(f.wanted and f not in read for f in fields):
+        return None
+    return ColumnarFormat(
+        (table.option("format") or "").strip().lower(), read, missing_are_null(table), *_tolerance(table, checked)
+    )
 
 
 def whole_files(table: Table, in_files: Sequence[Column], values: Mapping[str, Any]) -> ColumnarFiles | AvroFiles:

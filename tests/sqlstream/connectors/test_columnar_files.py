@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from operator import itemgetter
@@ -14,6 +15,7 @@ import pytest
 from pyarrow import feather, ipc, orc
 
 from sqlstream.errors import SqlStreamError
+from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
 
@@ -225,3 +227,63 @@ def test_a_colon_in_the_name_of_a_file_is_read_by_tasks_and_the_reason_where_spa
         session.sql("SET 'sqlstream.file-reader' = 'spark'")
         with pytest.raises(SqlStreamError, match=r"SS528: .*its name has a colon"):
             rows(session, "SELECT a FROM t")
+
+
+def text(*values: bytes) -> pa.Array:
+    """A column of Arrow's type for texts, whatever the bytes are."""
+    return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+def test_a_text_that_is_no_utf8_is_named_with_column_row_and_file(spark, tmp_path, form):
+    write = {"parquet": pq.write_table, "orc": orc.write_table}[form]
+    names = text(b"a", b"b", b"c\xff")
+    listed = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), names)
+    write(pa.table({"k": [0, 1, 2], "name": names, "all": listed}), tmp_path / f"1.{form}")
+    with Session(spark) as session:
+        table(session, "t", "k BIGINT, name STRING", tmp_path, form)
+        table(session, "nested", "k BIGINT, `all` ARRAY<STRING>", tmp_path, form)
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            for query, kind in (("SELECT k, name FROM t", "STRING"), ("SELECT `all` FROM nested", "ARRAY<STRING>")):
+                with pytest.raises(SqlStreamError) as caught:
+                    rows(session, query)
+                assert re.fullmatch(
+                    rf'SS402: column "(name|all)" of type {kind} is .+ in row 3 of file "{tmp_path}/1.{form}"\n.*',
+                    str(caught.value),
+                )
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "arrow"])
+def test_rows_with_values_that_their_columns_lack_go_where_on_error_says(spark, tmp_path, form):
+    write = {"parquet": pq.write_table, "orc": orc.write_table, "arrow": feather.write_feather}[form]
+    prices = pa.array([Decimal("1.50"), Decimal("12345.00")])
+    write(pa.table({"k": [0, 1], "price": prices, "name": [b"a", b"b"]}), str(tmp_path / f"1.{form}"))
+    write(pa.table({"k": [2], "price": prices.slice(0, 1), "name": [b"\xff"]}), str(tmp_path / f"2.{form}"))
+    columns = "k BIGINT, price DECIMAL(5, 2), name STRING"
+    with Session(spark) as session:
+        table(session, "t", columns, tmp_path, form, **{"on-error": "skip"})
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            assert rows(session, "SELECT k, price, name FROM t") == [(0, Decimal("1.50"), "a")], mode
+        session.sql("CREATE TABLE dead (record STRING, error STRING, place STRING) WITH ('connector' = 'memory')")
+        table(session, "letters", columns, tmp_path, form, **{"on-error": "dead-letter:dead"})
+        session.sql(
+            "CREATE TABLE sums (k BIGINT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'memory')"
+        )
+        job = session.sql("INSERT INTO sums SELECT k, COUNT(*) FROM letters GROUP BY k")
+        assert isinstance(job, Job)
+        job.wait()
+        assert rows(session, "SELECT k, n FROM sums") == [(0, 1)]
+        letters = sorted(rows(session, "SELECT error, place FROM dead"))
+        assert letters == [
+            ('SS402: column "name" of type STRING is "\ufffd"', f"{tmp_path}/2.{form}: row 1"),
+            ('SS402: column "price" of type DECIMAL(5, 2) is 12345.00', f"{tmp_path}/1.{form}: row 2"),
+        ]
+        table(session, "strict", columns, tmp_path, form)
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            with pytest.raises(
+                SqlStreamError, match=r'SS402: column "(price|name)" of type .* is .* in row \d of file'
+            ):
+                rows(session, "SELECT k, price, name FROM strict")

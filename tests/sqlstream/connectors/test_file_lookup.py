@@ -54,7 +54,8 @@ def test_options_of_the_format_reach_the_source(make_table):
     field, zone = Field("k", parse_type("STRING")), "Europe/Amsterdam"
     dialect = Dialect(";", "'", "\\", "NA", comments=True)
     header = Header("t", ((0, "k"),), dialect)
-    assert actual.format == TextFormat(CsvDecoder((field,), dialect, zone), header=header, tolerant=True)
+    decoder = CsvDecoder((field,), dialect, zone)
+    assert actual.format == TextFormat(decoder, dialect=dialect, header=header, tolerant=True)
     assert (actual.columns, actual.zone) == ((("k", field.type), ("v", parse_type("INT"))), zone)
     of_lines = source_of(files(make_table, csv__disable_quote_character=True, csv__multi_line=True, encoding="UTF-16"))
     assert isinstance(of_lines.format, TextFormat)

@@ -14,6 +14,8 @@ READY := $(VENV)/.ready
 BENCH ?=
 # More words for the broker: make KAFKA="--port 9093 --directory ~/kafka" kafka
 KAFKA ?=
+# More words for the demo that moves: make DEMO="--seconds 30 --rate 1000" demo-live
+DEMO ?=
 # More words for random queries: make FUZZ="--minutes 5 --seed 7" fuzz-results
 FUZZ ?=
 # More words for both modes: make BOTH="--part 1/9" both-modes
@@ -24,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
+.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -89,6 +91,9 @@ kafka: java $(READY) ## run a Kafka broker to play with, until Ctrl-C: KAFKA="--
 demo-lookups: java $(READY) ## departures enriched from PostgreSQL, Redis and HTTP, whose servers it starts
 	@$(BIN)/python -m examples.lookups.run
 
+demo-live: java $(READY) ## two minutes of a shop through Kafka: joins, windows, lookups, and results that move: DEMO="--seconds 30"
+	@$(BIN)/python -m examples.live.demo $(DEMO)
+
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
 	@$(BIN)/python -m examples.throughput.bench
 
@@ -139,7 +144,7 @@ bench-latency: java $(READY) ## milliseconds from an event to its result, at ste
 bench-tests: java $(READY) ## ten tests of a user over one view: from a cold start, and one once warm
 	@$(BIN)/python -m examples.throughput.user_tests
 
-captures: java $(READY) ## scripted sessions of the shell and a failing test, as text and SVG for docs/
+captures: java $(READY) ## scripted sessions of the shell, a failing test and demo-live, as text and SVG for docs/
 	@$(BIN)/python -m docs.captures
 
 bench-lookup: java $(READY) ## lookups against HTTP with 20 ms latency, PostgreSQL and Redis: rows per second

@@ -1,4 +1,4 @@
-"""Pictures of the shell and of a failing test: ``make captures``.
+"""Pictures of the shell, of a failing test and of the demo that moves: ``make captures``.
 
 Sessions run in a terminal of 80 and one of 200 columns, and what its screen shows is written into ``captures/``, as
 text and as SVG. Each is made anew, so times and numbers in them differ from run to run.
@@ -28,7 +28,6 @@ ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).with_name("captures")
 WIDTHS = (80, 200)
 LINES = 28
-NAMES = ("completion", "error", "table", "cancel", "chart", "background", "failing-test")
 _LIMIT_S = 300
 
 _TABLE = (
@@ -57,12 +56,14 @@ FROM TUMBLE(TABLE sales, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY shop, win
 class Terminal:
     """A program and the screen that it writes on."""
 
-    def __init__(self, arguments: list[str], width: int, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], width: int, folder: Path, environment: Mapping[str, str], module: str = "sqlstream"
+    ) -> None:
         self.screen = pyte.Screen(width, LINES)
         self._stream = pyte.Stream(self.screen)
         variables = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONPATH": str(ROOT)}
         self._program = pexpect.spawn(
-            sys.executable, ["-m", "sqlstream", *arguments], cwd=folder, env={**variables, **environment},
+            sys.executable, ["-m", module, *arguments], cwd=folder, env={**variables, **environment},
             dimensions=(LINES, width), encoding="utf-8",
         )  # fmt: skip
 
@@ -156,9 +157,9 @@ class Album:
 
 
 @contextmanager
-def _running(arguments: list[str], width: int, folder: Path) -> Iterator[Terminal]:
+def _running(arguments: list[str], width: int, folder: Path, module: str = "sqlstream") -> Iterator[Terminal]:
     home = {"XDG_STATE_HOME": str(folder / ".state"), "XDG_CONFIG_HOME": str(folder / ".config")}
-    terminal = Terminal(arguments, width, folder, home)
+    terminal = Terminal(arguments, width, folder, home, module)
     try:
         yield terminal
     finally:
@@ -208,15 +209,26 @@ def capture_test(album: Album, folder: Path) -> None:
         album.take(test, "failing-test")
 
 
+def capture_demo(album: Album, folder: Path) -> None:
+    with _running(["--seconds", "45"], album.width, folder, "examples.live.demo") as demo:
+        demo.wait("^(3[0-9]|40) of 45 s", 0)
+        album.take(demo, "live")
+        demo.wait_for_end()
+
+
+SCENES = {"test": capture_test, "shell": capture_shell, "live": capture_demo}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--folder", type=Path, default=FOLDER, help="where the pictures go")
-    folder = options.parse_args().folder
+    options.add_argument("--only", choices=SCENES, help="those of one program")
+    chosen = options.parse_args()
     for width in WIDTHS:
-        with tempfile.TemporaryDirectory() as work:
-            album = Album(width, folder)
-            capture_test(album, Path(work))
-            capture_shell(album, Path(work))
+        for name, capture in SCENES.items():
+            if chosen.only in (None, name):
+                with tempfile.TemporaryDirectory() as work:
+                    capture(Album(width, chosen.folder), Path(work))
 
 
 if __name__ == "__main__":

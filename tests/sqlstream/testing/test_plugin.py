@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pytest
 
@@ -43,13 +46,43 @@ def golden(tmp_path):
     return path
 
 
-def run_pytest(path: Path, *options: str) -> subprocess.CompletedProcess:
-    plugins = ("-p", "no:cacheprovider", "-p", "sqlstream.testing.plugin", "--rootdir", str(path.parent))
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, str(path), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+_RUNS = """
+import contextlib, io, json, sys
+import pytest
+for line in sys.stdin:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = pytest.main(json.loads(line))
+    print(json.dumps([int(code), out.getvalue()]), flush=True)
+"""
+"""One process for all runs: to import what they need takes it longer than all of them."""
 
 
-def test_a_difference_fails_and_is_shown(golden):
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+
+
+class RunPytest(Protocol):
+    def __call__(self, path: Path, *options: str) -> Done: ...
+
+
+@pytest.fixture(scope="module")
+def run_pytest() -> Iterator[RunPytest]:
+    command = [sys.executable, "-c", _RUNS]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        sent, answers = process.stdin, process.stdout
+        assert sent is not None and answers is not None
+
+        def run(path: Path, *options: str) -> Done:
+            plugins = ("-p", "no:cacheprovider", "-p", "sqlstream.testing.plugin", "--rootdir", str(path.parent))
+            sent.write(json.dumps(["-q", *plugins, str(path), *options]) + "\n")
+            sent.flush()
+            return Done(*json.loads(answers.readline()))
+
+        yield run
+
+
+def test_a_difference_fails_and_is_shown(golden, run_pytest):
     done = run_pytest(golden)
     assert done.returncode == 1
     assert "1 failed, 1 passed" in done.stdout
@@ -58,41 +91,41 @@ def test_a_difference_fails_and_is_shown(golden):
     assert golden.read_text() == GOLDEN
 
 
-def test_bless_rewrites_the_expected_lines_and_nothing_else(golden):
+def test_bless_rewrites_the_expected_lines_and_nothing_else(golden, run_pytest):
     assert run_pytest(golden, "--bless").returncode == 0
     assert golden.read_text() == BLESSED
     assert "2 passed" in run_pytest(golden).stdout
 
 
-def test_a_stream_block_is_two_tests(golden):
+def test_a_stream_block_is_two_tests(golden, run_pytest):
     golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n> t  2\n+I 2\n")
     listed = run_pytest(golden, "--collect-only").stdout
     assert "some.golden::16-stream\n" in listed
     assert "some.golden::16-stream-restart\n" in listed
 
 
-def test_restarts_may_be_left_to_every_third_block(golden):
+def test_restarts_may_be_left_to_every_third_block(golden, run_pytest):
     golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n> t  2\n+I 2\n" * 4)
     listed = run_pytest(golden, "--collect-only", "--restarts", "third").stdout.splitlines()
     streams = [line.partition("-")[2] for line in listed if "-stream" in line]
     assert streams == ["stream", "stream-restart", "stream", "stream", "stream", "stream-restart"]
 
 
-def test_a_stream_block_of_one_step_has_nothing_to_restart_between(golden):
+def test_a_stream_block_of_one_step_has_nothing_to_restart_between(golden, run_pytest):
     golden.write_text(GOLDEN + "\nstream\nSELECT a FROM t\n----\n> t  1\n+I 1\n")
     listed = run_pytest(golden, "--collect-only").stdout
     assert "some.golden::16-stream\n" in listed
     assert "restart" not in listed
 
 
-def test_a_malformed_file_is_an_error_that_says_where(golden):
+def test_a_malformed_file_is_an_error_that_says_where(golden, run_pytest):
     golden.write_text("streams\nSELECT 1\n----\n")
     done = run_pytest(golden)
     assert done.returncode == 2
     assert "line 1: 'streams' is no kind of block" in done.stdout
 
 
-def test_unit_tests_of_sql_files_are_collected(tmp_path):
+def test_unit_tests_of_sql_files_are_collected(tmp_path, run_pytest):
     path = tmp_path / "unit.sql"
     path.write_text("EXECUTE UNIT TEST t FOR v EXPECTED AS (VALUES (1));\n")
     (tmp_path / "other.sql").write_text("SELECT 1;\n")

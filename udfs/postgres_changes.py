@@ -5,10 +5,8 @@ the changes that followed, as rows with their kinds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from sqlstream.errors import ConnectorError, ExecutionError, repeating
+from sqlstream.errors import ConnectorError, repeating
 from sqlstream.formats.pgoutput import (
     DELETE,
     IDENTITY_FULL,
@@ -35,153 +33,30 @@ from sqlstream.formats.pgoutput import (
     truncated,
 )
 from sqlstream.formats.postgres_texts import values_of
-from sqlstream.types import DataType
-from sqlstream.udfs.bad_records import BAD_ROW
-
-CHANGED_TABLE = repeating("SS622")
-NO_OLD_ROW = repeating("SS623")
-EMPTIED = repeating("SS624")
-NO_FILE = "SS625"
-
-PLACES = pa.schema(
-    [
-        ("content", pa.string()),
-        ("path", pa.string()),
-        ("begin", pa.int64()),
-        ("first", pa.int64()),
-        ("until", pa.int64()),
-        ("relation", pa.binary()),
-        ("snapshots", pa.string()),
-    ]
+from sqlstream.udfs.database_changes import (
+    CHANGED_TABLE,
+    EMPTIED,
+    ChangedColumn,
+    ChangedTable,
+    KeyColumn,
+    RowsOfChanges,
+    SnapshotPart,
+    windows,
 )
-"""What a task reads, in order: ``content`` is ROWS for a file of rows, whose longest one has ``begin`` bytes, or
-CHANGES for the messages from number ``first`` to before ``until`` of a file, which begin at byte ``begin``;
-``relation``: the message of the log that describes the table there, if there was one. ``snapshots``: which snapshots
-hold changes already, as JSON of ``SnapshotPart.to_json``.
-"""
 
-PLACES_DDL = "content STRING, path STRING, begin BIGINT, first BIGINT, until BIGINT, relation BINARY, snapshots STRING"
-ROWS, CHANGES = "rows", "changes"
+NO_OLD_ROW = repeating("SS623")
 
-KINDS = "kind"
-"""The column with the kind of each row: +I, -U, +U or -D."""
-
-METADATA = {
-    "database_name": "STRING",
-    "schema_name": "STRING",
-    "table_name": "STRING",
-    "op_ts": "TIMESTAMP",
-}
-"""Types of the METADATA columns, by key, as in Flink."""
-
-INDEX = ".index"
-"""Behind the name of a file of messages: the file with the length of each, as unsigned numbers of 4 bytes."""
-
-_AT_ONCE, _BYTES_AT_ONCE = 50_000, 32 << 20
 _BLOCK = 8 << 20
 _2000_US = 946_684_800_000_000
 
 
 @dataclass(frozen=True)
-class KeyColumn:
-    """A column of the table's key. ``cast``: the SQL that turns a text into a value which compares as the column."""
-
-    name: str
-    cast: str
-
-
-@dataclass(frozen=True)
-class ChangedColumn:
-    """A column that is read. ``name``: in the result; ``stored``: in the database, where it has the type ``type``, of
-    the number ``type_number``.
-    """
-
-    name: str
-    declared: DataType
-    stored: str
-    type: str
-    type_number: int
-
-
-@dataclass(frozen=True)
-class SnapshotPart:
-    """Rows of the table that were read in one snapshot: those whose key is up to ``until``, from where the part before
-    ends; None: to the end of the table.
-    """
-
-    snapshot: str
-    until: tuple[str, ...] | None = None
-
-    def to_json(self) -> list[Any]:
-        return [self.snapshot, None if self.until is None else list(self.until)]
-
-    @staticmethod
-    def of_json(value: Sequence[Any]) -> SnapshotPart:
-        return SnapshotPart(value[0], None if value[1] is None else tuple(value[1]))
-
-
-@dataclass(frozen=True)
-class ChangedTable:
-    """A table of PostgreSQL and what is read of it.
-
-    * ``name``: in SQL, for messages; ``database``, ``schema``, ``table``: where it is.
-    * ``keys``: the columns of its key there.
-    * ``with_before``: updates have -U, for which the log must have old rows.
-    * ``follows``: columns that the log lacks are NULL, and types may change; else that is an error.
-    * ``skips_truncate``: TRUNCATE is ignored; else it is an error.
-    * ``metadata``: names of the result with keys of METADATA.
-    * ``connection``: libpq's parameters, for comparisons of keys.
-    """
-
-    name: str
-    database: str
-    schema: str
-    table: str
-    columns: tuple[ChangedColumn, ...]
-    keys: tuple[KeyColumn, ...]
-    with_before: bool = False
-    follows: bool = False
-    skips_truncate: bool = False
-    metadata: tuple[tuple[str, str], ...] = ()
-    connection: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-    @property
-    def shown(self) -> str:
-        return f"{self.schema}.{self.table}"
-
-    @cached_property
-    def result(self) -> pa.Schema:
-        own = [(c.name, c.declared.to_arrow()) for c in self.columns]
-        more = [(name, DataType(METADATA[key]).to_arrow()) for name, key in self.metadata]
-        return pa.schema([*own, *more, (KINDS, pa.string())])
-
-
-@dataclass(frozen=True)
-class RowsOfChanges:
-    """Reads what the places of one task say, as rows of ``ChangedTable.result``."""
-
-    table: ChangedTable
-
-    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows, in the order of the places.
-
-        ConnectorError SS622 to SS625 where the log cannot be read as the table is declared, ExecutionError SS402 for a
-        value that does not fit its column.
-        """
-        for batch in places:
-            for place in batch.to_pylist():
-                try:
-                    yield from self._copied(place) if place["content"] == ROWS else self._changes(place)
-                except FileNotFoundError:
-                    message = f'file "{place["path"]}" with rows of table "{self.table.name}" is gone'
-                    hint = (
-                        "All machines of a cluster must see the checkpoint directory; nothing may remove files there."
-                    )
-                    raise ConnectorError(NO_FILE, message, hint=hint) from None
+class RowsOfPostgres(RowsOfChanges):
+    """Reads COPY's files and the messages of logical replication. SS623 where the log lacks values that are read."""
 
     # --- what was there ---------------------------------------------------------------------------------------
 
-    def _copied(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    def copied(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         names = [c.stored for c in self.table.columns]
         reader = csv.open_csv(
             place["path"],
@@ -195,19 +70,20 @@ class RowsOfChanges:
         with reader:
             for batch in reader:
                 columns = [
-                    self._values(column, texts)
+                    self.values(column, texts)
                     for column, texts in zip(self.table.columns, batch.columns[: len(names)], strict=True)
                 ]
-                times = np.full(batch.num_rows, -_2000_US)  # as in Flink: 1970 for all that was there
-                yield self._batch(columns, times, pa.repeat("+I", batch.num_rows))
+                times = np.zeros(batch.num_rows, np.int64)  # as in Flink: 1970 for all that was there
+                yield self.batch(columns, times, pa.repeat("+I", batch.num_rows))
 
     # --- what changed -----------------------------------------------------------------------------------------
 
-    def _changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    def changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         relation = None if place["relation"] is None else self._checked(place["relation"])
         parts = [SnapshotPart.of_json(part) for part in json.loads(place["snapshots"] or "[]")]
         transaction = (0, 0)
-        for messages in _windows(place["path"], place["begin"], place["first"], place["until"]):
+        for data, starts in windows(place["path"], place["begin"], place["first"], place["until"]):
+            messages = Messages(data, starts)
             transactions = transactions_of(messages, transaction)
             transaction = transactions.last
             kinds = messages.kinds
@@ -278,29 +154,11 @@ class RowsOfChanges:
             if texts is None:
                 columns.append(pa.nulls(chosen.count, column.declared.to_arrow()))
             else:
-                columns.append(self._values(column, texts))
-        return self._batch(columns, chosen.times, chosen.row_kinds)
+                columns.append(self.values(column, texts))
+        return self.batch(columns, chosen.times + _2000_US, chosen.row_kinds)
 
-    # --- rows -------------------------------------------------------------------------------------------------
-
-    def _values(self, column: ChangedColumn, texts: pa.StringArray) -> pa.Array:
-        values, misfits = values_of(texts, column.declared, column.type)
-        if misfits.any():
-            text = texts[int(np.flatnonzero(misfits)[0])].as_py()
-            message = (
-                f'column "{column.stored}" of table "{self.table.name}" is "{text[:100]}", which is no '
-                f"{column.declared}"
-            )
-            raise ExecutionError(BAD_ROW, message, hint="Declare the column with a larger type, or as STRING.")
-        return values.cast(column.declared.to_arrow())
-
-    def _batch(self, columns: Sequence[pa.Array], times: np.ndarray, kinds: pa.StringArray) -> pa.RecordBatch:
-        constant = {
-            "database_name": self.table.database, "schema_name": self.table.schema, "table_name": self.table.table,
-        }  # fmt: skip
-        moments = pa.array(times + _2000_US, pa.int64()).cast(DataType("TIMESTAMP").to_arrow())
-        more = [moments if key == "op_ts" else pa.repeat(constant[key], len(kinds)) for _, key in self.table.metadata]
-        return pa.RecordBatch.from_arrays([*columns, *more, kinds], schema=self.table.result)
+    def values_of(self, column: ChangedColumn, texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
+        return values_of(texts, column.declared, column.type)
 
 
 def no_old_row(name: str, schema: str, table: str) -> ConnectorError:
@@ -311,30 +169,6 @@ def no_old_row(name: str, schema: str, table: str) -> ConnectorError:
         "'changelog-mode' out."
     )
     return ConnectorError(NO_OLD_ROW, message, hint=hint)
-
-
-def _windows(path: str, begin: int, first: int, until: int) -> Iterator[Messages]:
-    """The messages of a file, some at a time, so that a transaction of any size takes the same memory."""
-    at = begin
-    with Path(path).open("rb") as content, Path(path + INDEX).open("rb") as index:
-        index.seek(4 * first)
-        content.seek(begin)
-        left = until - first
-        while left:
-            lengths = np.frombuffer(index.read(4 * min(left, _AT_ONCE)), np.uint32).astype(np.int64)
-            if not len(lengths):
-                raise FileNotFoundError(path)
-            ends = np.cumsum(lengths)
-            count = max(1, int(np.searchsorted(ends, _BYTES_AT_ONCE, "right")))
-            if count < len(lengths):
-                index.seek(4 * (count - len(lengths)), 1)
-                ends = ends[:count]
-            data = content.read(int(ends[-1]))
-            if len(data) < ends[-1]:
-                raise FileNotFoundError(path)
-            at += len(data)
-            left -= len(ends)
-            yield Messages(np.frombuffer(data, np.uint8), np.concatenate(([0], ends[:-1])))
 
 
 def _message(messages: Messages, number: int) -> bytes:

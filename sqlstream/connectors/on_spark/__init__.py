@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sqlstream.connectors.on_spark import (
         change_messages,
         cut_files,
+        database_changes,
         datagen,
         decoders,
         delta_sink,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         lake_source,
         messages,
         postgres,
-        postgres_changes,
         record_files,
         records,
         rows,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_messages",
     "cut_files",
+    "database_changes",
     "datagen",
     "decoders",
     "delta_sink",
@@ -56,7 +57,6 @@ __all__ = [
     "lake_source",
     "messages",
     "postgres",
-    "postgres_changes",
     "record_files",
     "records",
     "rows",

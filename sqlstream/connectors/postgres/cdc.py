@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import Environment, Source, Watch, columns_of
+from sqlstream.connectors.changes.source import DatabaseChanges, parts_at_once
+from sqlstream.connectors.connector import Environment, Watch
+from sqlstream.connectors.postgres.changes import PostgresChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan
 from sqlstream.connectors.postgres.publications import Slot, changed_table, prepare_publication, require_logical
 from sqlstream.connectors.postgres.server import check_address, check_columns, connected, parameters, require_psycopg
@@ -27,16 +28,9 @@ from sqlstream.options import (
     integer,
     one_of,
 )
-from sqlstream.planner.bad_rows import ON_ERROR
-from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType, parse_type
-from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.postgres_changes import KINDS, METADATA
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-NO_CHECKPOINT = "SS629"
+from sqlstream.udfs.database_changes import METADATA
 
 _SLOT = re.compile(r"[a-z0-9_]{1,60}")
 _NO_DEBEZIUM = "No Debezium is used; the options of this connector say the same."
@@ -51,7 +45,7 @@ def _slot_name(text: str) -> str:
 SLOT_NAME = OptionKind("slot name", "lower-case letters, digits and underscores, at most 60", _slot_name)
 
 
-class PostgresChanges(Source):
+class PostgresChanges(DatabaseChanges):
     """Tables of PostgreSQL, whose rows are read first and then their changes from the log. Raises ConnectorError SS577
     without the package psycopg.
     """
@@ -136,51 +130,25 @@ class PostgresChanges(Source):
     }
     variables: ClassVar[tuple[str, ...]] = ("database-name", "hostname", "password", "url", "username")
 
+    old_rows_where = " where the table has REPLICA IDENTITY FULL"
+
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        given = dict(table.options)
         hint = "Add 'hostname' = '…', 'database-name' = '…' to WITH."
         yield from check_address(table, spans, "hostname", "database-name", hint)
-        if table.changelog == APPEND_ONLY or RowKind.UPDATE_AFTER not in table.changelog:
-            message = "'changelog-mode' of the connector \"postgres-cdc\" has updates, because rows of tables change"
-            hint = "Leave it out, or write 'I,UB,UA,D' where the table has REPLICA IDENTITY FULL."
-            yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)
-        if given.get(ON_ERROR, "fail") != "fail":
-            message = f'option "{ON_ERROR}" of the connector "postgres-cdc" is \'fail\': no change may be left out'
-            yield Diagnostic(WRONG_VALUE, message, spans.get(ON_ERROR), hint="Declare odd columns as STRING.")
+        yield from super().check(table, spans)
         yield from check_columns(table, spans)
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
         return {key: parse_type(kind) for key, kind in METADATA.items()}
 
-    def has_kinds(self, table: Table) -> bool:
-        return True
-
-    def poll_ms(self, table: Table) -> int | None:
-        return 100
-
-    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        """Checks the server and the table, creates the publication where there is none, and returns the stream."""
-        from pyspark.sql import functions as F
-
-        settings = self._settings(environment, table, columns)
-        rows = on_spark.postgres_changes.changes_of_table(environment.spark, settings)
-        changed = settings.plan.table
-        metadata = iter(name for name, _ in changed.metadata)
-        physical = iter(c.name for c in changed.columns)
-        chosen = columns_of(table, columns)
-        named = [
-            F.col(next(physical if c.metadata_key is None else metadata)).cast(c.type.ddl()).alias(c.name)
-            for c in chosen
-        ]
-        return rows.select(*named, F.col(KINDS).alias(ROW_KIND))
-
-    def _settings(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> Any:
+    def settings(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> Any:
+        """Also creates the publication where there is none."""
         require_psycopg()
         values = self.resolved_values(table)
         name = _slot_of_scan(environment, values["slot.name"])
         slot = Slot(name, values["publication.name"] or name, (values["schema-name"], values["table-name"]))
         connection = _connection(table.name, values)
-        folder = _folder(environment, slot)
+        folder = self.folder(environment, slot.name)
         with connected(table.name, connection, _TIMEOUT_MS) as server:
             require_logical(server)
             changed, keys = changed_table(
@@ -188,21 +156,21 @@ class PostgresChanges(Source):
                 follows=values["scan.schema-change"] == "follow", skips_truncate=values["scan.truncate"] == "skip",
             )  # fmt: skip
             condition = prepare_publication(server, changed, slot)
-        tasks = int(str(environment.spark.conf.get("spark.sql.shuffle.partitions")))
-        plan = CopyPlan(changed, keys, condition, values["scan.incremental.snapshot.chunk.size"], max(1, min(tasks, 8)))
-        return on_spark.postgres_changes.ChangeSettings(
-            slot,
-            tuple(connection.items()),
+        plan = CopyPlan(
+            changed, keys, condition, values["scan.incremental.snapshot.chunk.size"], parts_at_once(environment)
+        )
+        mode = values["scan.startup.mode"]
+        return on_spark.database_changes.ChangeSettings(
+            PostgresChangeServer(
+                slot, tuple(connection.items()), plan, mode == "initial", mode in ("committed-offset", "never"),
+                _TIMEOUT_MS,
+            ),
             secrets_of(table),
-            plan,
-            values["scan.startup.mode"] == "initial",
-            values["scan.startup.mode"] in ("committed-offset", "never"),
             values["source.max-rows-per-trigger"],
             values["heartbeat.interval"],
             str(folder),
             not folder.is_relative_to(environment.directory),
-            _TIMEOUT_MS,
-        )
+        )  # fmt: skip
 
 
 _TIMEOUT_MS = 60_000
@@ -230,17 +198,6 @@ def _slot_of_scan(environment: Environment, name: str) -> str:
         environment.watches.append(used)
     used.counts[name] += 1
     return name if used.counts[name] == 1 else f"{name}_{used.counts[name]}"
-
-
-def _folder(environment: Environment, slot: Slot) -> Path:
-    """Where the files of a job are. A query that is only looked at has them in the scratch folder of its session."""
-    if environment.logs is not None:
-        return Path(environment.logs).parent.parent / "changes" / slot.name
-    if environment.watches is None:
-        return environment.directory / "changes" / slot.name
-    message = 'connector "postgres-cdc" needs a checkpoint that is a folder of this machine'
-    hint = "Let 'execution.checkpointing.dir' be a folder, of a cluster one that all its machines mount."
-    raise ConnectorError(NO_CHECKPOINT, message, hint=hint)
 
 
 def _connection(name: str, values: Mapping[str, Any]) -> dict[str, str]:

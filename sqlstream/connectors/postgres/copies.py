@@ -8,7 +8,7 @@ transactions that the snapshot sees. No lock is taken, and rows may change all t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +16,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.postgres.positions import CopiedFile, Position, lsn_of
+from sqlstream.connectors.changes.positions import CopiedFile, Position, lsn_of
 from sqlstream.connectors.postgres.server import regclass
+from sqlstream.udfs.database_changes import ChangedTable, KeyColumn
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
-from sqlstream.udfs.postgres_changes import ChangedTable, KeyColumn
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -83,7 +83,7 @@ class _Part:
     until: tuple[str, ...] | None
 
 
-class Copier:
+class TableCopier:
     """Copies a table into files of ``folder``, all of it in one snapshot. The next part is copied while the last one is
     read.
     """
@@ -154,12 +154,6 @@ class Copier:
         """Ends the snapshot."""
         self._worker.shutdown()
         self._server.close()
-
-
-def remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Removes files that no micro-batch reads again."""
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
 
 
 def _line(connection: PGconn) -> bytes | None:

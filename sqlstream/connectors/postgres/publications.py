@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors.changes.positions import lsn_of, lsn_text
+from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.database_tables import READABLE, matched
-from sqlstream.connectors.postgres.positions import lsn_of, lsn_text
 from sqlstream.connectors.postgres.server import columns_there, regclass
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.planner.catalog import RowKind, Table
-from sqlstream.udfs.postgres_changes import METADATA, ChangedColumn, ChangedTable, KeyColumn, no_old_row
+from sqlstream.udfs.database_changes import METADATA, ChangedColumn, ChangedTable, KeyColumn
+from sqlstream.udfs.postgres_changes import no_old_row
 
 if TYPE_CHECKING:
     from sqlstream.connectors.postgres.server import Connection
 
 NOT_LOGICAL = repeating("SS620")
-SLOT_LOST = repeating("SS621")
 NO_IDENTITY = repeating("SS626")
 NO_PUBLICATION = repeating("SS628")
 
@@ -228,10 +229,10 @@ def confirmed(server: Connection, slot: Slot) -> int | None:
     ((plugin, is_here, lsn, is_lost),) = found
     if plugin != "pgoutput" or not is_here:
         other = f'of the plugin "{plugin}"' if plugin != "pgoutput" else "of another database"
-        raise ConnectorError(SLOT_LOST, f'slot "{slot.name}" is {other}', hint="Give 'slot.name' another name.")
+        raise ConnectorError(LOG_LOST, f'slot "{slot.name}" is {other}', hint="Give 'slot.name' another name.")
     if is_lost or lsn is None:
         message = f'slot "{slot.name}" has lost a part of the log, because it would have grown too large'
-        raise ConnectorError(SLOT_LOST, message, hint=_anew(slot))
+        raise ConnectorError(LOG_LOST, message, hint=_anew(slot))
     return lsn_of(lsn)
 
 
@@ -240,13 +241,13 @@ def require_slot(server: Connection, slot: Slot, since: int) -> None:
     at = confirmed(server, slot)
     if at is None:
         message = f'slot "{slot.name}" is gone, and with it the changes behind {lsn_text(since)}'
-        raise ConnectorError(SLOT_LOST, message, hint=_anew(slot))
+        raise ConnectorError(LOG_LOST, message, hint=_anew(slot))
     if at > since:
         message = (
             f'slot "{slot.name}" has moved to {lsn_text(at)}, and the changes behind {lsn_text(since)}, where the job '
             "goes on, are gone"
         )
-        raise ConnectorError(SLOT_LOST, message, hint=_anew(slot))
+        raise ConnectorError(LOG_LOST, message, hint=_anew(slot))
 
 
 def _anew(slot: Slot) -> str:

@@ -1,8 +1,4 @@
-"""Changes of PostgreSQL's tables: what micro-batches read of a real server, without Spark.
-
-``Stream`` does what Spark does with a source: it asks for positions, keeps them as its checkpoint does, and lets tasks
-read what is between two of them. ``merged`` is the table that its rows make.
-"""
+"""Changes of PostgreSQL's tables: what micro-batches read of a real server, without Spark."""
 
 from __future__ import annotations
 
@@ -13,87 +9,18 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any
 
 import psycopg
 import pytest
 
-from sqlstream.connectors import Environment, source_connector, validate
-from sqlstream.connectors.on_spark.postgres_changes import ChangeStream
+from sqlstream.connectors import validate
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
 from sqlstream.types import parse_type
-from sqlstream.udfs.postgres_changes import RowsOfChanges
 from tests.postgres_server import PASSWORD, PostgresServer
+from tests.sqlstream.connectors.change_streams import Row, Stream, merged, text_of_error
 
 _slots = count()
-_SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
-
-Row = tuple[Any, ...]
-
-
-class Stream:
-    """A source of one table. ``offsets``: the positions that are in the checkpoint, the last of which may be of a
-    micro-batch that is not complete.
-    """
-
-    def __init__(self, table: Table, folder: Path, columns: tuple[str, ...] | None = None) -> None:
-        self.table, self.folder = table, folder
-        self.columns = columns or tuple(c.name for c in table.columns)
-        self.offsets: list[str] = []
-        self.start()
-
-    def start(self) -> None:
-        environment = Environment(_SPARK, self.folder / "scratch", logs=str(self.folder / "spark" / "sources"))
-        settings = source_connector("postgres-cdc")._settings(environment, self.table, self.columns)  # type: ignore[attr-defined]
-        self.reader = ChangeStream(settings)
-        self.changes = RowsOfChanges(settings.plan.table)
-
-    def stop(self) -> None:
-        self.reader.stop()
-
-    def restart(self) -> None:
-        """As another process does that goes on with the checkpoint."""
-        self.stop()
-        self.start()
-
-    def first(self) -> None:
-        self.offsets.append(json.dumps(self.reader.initialOffset()))
-
-    def plan(self) -> bool:
-        """Writes the position of the next micro-batch down. False if nothing is new."""
-        if not self.offsets:
-            self.first()
-        start = json.loads(self.offsets[-1])
-        end = self.reader.latestOffset(start, None)
-        if end == start:
-            return False
-        self.offsets.append(json.dumps(end))
-        return True
-
-    def read(self) -> list[Row]:
-        """The rows of the last micro-batch that is written down, as its tasks read them."""
-        start, end = (json.loads(offset) for offset in self.offsets[-2:])
-        found = []
-        for share in self.reader.partitions(start, end):
-            for batch in self.changes.rows(self.reader.read(share)):
-                found += [tuple(row.values()) for row in batch.to_pylist()]
-        return found
-
-    def next(self) -> list[Row]:
-        return self.read() if self.plan() else []
-
-    def all(self) -> list[Row]:
-        """The rows of all micro-batches until nothing is new."""
-        found = []
-        while self.plan():
-            found += self.read()
-        return found
-
-    def commit(self) -> None:
-        """What Spark says when the next micro-batch is planned."""
-        self.reader.commit(json.loads(self.offsets[-1]))
 
 
 @pytest.fixture
@@ -137,25 +64,8 @@ def declared(
     return Table("t", physical, "postgres-cdc", pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)
 
 
-def merged(rows: list[Row], keys: int = 1, table: dict[Row, Row] | None = None) -> list[Row]:
-    """The rows that changes leave, by the first columns as their key; each must fit what was there."""
-    there = {} if table is None else table
-    for *values, kind in rows:
-        key = tuple(values[:keys])
-        if kind in ("-D", "-U"):
-            assert key in there, f"{kind} of {key}, which is not there"
-            del there[key]
-        else:
-            assert kind == "+U" or key not in there, f"{kind} of {key}, which is there"
-            there[key] = tuple(values)
-    return sorted(there.values(), key=repr)
-
-
 def error_of(action: Callable[[], object]) -> str:
-    with pytest.raises(SqlStreamError) as caught:
-        action()
-    assert PASSWORD not in str(caught.value)
-    return str(caught.value)
+    return text_of_error(action, PASSWORD)
 
 
 # --- rows and changes -----------------------------------------------------------------------------------------
@@ -287,7 +197,7 @@ def test_any_order_of_work_and_of_failures_gives_the_table(
     server: PostgresServer, opened: Open, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Also while rows are copied, and while micro-batches are repeated by other processes."""
-    monkeypatch.setattr("sqlstream.udfs.postgres_changes._AT_ONCE", 3)
+    monkeypatch.setattr("sqlstream.udfs.database_changes._AT_ONCE", 3)
     random = Random(seed)
     before = bool(seed % 2)
     server.execute(
@@ -552,7 +462,7 @@ def test_a_slot_that_is_gone_or_has_moved_is_told(server: PostgresServer, opened
 
 
 def test_a_slot_that_another_job_has_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sqlstream.connectors.on_spark.postgres_changes._IN_USE_SECONDS", 0.1)
+    monkeypatch.setattr("sqlstream.connectors.postgres.changes._IN_USE_SECONDS", 0.1)
     server.execute("CREATE TABLE t (id int PRIMARY KEY)")
     stream, other = opened("id INT", slot__name="one"), opened("id INT", slot__name="one")
     assert stream.all() == []

@@ -83,7 +83,7 @@ def test_a_job_keeps_a_copy_of_what_a_query_gives(orders: Session, server: Postg
     run(orders, _TOTALS)
     assert totals(server) == [("ann", 1, "20.00"), ("cid", 1, "2.50")]
     plan = orders.dataframe("SELECT id FROM orders")._jdf.queryExecution().toString()
-    assert "sqlstream_postgres_changes" in plan
+    assert "sqlstream_database_changes" in plan
     assert PASSWORD not in plan
 
 

@@ -17,7 +17,7 @@ from threading import Condition, Event, Thread
 from typing import IO, Any, Generic, Protocol, TypeVar
 from uuid import uuid4
 
-from sqlstream.udfs.postgres_changes import INDEX
+from sqlstream.udfs.database_changes import INDEX
 
 _AT_ONCE = 5_000
 _FILE_BYTES = 64 << 20
@@ -112,11 +112,14 @@ class Incoming(Generic[PlaceT]):
 
 
 class ReceivedLog(ABC, Generic[PlaceT]):
-    """Receives a log from ``since`` on into files of ``folder``, after ``start_receiving``.
+    """Receives a log from ``since`` on into files of ``folder``, after ``start_receiving``. ``system``: which server it
+    is of, as that says itself.
 
     Transactions are given out by ``take``. While more than some megabytes of them wait for it, nothing more is
     received.
     """
+
+    system: str
 
     def __init__(self, since: PlaceT, folder: Path) -> None:
         self._folder = folder
@@ -157,6 +160,9 @@ class ReceivedLog(ABC, Generic[PlaceT]):
     @abstractmethod
     def _close(self) -> None:
         """Ends the connection."""
+
+    def confirm(self, place: PlaceT) -> None:
+        """Says that what was committed before this place is never asked for again."""
 
     # --- what the driver asks ---------------------------------------------------------------------------------
 

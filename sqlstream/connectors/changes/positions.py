@@ -1,4 +1,4 @@
-"""Positions in a table of PostgreSQL whose changes are read: in what was there, and in the log behind it."""
+"""Positions in a table of a database whose changes are read: in what was there, and in the log behind it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlstream.udfs.postgres_changes import SnapshotPart
+from sqlstream.udfs.database_changes import SnapshotPart
 
 
 def lsn_text(lsn: int) -> str:

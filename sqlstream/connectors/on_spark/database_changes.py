@@ -1,9 +1,9 @@
-"""Changes of PostgreSQL's tables as a stream: first what is in the table, then what its log says.
+"""Changes of tables of databases as a stream: first what is in the table, then what the server's log says.
 
 The driver copies the table into files of the checkpoint and receives the log into others, and tasks read these. A
-position is a place of the log (LSN); Spark writes it into its checkpoint before the micro-batch reads. The server is
-told to forget what is before a position when the micro-batch that ends there is complete, no sooner: one that is
-repeated, also after the process was killed, receives the same transactions again.
+position is a place of the log; Spark writes it into its checkpoint before the micro-batch reads. The server is told to
+forget what is before a position when the micro-batch that ends there is complete, no sooner: one that is repeated, also
+after the process was killed, receives the same transactions again.
 """
 
 from __future__ import annotations
@@ -11,47 +11,30 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.postgres.copies import Copier, CopyPlan, remove_files
-from sqlstream.connectors.postgres.log import LogError, LogReceiver, receiver, replication, system_of
-from sqlstream.connectors.postgres.positions import Position, lsn_text
-from sqlstream.connectors.postgres.publications import (
-    SLOT_LOST,
-    Slot,
-    create_slot,
-    log_end,
-    require_slot,
-    wait_for_running,
-)
-from sqlstream.connectors.postgres.server import CANNOT_CONNECT
-from sqlstream.connectors.received_log import Segment
+from sqlstream.connectors.changes.positions import Position
+from sqlstream.connectors.changes.received_log import ReceivedLog, Segment
+from sqlstream.connectors.changes.server import ChangeServer, Copier
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
+from sqlstream.udfs.database_changes import CHANGES, INDEX, NO_FILE, PLACES, PLACES_DDL, ROWS
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.lookup.sources.postgres import PostgresError, one_line, session_settings
-from sqlstream.udfs.postgres_changes import CHANGES, NO_FILE, PLACES, PLACES_DDL, ROWS, RowsOfChanges
 from sqlstream.udfs.spark.batches import rows_of
-
-if TYPE_CHECKING:
-    from sqlstream.connectors.postgres.server import Connection
 
 _Answer = TypeVar("_Answer")
 
 _PATIENCE_SECONDS = 60.0
-_IN_USE_SECONDS = 75.0
-"""A server ends connections that are silent after a minute, by default."""
 _REPLAY_SECONDS = 600.0
 _PATIENT_SECONDS, _IMPATIENT_SECONDS = 10.0, 0.1
 """How long a micro-batch waits for what was committed before it: a server decodes a large transaction for minutes, and
@@ -64,25 +47,19 @@ _SETTINGS = "secret"
 class ChangeSettings:
     """What a stream of changes reads.
 
-    * ``connection``: libpq's parameters; ``secrets``: what messages must not show of them.
-    * ``plan``: how the table is copied. ``with_rows``: whether it is; ``from_slot``: a job without checkpoint begins
-      where the slot is, else where the log ends.
+    * ``server``: which server and table; ``secrets``: what messages must not show of it.
     * ``most``: about how many changes a micro-batch reads at most. ``heartbeat_ms``: after which time without changes
       the server may forget its log nevertheless; 0: never.
-    * ``folder``: for files. ``confirms``: the slot is moved on; False where no checkpoint outlives the query.
+    * ``folder``: for files. ``confirms``: the server is told what it may forget; False where no checkpoint outlives the
+      query.
     """
 
-    slot: Slot
-    connection: tuple[tuple[str, str], ...] = field(repr=False)
+    server: ChangeServer = field(repr=False)
     secrets: Secrets = field(repr=False)
-    plan: CopyPlan
-    with_rows: bool
-    from_slot: bool
     most: int
     heartbeat_ms: int
     folder: str
     confirms: bool
-    statement_timeout_ms: int
 
 
 def changes_of_table(spark: SparkSession, settings: ChangeSettings) -> DataFrame:
@@ -94,9 +71,8 @@ def changes_of_table(spark: SparkSession, settings: ChangeSettings) -> DataFrame
     spark.dataSource.register(ChangePlaces)
     options = {_SETTINGS: base64.b64encode(pickle.dumps(settings)).decode()}
     places = spark.readStream.format(ChangePlaces.name()).options(**options).load()
-    table = settings.plan.table
-    ddl = ", ".join(f"{f.name} {from_arrow(f.type).ddl()}" for f in table.result)
-    return places.mapInArrow(rows_of(RowsOfChanges(table)), ddl)
+    ddl = ", ".join(f"{f.name} {from_arrow(f.type).ddl()}" for f in settings.server.table.result)
+    return places.mapInArrow(rows_of(settings.server.rows()), ddl)
 
 
 # --- what Spark asks ------------------------------------------------------------------------------------------
@@ -107,7 +83,7 @@ class ChangePlaces(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "sqlstream_postgres_changes"
+        return "sqlstream_database_changes"
 
     def schema(self) -> str:
         return PLACES_DDL
@@ -133,34 +109,22 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, settings: ChangeSettings) -> None:
-        self._settings = settings
+        self._settings, self._server = settings, settings.server
         self._folder = Path(settings.folder)
         self._last: Position | None = None
         self._copier: Copier | None = None
-        self._receiver: LogReceiver | None = None
+        self._receiver: ReceivedLog[int] | None = None
         self._given: dict[tuple[int, int], tuple[Segment, ...]] = {}
         self._beaten = time.monotonic()
         self._target: int | None = None
         self._patience = _PATIENT_SECONDS
-        self._server: Connection | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._asking(log_end)
+        self._target = self._asking(self._server.log_end)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        self._last = self._asking(self._first)
+        self._last = self._asking(self._server.first)
         return self._last.to_json()
-
-    def _first(self, server: Connection) -> Position:
-        settings = self._settings
-        lsn = create_slot(server, settings.slot)
-        connection = replication(dict(settings.connection))
-        try:
-            system = system_of(connection)
-        finally:
-            connection.finish()
-        at = lsn if settings.with_rows or settings.from_slot else log_end(server)
-        return Position.at(system, at, with_rows=settings.with_rows)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         if start is not None:
@@ -197,14 +161,15 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._receiver.stop()
         if self._copier is not None:
             self._copier.close()
-        if self._server is not None:
-            self._server.close()
+        self._server.disconnect()
 
     # --- positions --------------------------------------------------------------------------------------------
 
     def _done(self, position: Position) -> None:
         """Forgets what a micro-batch has read that is complete."""
-        remove_files(self._folder, (file.name for file in position.files))
+        for file in position.files:
+            (self._folder / file.name).unlink(missing_ok=True)
+            (self._folder / f"{file.name}{INDEX}").unlink(missing_ok=True)
         for key in [key for key in self._given if key[1] <= position.lsn]:
             del self._given[key]
         if self._receiver is None:
@@ -216,29 +181,25 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _copied(self, position: Position) -> Position:
         if self._copier is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            copier = self._asking(lambda server: self._opened_copier(server, position))
-            self._copier, self._server = copier, None
+            self._copier = self._asking(partial(self._server.copier, position, self._folder))
         try:
             return self._copier.next(position)
         except Exception as error:  # the connection broke: what is left is another snapshot's
             self._copier = None
-            raise _failed(error, self._settings.plan.table.name) from None
-
-    def _opened_copier(self, server: Connection, position: Position) -> Copier:
-        require_slot(server, self._settings.slot, position.lsn)
-        if position.chunk == 0:
-            wait_for_running(server)
-        return Copier(server, self._settings.plan, self._folder)
+            raise self._server.failed(error) from None
 
     def _advanced(self, position: Position) -> Position:
         received = self._received(position.lsn, position.system)
         if self._target is not None and position.lsn >= self._target:
             return position
-        end = self._asking(log_end) if self._target is None else self._target
+        end = self._asking(self._server.log_end) if self._target is None else self._target
         patience = self._patience if self._target is None else _REPLAY_SECONDS
-        there = received.wait(lambda: received.has_transactions() or received.reached >= end, patience)
+        try:
+            there = received.wait(lambda: received.has_transactions() or received.reached >= end, patience)
+            taken = received.take(self._settings.most, self._target)
+        except Exception as error:
+            raise self._server.failed(error) from None
         self._patience = _PATIENT_SECONDS if there else _IMPATIENT_SECONDS
-        taken = received.take(self._settings.most, self._target)
         if taken is not None:
             self._beaten = time.monotonic()
             self._given[position.lsn, taken.end] = taken.segments
@@ -256,21 +217,20 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The transactions of a micro-batch that is repeated, received once more."""
         received = self._received(position.since, position.system)
         if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
-            message = f"the server does not send its log up to {lsn_text(position.lsn)}, which was read before"
-            raise ConnectorError(SLOT_LOST, message, hint="Look whether it is the server that the job has read before.")
+            raise self._server.sends_no_more(position.lsn)
         taken = received.take(None, position.lsn)
         return () if taken is None else taken.segments
 
     def _file(self, name: str, longest: int) -> dict[str, Any]:
         path = self._folder / name
         if not path.exists():
-            message = f'file "{path}" with rows of table "{self._settings.plan.table.name}" is gone'
-            raise ConnectorError(NO_FILE, message, hint="Start in a new directory and with a new slot.")
+            message = f'file "{path}" with rows of table "{self._server.table.name}" is gone'
+            raise ConnectorError(NO_FILE, message, hint=self._server.anew)
         return {"content": ROWS, "path": str(path), "begin": longest}
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _received(self, since: int, system: str) -> LogReceiver:
+    def _received(self, since: int, system: str) -> ReceivedLog[int]:
         """The receiver that gives out transactions from ``since`` on next. A connection that broke is made again."""
         known = self._receiver
         if known is not None and known.since == since and (known.error is None or known.has_transactions()):
@@ -279,61 +239,26 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known.stop()
             self._receiver = None
             self._given.clear()
-        settings = self._settings
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob("log-*"):  # of a process that was killed
             left.unlink()
-
-        def opened(server: Connection) -> LogReceiver:
-            require_slot(server, settings.slot, since)
-            slot = settings.slot
-            open_receiver = partial(
-                LogReceiver, dict(settings.connection), slot.name, slot.publication, slot.table, since, self._folder
-            )
-            return receiver(open_receiver, slot.name, _IN_USE_SECONDS)
-
-        self._receiver = self._asking(opened)
+        self._receiver = self._asking(partial(self._server.receiver, since, self._folder))
         if system not in ("", self._receiver.system):
-            message = f'the server of slot "{settings.slot.name}" is another one than the job has read before'
-            raise ConnectorError(SLOT_LOST, message, hint="Start in a new directory and with a new slot.")
+            raise self._server.another()
         return self._receiver
 
-    def _asking(self, ask: Callable[[Connection], _Answer]) -> _Answer:
-        """What is answered on a connection of the driver's own. One that broke, as when a server restarts, is made
-        again for a minute.
-        """
-        import psycopg  # an optional package
-
+    def _asking(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What the server answers. A connection that broke, as when a server restarts, is made again for a minute."""
         end = time.monotonic() + _PATIENCE_SECONDS
         with hiding(self._settings.secrets):
             while True:
                 try:
-                    if self._server is None or self._server.closed:
-                        self._server = psycopg.connect(**dict(self._settings.connection), autocommit=True)  # type: ignore[arg-type]
-                        self._server.execute(session_settings(self._settings.statement_timeout_ms))
-                    return ask(self._server)
-                except (psycopg.OperationalError, LogError) as error:
-                    state = getattr(error, "sqlstate", None) or "08"  # no answer at all
-                    if not state.startswith(("08", "57")) or time.monotonic() > end:
-                        raise _failed(error, self._settings.plan.table.name) from None
-                    with suppress(psycopg.Error):
-                        if self._server is not None:
-                            self._server.close()
-                except psycopg.Error as error:
-                    raise _failed(error, self._settings.plan.table.name) from None
+                    return ask()
+                except Exception as error:
+                    if not self._server.is_broken(error) or time.monotonic() > end:
+                        raise self._server.failed(error) from None
+                    self._server.disconnect()
                 time.sleep(0.5)
-
-
-def _failed(error: Exception, name: str) -> Exception:
-    import psycopg  # an optional package
-
-    if isinstance(error, psycopg.Error):
-        text = one_line(error)
-    elif isinstance(error, PostgresError):
-        text = " ".join(str(error).split())
-    else:
-        return error
-    return ConnectorError(CANNOT_CONNECT, f'changes of table "{name}" cannot be read: PostgreSQL says: {text}')
 
 
 def _of_segment(segment: Segment, parts: str | None) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""What connectors of changes have in common: the kinds of their rows, where their files are, their columns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlstream.connectors import on_spark
+from sqlstream.connectors.connector import Environment, Source, columns_of
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import WRONG_VALUE
+from sqlstream.planner.bad_rows import ON_ERROR
+from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
+from sqlstream.udfs.database_changes import KINDS
+from sqlstream.udfs.kernel import ROW_KIND
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NO_CHECKPOINT = "SS629"
+
+
+class DatabaseChanges(Source):
+    """A source of the rows of a table and of their changes.
+
+    ``old_rows_where``: which tables may have -U rows, for a hint.
+    """
+
+    old_rows_where: str
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        given = dict(table.options)
+        if table.changelog == APPEND_ONLY or RowKind.UPDATE_AFTER not in table.changelog:
+            message = f"'changelog-mode' of the connector \"{self.name}\" has updates, because rows of tables change"
+            hint = f"Leave it out, or write 'I,UB,UA,D'{self.old_rows_where}."
+            yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)
+        if given.get(ON_ERROR, "fail") != "fail":
+            message = f'option "{ON_ERROR}" of the connector "{self.name}" is \'fail\': no change may be left out'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(ON_ERROR), hint="Declare odd columns as STRING.")
+
+    def has_kinds(self, table: Table) -> bool:
+        return True
+
+    def poll_ms(self, table: Table) -> int | None:
+        return 100
+
+    def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """Checks the server and the table, and returns the stream."""
+        from pyspark.sql import functions as F
+
+        settings = self.settings(environment, table, columns)
+        rows = on_spark.database_changes.changes_of_table(environment.spark, settings)
+        changed = settings.server.table
+        metadata = iter(name for name, _ in changed.metadata)
+        physical = iter(c.name for c in changed.columns)
+        chosen = columns_of(table, columns)
+        named = [
+            F.col(next(physical if c.metadata_key is None else metadata)).cast(c.type.ddl()).alias(c.name)
+            for c in chosen
+        ]
+        return rows.select(*named, F.col(KINDS).alias(ROW_KIND))
+
+    @abstractmethod
+    def settings(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> Any:
+        """``ChangeSettings`` of ``on_spark.database_changes``. Asks the server for all that they need."""
+
+    def folder(self, environment: Environment, name: str) -> Path:
+        """Where the files of a scan are. Those of a query that is only looked at are in the scratch folder of its
+        session.
+        """
+        if environment.logs is not None:
+            return Path(environment.logs).parent.parent / "changes" / name
+        if environment.watches is None:
+            return environment.directory / "changes" / name
+        message = f'connector "{self.name}" needs a checkpoint that is a folder of this machine'
+        hint = "Let 'execution.checkpointing.dir' be a folder, of a cluster one that all its machines mount."
+        raise ConnectorError(NO_CHECKPOINT, message, hint=hint)
+
+
+def parts_at_once(environment: Environment) -> int:
+    """In how many files a part of a table is copied, each of which a task reads."""
+    return max(1, min(int(str(environment.spark.conf.get("spark.sql.shuffle.partitions"))), 8))

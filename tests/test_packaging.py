@@ -155,6 +155,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
     extras = {
         "examples",
         "postgres",
+        "mysql",
         "duckdb",
         "delta",
         "iceberg",

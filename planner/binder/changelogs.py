@@ -31,7 +31,7 @@ _KINDS = {
     "D": RowKind.DELETE,
 }
 _MODES = {frozenset(_KINDS[k] for k in mode.split(",")): mode for mode in ("I", "I,UA,D", "I,UB,UA,D", "I,D")}
-_CONNECTORS = {"postgres-cdc": UPSERT, "upsert-kafka": UPSERT}
+_CONNECTORS = {"mysql-cdc": UPSERT, "postgres-cdc": UPSERT, "upsert-kafka": UPSERT}
 _FORMATS = dict.fromkeys(
     ("canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"), ALL_KINDS
 )

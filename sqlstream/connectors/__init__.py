@@ -88,6 +88,7 @@ BUILT_IN = {
     "jdbc": "sqlstream.connectors.postgres.tables:Jdbc",
     "kafka": "sqlstream.connectors.kafka.connector:Kafka",
     "memory": "sqlstream.connectors.memory:Memory",
+    "mysql-cdc": "sqlstream.connectors.mysql.cdc:MySqlChanges",
     "postgres": "sqlstream.connectors.postgres.tables:Postgres",
     "postgres-cdc": "sqlstream.connectors.postgres.cdc:PostgresChanges",
     "print": "sqlstream.connectors.trying_out:Print",

@@ -22,18 +22,21 @@ ROW_KINDS = {23: WRITE, 24: UPDATE, 25: DELETE, 30: WRITE, 31: UPDATE, 32: DELET
 TINY, SHORT, LONG, FLOAT, DOUBLE, LONGLONG, INT24 = 1, 2, 3, 4, 5, 8, 9
 DATE, YEAR, VARCHAR, BIT, TIMESTAMP, DATETIME, TIME = 10, 13, 15, 16, 17, 18, 19
 DECIMAL, ENUM, SET, BLOB, STRING = 246, 247, 248, 252, 254
+JSON, GEOMETRY, COMPRESSED_BLOB, COMPRESSED_VARCHAR = 245, 255, 140, 141
+"""Types whose values are skipped, not read."""
 
 _HEADER = 19
 _SIZES = {
     TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8, FLOAT: 4, DOUBLE: 8, YEAR: 1, DATE: 3,
 }  # fmt: skip
 _META = {
-    FLOAT: 1, DOUBLE: 1, VARCHAR: 2, 253: 2, BLOB: 1, 255: 1, 245: 1, STRING: 2, DECIMAL: 2, BIT: 2, TIMESTAMP: 1,
-    DATETIME: 1, TIME: 1, ENUM: 2, SET: 2, 140: 1, 141: 2,
+    FLOAT: 1, DOUBLE: 1, VARCHAR: 2, 253: 2, BLOB: 1, GEOMETRY: 1, JSON: 1, STRING: 2, DECIMAL: 2, BIT: 2, TIMESTAMP: 1,
+    DATETIME: 1, TIME: 1, ENUM: 2, SET: 2, COMPRESSED_BLOB: 1, COMPRESSED_VARCHAR: 2,
 }  # fmt: skip
-"""How many bytes say more of a type: 245 is JSON, 253 VARCHAR, 255 GEOMETRY, and 140 and 141 are compressed."""
+"""How many bytes say more of a type; 253 is another number of VARCHAR."""
 _NUMBERS = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, DECIMAL, YEAR})
-_TEXTS = frozenset({VARCHAR, 253, BLOB, STRING, 140, 141})
+_TEXTS = frozenset({VARCHAR, 253, BLOB, STRING, COMPRESSED_BLOB, COMPRESSED_VARCHAR})
+_PREFIXED = frozenset({BLOB, JSON, GEOMETRY, COMPRESSED_BLOB})
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _SIGNS, _CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS = 1, 2, 3, 4, 5, 6
 _ENUM_CHARSET, _ENUM_CHARSETS = 10, 11
@@ -74,7 +77,7 @@ class LoggedColumn:
     @property
     def prefix(self) -> int:
         """The number of bytes with the length of a value."""
-        return self.first if self.type == BLOB else 1 if self.first < 256 else 2
+        return self.first if self.type in _PREFIXED else 1 if self.first < 256 else 2
 
 
 def decimal_bytes(digits: int, scale: int) -> int:
@@ -132,6 +135,8 @@ def _column(type_: int, meta: bytes) -> LoggedColumn:
         return LoggedColumn("", STRING, meta[1] | ((meta[0] & 0x30) ^ 0x30) << 4)
     if type_ in (VARCHAR, 253):
         return LoggedColumn("", VARCHAR, int.from_bytes(meta, "little"))
+    if type_ == COMPRESSED_VARCHAR:
+        return LoggedColumn("", type_, int.from_bytes(meta, "little"))
     if type_ == BIT:
         return LoggedColumn("", BIT, meta[1] + (meta[0] > 0))
     if type_ == DECIMAL:
@@ -264,11 +269,11 @@ def _begin_of_rows(data: np.ndarray, starts: np.ndarray, kinds: np.ndarray, tabl
     """Where the first row of each event begins. Checks that rows have all columns."""
     at = starts + _HEADER + 8
     second = np.flatnonzero(data[starts + 4] >= 30)
-    at[second] += _little(data, at[second], 2)
+    at[second] += little_endian(data, at[second], 2)
     count = len(table.columns)
-    width = _little(data, at, 1)
+    width = little_endian(data, at, 1)
     if count > 250:
-        width = _little(data, at + 1, 2)
+        width = little_endian(data, at + 1, 2)
     at = at + (1 if count <= 250 else 3)
     size = (count + 7) // 8
     whole = np.full(size, 0xFF, np.uint8)
@@ -319,13 +324,13 @@ def _reader(data: np.ndarray, column: LoggedColumn) -> Callable[[np.ndarray], tu
     fixed = column.fixed
     if fixed is not None:
         return lambda at: (at, np.full(len(at), fixed))
-    if column.type not in (VARCHAR, STRING, BLOB):
+    if column.type not in (VARCHAR, STRING, COMPRESSED_VARCHAR, *_PREFIXED):
         raise BinlogError(f'column "{column.name}" is of a type of the log that is not read ({column.type})')
     prefix = column.prefix
-    return lambda at: (at + prefix, _little(data, at, prefix))
+    return lambda at: (at + prefix, little_endian(data, at, prefix))
 
 
-def _little(data: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
+def little_endian(data: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
     """The unsigned numbers of ``size`` bytes at these positions."""
     number = np.zeros(len(at), np.int64)
     for n in range(size):

@@ -17,6 +17,8 @@ from sqlstream.formats import binlog
 from sqlstream.formats.avro_cursor import slices
 from sqlstream.formats.binlog import BinlogError, LoggedColumn, Spans
 from sqlstream.formats.text_rule import where
+from sqlstream.formats.values import text_rule
+from sqlstream.types import DataType
 
 BYTES = "binary"
 """The character set of columns that hold bytes, not texts."""
@@ -37,16 +39,33 @@ def texts_of(data: np.ndarray, spans: Spans, column: LoggedColumn, charset: str 
     """Returns the values of a column as texts, NULL where there is none; those of the character set BYTES as bytes.
     ``charset``: that of the column.
 
-    Raises BinlogError for a text that is none of its character set.
+    Raises BinlogError for a type that is not read, and for a text that is none of its character set.
     """
     if column.type in (binlog.VARCHAR, binlog.STRING, binlog.BLOB):
         return _strings(data, spans, column, charset)
+    if column.type not in _TEXTS:
+        raise BinlogError(f'column "{column.name}" is of a type of the log that is not read ({column.type})')
     some = np.flatnonzero(spans.present)
     texts = _TEXTS[column.type](_matrix(data, spans.starts[some], column.fixed or 0), column, charset)
     if len(some) == len(spans.present):
         return texts
     index = np.cumsum(spans.present) - 1
     return texts.take(pa.array(index, mask=~spans.present))
+
+
+def values_of(texts: pa.Array, declared: DataType) -> tuple[pa.Array, np.ndarray]:
+    """Returns the values of the type ``declared`` of a column by its texts or bytes, and which of them are none of the
+    type: these are NULL.
+    """
+    if declared.name == "BINARY":
+        return texts.cast(pa.binary()), np.zeros(len(texts), bool)
+    if pa.types.is_binary(texts.type):
+        raise BinlogError(f"bytes are no {declared}")
+    if declared.name == "BOOLEAN":
+        numbers = pc.match_substring_regex(texts, "^-?[0-9]+$").fill_null(True)
+        wrong = pc.invert(numbers).to_numpy(zero_copy_only=False)
+        return where(numbers, pc.not_equal(texts, "0")), wrong
+    return text_rule(declared).read(texts)
 
 
 def _matrix(data: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:

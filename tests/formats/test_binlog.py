@@ -226,9 +226,17 @@ def test_logs_without_names_or_with_some_columns_are_refused(server: MariaDbServ
 
 
 def test_types_that_are_not_read_are_named(server: MariaDbServer):
-    server.execute("CREATE TABLE t (place POINT)", "INSERT INTO t VALUES (POINT(1, 2))")
-    with pytest.raises(BinlogError, match=r'^column "place" is of a type of the log that is not read \(255\)$'):
-        logged(server)
+    server.execute(
+        "CREATE TABLE t (place POINT, v TEXT COMPRESSED, w VARCHAR(300) COMPRESSED, id INT)",
+        "INSERT INTO t VALUES (POINT(1, 2), REPEAT('a', 500), REPEAT('b', 300), 7), (NULL, NULL, NULL, 8)",
+    )
+    read = logged(server)
+    assert read.texts("id") == ["7", "8"]
+    for name, number in (("place", 255), ("v", 140), ("w", 141)):
+        with pytest.raises(
+            BinlogError, match=rf'^column "{name}" is of a type of the log that is not read \({number}\)$'
+        ):
+            read.texts(name)
 
 
 # --- without a server -----------------------------------------------------------------------------------------

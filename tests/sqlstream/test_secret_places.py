@@ -36,6 +36,13 @@ BASE: dict[str, dict[str, str]] = {
     "http": {"url": "https://api.test/items/{k}"},
     "postgres": {"url": "postgresql://db.test/shop", "table-name": "items"},
     "postgres-cdc": {"url": "postgresql://db.test/shop", "table-name": "items", "slot.name": "items"},
+    "mysql-cdc": {
+        "hostname": "db.test",
+        "database-name": "shop",
+        "table-name": "items",
+        "username": "me",
+        "password": "p",
+    },
     "jdbc": {"url": "jdbc:postgresql://db.test/shop", "table-name": "items"},
     "redis": {"url": "redis://cache.test:6379/0", "key": "item:{k}"},
     "kafka": {"topic": "items", "properties.bootstrap.servers": "broker.test:9092", "format": "json"},
@@ -70,7 +77,7 @@ class Place:
         if "host" in self.options:
             del options["url"]
         listed = ", ".join(f"'{key}' = {literal(value)}" for key, value in options.items())
-        key = ", PRIMARY KEY (k) NOT ENFORCED" if self.connector == "postgres-cdc" else ""
+        key = ", PRIMARY KEY (k) NOT ENFORCED" if self.connector.endswith("-cdc") else ""
         return f"CREATE TABLE t (k STRING, v STRING{key}) WITH ({listed})"
 
     @property
@@ -148,6 +155,7 @@ PLACES = (
     Place("postgres", {"host": "db.test", "database": "shop", "password": "hunter2"}, ("hunter2",)),
     Place("postgres-cdc", {"password": "hunter2"}, ("hunter2",)),
     Place("postgres-cdc", {"url": "postgresql://me:hunter2@db.test/shop"}, ("hunter2",)),
+    Place("mysql-cdc", {"password": "hunter2"}, ("hunter2",)),
     Place("jdbc", {"url": "jdbc:postgresql://db.test/shop?user=me&password=hunter2"}, ("hunter2",)),
     Place("jdbc", {"password": "it's hunter2"}, ("it's hunter2", "it''s hunter2")),
     Place("redis", {"password": "hunter2"}, ("hunter2",)),
@@ -195,6 +203,7 @@ PLACES = (
     variable("postgres", "url", "postgresql://me:${SECRET}@db.test/shop", "p/w@4711"),
     variable("postgres", "username", "${SECRET}", "user-4711"),
     variable("postgres-cdc", "username", "${SECRET}", "user-4711"),
+    variable("mysql-cdc", "password", "${SECRET}", "user-4711"),
     variable("redis", "url", "redis://:${SECRET}@cache.test/0", "p@ss/4711"),
     variable("kafka", "properties.bootstrap.servers", "${SECRET}", "broker-4711.test:9092"),
     variable("kafka", "properties.sasl.jaas.config", 'x required password="${SECRET}";', "hunt er2"),

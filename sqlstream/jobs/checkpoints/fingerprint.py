@@ -37,6 +37,7 @@ _READ_BY = {
     "datagen": ("seed", "fields."),
     "filesystem": ("path",),
     "kafka": ("topic", "topic-pattern"),
+    "mysql-cdc": ("database-name", "table-name"),
     "postgres-cdc": ("schema-name", "table-name", "slot.name"),
     "rate": ("rows-per-second", "ramp-up-time"),
     "socket": ("hostname", "port"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from tests.faults.processes import kill_all
 from tests.postgres_server import PostgresServer, running_server
+from tests.sqlstream.connectors.killed_jobs import progress, start, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -77,25 +76,3 @@ def test_what_is_written_is_the_table_after_twenty_kills(server: PostgresServer,
     finally:
         kill_all(job.pid)
         job.wait()
-
-
-def start(script: Path) -> subprocess.Popen[bytes]:
-    with script.with_suffix(".log").open("ab") as log:
-        return subprocess.Popen([sys.executable, "-m", "sqlstream", "run", str(script)], stdout=log, stderr=log)
-
-
-def progress(server: PostgresServer) -> int:
-    """The last micro-batch that is stored."""
-    if server.rows("SELECT to_regclass('sqlstream_epochs')") == [(None,)]:
-        return -1
-    ((epoch,),) = server.rows("SELECT coalesce(max(epoch), -1) FROM sqlstream_epochs")
-    assert isinstance(epoch, int)
-    return epoch
-
-
-def wait_for(holds, job: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 300
-    while not holds():
-        assert job.poll() is None, "the job has ended"
-        assert time.monotonic() < deadline
-        time.sleep(0.3)

@@ -1,0 +1,1 @@
+"""``mysql-cdc``: tables of MySQL and MariaDB as streams of their rows and of their changes."""

@@ -1,0 +1,236 @@
+"""``mysql-cdc``: a table of MySQL or MariaDB as a stream of its rows and of their changes, without Debezium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from sqlstream.connectors import on_spark
+from sqlstream.connectors.changes.source import DatabaseChanges, parts_at_once
+from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Watch
+from sqlstream.connectors.mysql.changes import EARLIEST, INITIAL, LATEST, SPECIFIC, MySqlChangeServer
+from sqlstream.connectors.mysql.copies import CopyPlan
+from sqlstream.connectors.mysql.server import asked, place, require_pymysql, require_row_log
+from sqlstream.connectors.mysql.tables import METADATA, READABLE, changed_table, charsets
+from sqlstream.connectors.secrets import secrets_of
+from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.options import (
+    DURATION,
+    MISSING_OPTION,
+    NAME,
+    STRING,
+    WRONG_VALUE,
+    Option,
+    OptionKind,
+    integer,
+    one_of,
+)
+from sqlstream.planner.catalog import Table
+from sqlstream.types import DataType, parse_type
+from sqlstream.udfs import database_changes
+
+_MOST_ID = (1 << 32) - 1
+_FILE, _OFFSET = "scan.startup.specific-offset.file", "scan.startup.specific-offset.pos"
+
+
+def _server_ids(text: str) -> range:
+    first, _, last = text.partition("-")
+    ids = range(int(first), int(last or first) + 1)
+    if not ids or ids[0] < 1 or ids[-1] > _MOST_ID:
+        raise ValueError(text)
+    return ids
+
+
+SERVER_IDS = OptionKind("server id", "a number such as 5400, or a range of them: 5400-5404", _server_ids)
+
+
+def _log_file(text: str) -> str:
+    if not text.rpartition(".")[2].isdigit():
+        raise ValueError(text)
+    return text
+
+
+LOG_FILE = OptionKind("file of the binary log", "its name, which ends in a number: mysql-bin.000003", _log_file)
+
+
+class MySqlChanges(DatabaseChanges):
+    """Tables of MySQL and MariaDB, whose rows are read first and then their changes from the binary log. Raises
+    ConnectorError SS577 without the package PyMySQL.
+    """
+
+    name = "mysql-cdc"
+    doc = "A table of MySQL or MariaDB and its changes, which are read from the binary log of the server."
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("hostname", NAME, "The server.", required=True),
+        Option("port", integer(1, 65535), "Its port.", "3306"),
+        Option("database-name", NAME, "Its database.", required=True),
+        Option("table-name", NAME, "The table, spelled as the database keeps it.", required=True),
+        Option("username", NAME, "The user, who may read the table and replicate.", required=True),
+        Option("password", STRING, "The password, best as '${NAME}' of an environment variable.", required=True),
+        Option(
+            "server-id",
+            SERVER_IDS,
+            "The number by which the server knows the reader, or a range of them, one for each table that the job "
+            "reads. No replica and no other job may have it. Not given, it is a random one.",
+        ),
+        Option(
+            "scan.startup.mode",
+            one_of(INITIAL, LATEST, EARLIEST, SPECIFIC, planned=("timestamp", "snapshot")),
+            "Where a job without checkpoint begins: with the rows that are there, with what changes from now on, with "
+            "the oldest file of the log, or at a place of it.",
+            INITIAL,
+        ),
+        Option(_FILE, LOG_FILE, "The file of the log where the job begins."),
+        Option(_OFFSET, integer(4), "The byte in it."),
+        Option(
+            "scan.incremental.snapshot.chunk.size",
+            integer(1),
+            "So many of the rows that are there are copied at a time, and are one micro-batch.",
+            "500000",
+        ),
+        Option("scan.incremental.snapshot.enabled", one_of("true"), "Rows are always copied in parts.", "true"),
+        Option(
+            "scan.schema-change",
+            one_of("fail", "follow"),
+            "What happens where the log lacks a column, or has it with another type: the job fails, or reads NULL and "
+            "what the text of the value is for the declared type.",
+            "fail",
+        ),
+        Option(
+            "scan.truncate",
+            one_of("fail", "skip"),
+            "What TRUNCATE of the table or of a partition does, of which the log has no rows: the job fails, or leaves "
+            "the rows.",
+            "fail",
+        ),
+        Option(
+            "scan.cascade",
+            one_of("fail", "skip"),
+            "What a foreign key does that deletes or updates rows of the table, which the log lacks: the job does not "
+            "start, or leaves the rows.",
+            "fail",
+        ),
+        Option(
+            "source.max-rows-per-trigger",
+            integer(1),
+            "A micro-batch reads about so many events at most, each of which has some rows; a transaction is never "
+            "divided.",
+            "500000",
+        ),
+        Option(
+            "heartbeat.interval",
+            DURATION,
+            "After which time without changes the position moves on, so that the server may remove its log; 0: never.",
+            "30 s",
+        ),
+        Option("connect.timeout", DURATION, "How long to wait for a connection.", "30 s"),
+    )
+    refused: ClassVar[Mapping[str, str]] = {
+        "debezium.snapshot.mode": "'scan.startup.mode' says where a job begins.",
+        "scan.startup.specific-offset.gtid-set": "Name the file and the byte of the log where the job begins.",
+        "scan.startup.timestamp-millis": "Name the file and the byte of the log where the job begins.",
+        "scan.incremental.snapshot.chunk.key-column": "Rows are cut by the key of the table.",
+        "scan.snapshot.fetch.size": "Rows are copied, not fetched.",
+        "server-time-zone": "TIMESTAMP is read in UTC, and DATETIME as it is.",
+        "connect.max-retries": "Connections that broke are made again for a minute.",
+        "connection.pool.size": "A job has two connections, and one more while it copies rows.",
+        "scan.newly-added-table.enabled": "Each table is declared.",
+    }
+    variables: ClassVar[tuple[str, ...]] = ("database-name", "hostname", "password", "username")
+    old_rows_where = ""
+
+    def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+        given = dict(table.options)
+        specific = given.get("scan.startup.mode") == SPECIFIC
+        for key in (_FILE, _OFFSET):
+            if specific and key not in given:
+                message = f"'scan.startup.mode' = '{SPECIFIC}' requires the option \"{key}\""
+                hint = "SHOW BINARY LOGS; lists the files."
+                yield Diagnostic(MISSING_OPTION, message, spans.get("scan.startup.mode"), hint=hint)
+            if not specific and key in given:
+                message = f"option \"{key}\" is of 'scan.startup.mode' = '{SPECIFIC}' alone"
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave it out, or give that mode.")
+        yield from super().check(table, spans)
+        for column in table.physical_columns:
+            if column.type.name not in READABLE:
+                message = f'connector "{self.name}" has no values of type {column.type} for column "{column.name}"'
+                hint = f"Declare it as STRING; its types are {', '.join(sorted(READABLE))}."
+                yield Diagnostic(WRONG_COLUMN, message, spans.get("connector"), hint=hint)
+
+    def metadata(self, table: Table) -> Mapping[str, DataType]:
+        return {key: parse_type(database_changes.METADATA[key]) for key in METADATA}
+
+    def settings(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> Any:
+        require_pymysql()
+        values = self.resolved_values(table)
+        scan = _scan_of(environment)
+        where = values["database-name"], values["table-name"]
+        connection = _connection(values)
+        folder = self.folder(environment, f"mysql-{uuid4().hex}" if scan is None else f"mysql-{scan + 1}")
+        with asked(table.name, connection) as server:
+            require_row_log(server, where[0])
+            changed, cut_by, details = changed_table(
+                server, table, where, columns, connection, follows=values["scan.schema-change"] == "follow",
+                skips_truncate=values["scan.truncate"] == "skip", skips_cascades=values["scan.cascade"] == "skip",
+            )  # fmt: skip
+            of_collations = charsets(server)
+        selected = tuple(details[column.stored].selected for column in changed.columns)
+        rows = values["scan.incremental.snapshot.chunk.size"]
+        return on_spark.database_changes.ChangeSettings(
+            MySqlChangeServer(
+                tuple(connection.items()),
+                CopyPlan(changed, selected, cut_by, rows, parts_at_once(environment)),
+                of_collations,
+                _server_id(values["server-id"], scan or 0),
+                values["scan.startup.mode"],
+                place(values[_FILE], values[_OFFSET]) if values[_FILE] is not None else 0,
+            ),
+            secrets_of(table),
+            values["source.max-rows-per-trigger"],
+            values["heartbeat.interval"],
+            str(folder),
+            confirms=False,
+        )
+
+
+@dataclass
+class Scans(Watch):
+    """How many tables of MySQL a job reads, in the order of its plan, in which Spark keeps positions, too."""
+
+    count: int = 0
+    interval_ms: int | None = None
+
+    def look(self) -> None:
+        """Does nothing: the sources look themselves."""
+
+
+def _scan_of(environment: Environment) -> int | None:
+    """The number of this scan among those of a job; None for a query that is only looked at."""
+    if environment.watches is None:
+        return None if environment.logs is None else 0
+    scans = next((watch for watch in environment.watches if isinstance(watch, Scans)), None)
+    if scans is None:
+        scans = Scans()
+        environment.watches.append(scans)
+    scans.count += 1
+    return scans.count - 1
+
+
+def _server_id(ids: range | None, scan: int) -> int:
+    if ids is None:
+        return SystemRandom().randrange(1 << 30, 1 << 31)
+    if scan >= len(ids):
+        message = f'option "server-id" has {len(ids)} numbers, and the job reads {scan + 1} tables of MySQL or more'
+        hint = f"Write '{ids[0]}-{ids[0] + scan}', or leave it out."
+        raise ConnectorError(WRONG_VALUE, message, hint=hint)
+    return ids[scan]
+
+
+def _connection(values: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "host": values["hostname"], "port": str(values["port"]), "user": values["username"],
+        "password": values["password"], "connect_timeout": str(max(1, -(-values["connect.timeout"] // 1000))),
+    }  # fmt: skip

@@ -1,0 +1,226 @@
+"""The rows that a table of MySQL or MariaDB has when a job begins, copied in parts by key into files of the checkpoint.
+
+A part is in its file before the position that names it is written down, so that a micro-batch which is repeated reads
+the same rows. Of each snapshot the place of the log is known up to which it holds all changes. MariaDB says it of a
+snapshot; for MySQL the table is locked against writers for the moment in which the snapshot is made.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sqlstream.connectors.changes.positions import CopiedFile, Position, lsn_text
+from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
+from sqlstream.errors import ConnectorError
+from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn
+from sqlstream.udfs.mysql_changes import connected
+
+if TYPE_CHECKING:
+    from sqlstream.connectors.mysql.server import Connection
+
+NOT_LOCKED = "SS631"
+
+_LOCK_SECONDS = 30
+_WRITTEN_AT_ONCE = 2_000
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """How a table is copied. ``selected``: what a query gives of each column that is read. ``cut_by``: the key by which
+    it is cut, none if it has none. ``rows``: of a part; ``files``: of a part.
+    """
+
+    table: ChangedTable
+    selected: tuple[str, ...]
+    cut_by: tuple[KeyColumn, ...]
+    rows: int
+    files: int
+
+    @property
+    def source(self) -> str:
+        return quoted(self.table.schema, self.table.table)
+
+    def bound(self, after: Sequence[str] | None) -> str:
+        """The query of the key with which the part behind ``after`` ends; no row: it is the last part."""
+        names = [quoted(key.name) for key in self.cut_by]
+        texts = ", ".join(
+            f"HEX({name})" if key.cast.startswith("UNHEX") else f"CAST({name} AS CHAR)"
+            for key, name in zip(self.cut_by, names, strict=True)
+        )
+        return (
+            f"SELECT {texts} FROM {self.source}{self._where(after, None)} ORDER BY {', '.join(names)} "
+            f"LIMIT 1 OFFSET {self.rows - 1}"
+        )
+
+    def copy(self, after: Sequence[str] | None, until: Sequence[str] | None) -> str:
+        listed = ", ".join(
+            selected.format(quoted(column.stored))
+            for selected, column in zip(self.selected, self.table.columns, strict=True)
+        )
+        return f"SELECT {listed or '1'} FROM {self.source}{self._where(after, until)}"
+
+    def _where(self, after: Sequence[str] | None, until: Sequence[str] | None) -> str:
+        conditions = []
+        if after is not None:
+            conditions.append(self._beyond(after, ">", last=">"))
+        if until is not None:
+            conditions.append(self._beyond(until, "<", last="<="))
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _beyond(self, bound: Sequence[str], sign: str, *, last: str) -> str:
+        """Keys that are before or behind a bound, in a form for which the server uses the index of the key."""
+        literals = [key.cast.format(_literal(text)) for key, text in zip(self.cut_by, bound, strict=True)]
+        names = [quoted(key.name) for key in self.cut_by]
+        condition = f"{names[-1]} {last} {literals[-1]}"
+        for name, literal in zip(names[-2::-1], literals[-2::-1], strict=True):
+            condition = f"{name} {sign}= {literal} AND ({name} {sign} {literal} OR ({condition}))"
+        return f"({condition})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class _Part:
+    files: tuple[CopiedFile, ...]
+    until: tuple[str, ...] | None
+
+
+class TableCopier:
+    """Copies a table into files of ``folder``, all of it in one snapshot. The next part is copied while the last one is
+    read.
+    """
+
+    def __init__(self, connection: Mapping[str, str], plan: CopyPlan, folder: Path) -> None:
+        self._plan, self._folder = plan, folder
+        self._server = connected(connection)
+        try:
+            self.unseen = _snapshot(self._server, connection, plan)
+        except BaseException:
+            self._server.close()
+            raise
+        self._worker = ThreadPoolExecutor(1)
+        self._ahead: tuple[int, Future[_Part]] | None = None
+
+    def next(self, position: Position) -> Position:
+        """The position behind the next part, which is in files now."""
+        chunk, after = position.chunk, position.after
+        assert chunk is not None, "the rows that were there are all read"
+        if self._ahead is not None and self._ahead[0] == chunk:
+            part = self._ahead[1].result()
+        else:
+            part = self._copied(chunk, after)
+        following = position.copied(part.files, part.until, lsn_text(self.unseen), self.unseen)
+        if part.until is None:
+            self.close()
+        else:
+            self._ahead = (chunk + 1, self._worker.submit(self._copied, chunk + 1, part.until))
+        return following
+
+    def _copied(self, chunk: int, after: tuple[str, ...] | None) -> _Part:
+        until = None
+        if self._plan.cut_by:
+            found = rows(self._server, self._plan.bound(after))
+            until = tuple(map(_text, found[0])) if found else None
+        return _Part(self._write(chunk, self._plan.copy(after, until)), until)
+
+    def _write(self, chunk: int, query: str) -> tuple[CopiedFile, ...]:
+        """Writes the rows of a query into files as the server sends them."""
+        most = -(-self._plan.rows // self._plan.files)
+        files: list[CopiedFile] = []
+        with _packets(self._server, query) as packets:
+            while (first := next(packets, None)) is not None:
+                name = f"rows-{chunk}-{len(files)}.packets"
+                rest = chain([first], islice(packets, most - 1))
+                lengths: array[int] = array("I")
+                with _made(self._folder / name) as content, _made(self._folder / f"{name}{INDEX}") as index:
+                    while some := list(islice(rest, _WRITTEN_AT_ONCE)):
+                        content.write(b"".join(some))
+                        lengths.extend(map(len, some))
+                    index.write(lengths.tobytes())
+                files.append(CopiedFile(name, max(lengths)))
+        return tuple(files)
+
+    def close(self) -> None:
+        """Ends the snapshot."""
+        self._worker.shutdown()
+        if self._server.open:
+            self._server.close()
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def _made(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is there when it is whole."""
+    hidden = path.with_name(f".{path.name}")
+    with hidden.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    hidden.replace(path)
+
+
+@contextmanager
+def _packets(server: Connection, query: str) -> Iterator[Iterator[bytes]]:
+    """The rows of a query as the server sends them, which PyMySQL would make into values one by one."""
+    from pymysql.cursors import SSCursor  # an optional package
+
+    with server.cursor(SSCursor) as cursor:
+        cursor.execute(query)
+        result = cursor._result
+        yield _rows_of(server, result)
+
+
+def _rows_of(server: Connection, result: Any) -> Iterator[bytes]:
+    while True:
+        packet = server._read_packet()
+        if result._check_packet_is_eof(packet):
+            result.unbuffered_active = False
+            result.connection = None
+            return
+        yield packet.get_all_data()
+
+
+# --- snapshots ------------------------------------------------------------------------------------------------
+
+
+def _snapshot(server: Connection, connection: Mapping[str, str], plan: CopyPlan) -> int:
+    """Begins a snapshot. Returns the place of the log of which it holds all that is before, and nothing behind."""
+    rows(server, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    if (there := _with_place(server)) is not None:
+        return there
+    rows(server, "ROLLBACK")
+    import pymysql  # an optional package
+
+    with connected(connection) as locking:
+        try:
+            rows(locking, f"SET lock_wait_timeout = {_LOCK_SECONDS}")
+            rows(locking, f"LOCK TABLES {plan.source} READ")
+        except pymysql.Error as error:
+            message = f'table "{plan.table.shown}" cannot be locked for a moment: {reason_of(error)}'
+            hint = "The user needs the privilege LOCK TABLES, and no transaction that writes the table may last long."
+            raise ConnectorError(NOT_LOCKED, message, hint=hint) from None
+        rows(server, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        return log_end(server)
+
+
+def _with_place(server: Connection) -> int | None:
+    """Begins a snapshot. Returns its place, if the server says it."""
+    rows(server, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    status = dict(rows(server, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    there = {name.lower(): value for name, value in status.items()}
+    if not there.get("binlog_snapshot_file"):
+        return None
+    return place(there["binlog_snapshot_file"], int(there["binlog_snapshot_position"]))

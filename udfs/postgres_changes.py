@@ -52,7 +52,12 @@ _2000_US = 946_684_800_000_000
 
 @dataclass(frozen=True)
 class RowsOfPostgres(RowsOfChanges):
-    """Reads COPY's files and the messages of logical replication. SS623 where the log lacks values that are read."""
+    """Reads COPY's files and the messages of logical replication. SS623 where the log lacks values that are read.
+
+    ``cut_by``: the key by which the table was copied in parts.
+    """
+
+    cut_by: tuple[KeyColumn, ...] = ()
 
     # --- what was there ---------------------------------------------------------------------------------------
 
@@ -94,7 +99,7 @@ class RowsOfPostgres(RowsOfChanges):
                     changes = changes_of(some, relation)
                     if len(changes.kinds):
                         chosen = _Chosen(
-                            self.table, some, relation, changes, parts,
+                            self.table, self.cut_by, some, relation, changes, parts,
                             transactions.numbers[begin:at], transactions.times[begin:at],
                         )  # fmt: skip
                         if (rows := self._changed(chosen)).num_rows:
@@ -186,6 +191,7 @@ class _Chosen:
     def __init__(
         self,
         table: ChangedTable,
+        cut_by: Sequence[KeyColumn],
         messages: Messages,
         relation: Relation,
         changes: RowChanges,
@@ -194,6 +200,7 @@ class _Chosen:
         times: np.ndarray,
     ) -> None:
         self.table, self.data, self.changes = table, messages.data, changes
+        self._cut_by = cut_by
         self._place = {c.name: n for n, c in enumerate(relation.columns)}
         updates = changes.kinds == UPDATE
         if table.with_before and (~changes.whole & (changes.kinds != INSERT)).any():
@@ -267,22 +274,28 @@ class _Chosen:
         if len(parts) == 1 or not len(rows) or bool((seen == seen[0]).all()):
             first: np.ndarray = seen[0]
             return first
-        keys = [self._key(key, columns, rows) for key in self.table.keys]
-        part_of = parts_of(self.table, keys, [part.until for part in parts if part.until is not None])
+        keys = [self._key(key, columns, rows) for key in self._cut_by]
+        bounds = [part.until for part in parts if part.until is not None]
+        part_of = parts_of(self._cut_by, keys, bounds, dict(self.table.connection))
         chosen: np.ndarray = seen[np.minimum(part_of, len(parts) - 1), np.arange(len(rows))]
         return chosen
 
 
-def parts_of(table: ChangedTable, keys: Sequence[pa.StringArray], bounds: Sequence[tuple[str, ...]]) -> np.ndarray:
+def parts_of(
+    cut_by: Sequence[KeyColumn],
+    keys: Sequence[pa.StringArray],
+    bounds: Sequence[tuple[str, ...]],
+    connection: Mapping[str, str],
+) -> np.ndarray:
     """Returns how many of the bounds are before each key. Only the server knows the order of texts."""
     import psycopg  # an optional package
 
     names = [f"k{n}" for n in range(len(keys))]
-    row = ", ".join(key.cast.format(f"x.{name}") for key, name in zip(table.keys, names, strict=True))
-    of_bound = ", ".join(key.cast.format("%s") for key in table.keys)
+    row = ", ".join(key.cast.format(f"x.{name}") for key, name in zip(cut_by, names, strict=True))
+    of_bound = ", ".join(key.cast.format("%s") for key in cut_by)
     counted = " + ".join(f"(({row}) > ({of_bound}))::int" for _ in bounds)
     arrays = ", ".join("%s::text[]" for _ in keys)
     query = f"SELECT {counted} FROM unnest({arrays}) WITH ORDINALITY AS x({', '.join(names)}, n) ORDER BY n"
     values = [*(text for bound in bounds for text in bound), *(key.to_pylist() for key in keys)]
-    with psycopg.connect(**dict(table.connection), autocommit=True) as server:  # type: ignore[arg-type]
+    with psycopg.connect(**connection, autocommit=True) as server:  # type: ignore[arg-type]
         return np.array([count for (count,) in server.execute(query.encode(), values).fetchall()], np.int64)

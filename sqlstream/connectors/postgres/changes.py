@@ -50,7 +50,7 @@ class PostgresChangeServer(ChangeServer):
         return self.plan.table
 
     def rows(self) -> RowsOfPostgres:
-        return RowsOfPostgres(self.plan.table)
+        return RowsOfPostgres(self.plan.table, self.plan.keys)
 
     def first(self) -> Position:
         server = self._connected()

@@ -224,6 +224,26 @@ def test_any_order_of_work_and_of_failures_gives_the_table(
     assert sorted(table.values()) == sorted(server.rows("TABLE t"))
 
 
+@pytest.mark.parametrize("key", [("b", "a"), ("c",)])
+def test_parts_are_of_the_key_of_the_database_whatever_key_is_declared(
+    server: PostgresServer, opened: Open, key: tuple[str, ...]
+):
+    server.execute(
+        "CREATE TABLE t (a int, b int, c int UNIQUE, v int, PRIMARY KEY (a, b))",
+        "INSERT INTO t SELECT i, 10 - i, (i * 7) % 10, 0 FROM generate_series(1, 6) i",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    )
+    stream = opened("a INT; b INT; c INT; v INT", key, scan__incremental__snapshot__chunk__size="2")
+    rows = []
+    for _ in range(3):
+        rows += stream.next()
+        server.execute("UPDATE t SET v = v + 1")
+        stream.restart()
+    rows += stream.all()
+    assert [kind for *_, kind in rows].count("+I") == 6
+    assert [v for *_, v in merged(rows, 2)] == [3] * 6
+
+
 # --- values ---------------------------------------------------------------------------------------------------
 
 _TYPES = {

@@ -115,6 +115,14 @@ class PathTree:
         self._count += len(parent)
         return np.arange(self._count - len(parent), self._count)
 
+    def repeat(self, parent: Indices, place: Indices, count: Indices) -> Indices:
+        """Extends each path by ``count`` rows, all at its ``place``. Returns the nodes of the paths' last rows."""
+        first, ends = self._count, np.cumsum(count)
+        parents = np.arange(first - 1, first - 1 + int(count.sum()))
+        parents[ends - count] = parent
+        self.add(parents, np.repeat(place, count))
+        return first + ends - 1
+
     def add_paths(self, places: Indices, lengths: Indices) -> Indices:
         """Adds whole paths of partial matches. ``places``: the automaton's place (see ``Automaton``) of each of their
         rows, path after path; ``lengths``: how many rows each path has. Returns, for each path, the node of its last
@@ -243,6 +251,17 @@ class Definitions:
                 if not isinstance(operand, Current) and operand.variable in names:
                     reads[names.index(variable), names.index(operand.variable)] = True
         return np.asarray(self.automaton.reachable @ reads)
+
+    @cached_property
+    def repeats(self) -> Flags:
+        """For each place (position in the pattern), and last for the start, whether rows that are mapped to it change
+        nothing that conditions read: it may follow itself, and no condition reads its variable in other rows.
+        """
+        operands = [o for read in self.reads.values() for o in read.values() if not isinstance(o, Current)]
+        read = {o.variable for o in operands if o.variable is not None or isinstance(o, Aggregated)}
+        places = enumerate(zip(self.automaton.variables, self.automaton.follow, strict=True))
+        repeats = (place in after and read.isdisjoint((name, None)) for place, (name, after) in places)
+        return np.array([*repeats, False], np.bool_)
 
     @cached_property
     def aggregates(self) -> dict[str | None, Aggregates]:

@@ -38,7 +38,8 @@ from sqlstream.udfs.match.definitions import (
     field_of,
 )
 from sqlstream.udfs.match.matches import Mapping, Measured, Numbers, OpenMatches, Resolved, resolve
-from sqlstream.udfs.match.search import BestMatches, Search
+from sqlstream.udfs.match.partial_matches import BestMatches
+from sqlstream.udfs.match.search import Search
 from sqlstream.udfs.over.line import AT_THE_END, TIME, Tie, WaitingRows, filtered, ranked, rows_at, tie_ranks
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.row_measured import never_back
@@ -121,7 +122,7 @@ class MatchKernel(WaitingRows):
         is_open[partial_matches.start] = True
         resolved = resolve(ordered, ends, is_open, tree, self.skip, self.automaton)
         self._emit(ordered, resolved, appeared, context)
-        partial_matches = partial_matches.where(resolved.kept[partial_matches.start])
+        partial_matches = self._search.joined(partial_matches.where(resolved.kept[partial_matches.start]), ordered)
         ends.last[~resolved.kept] = NO_ROW
         kept_from = self._kept_from(ordered, resolved.kept, now)
         open_matches = self._open.rows(ordered, partial_matches, ends, tree, kept_from)

@@ -26,7 +26,8 @@ from sqlstream.udfs.match.definitions import (
     PathTree,
     RowsByKey,
 )
-from sqlstream.udfs.match.search import Accumulators, BestMatches, PartialMatches, Search
+from sqlstream.udfs.match.partial_matches import Accumulators, BestMatches, PartialMatches
+from sqlstream.udfs.match.search import Search
 from sqlstream.udfs.state.buckets import EVENT_TIMER
 from sqlstream.udfs.state.keyed import KeyedState
 from sqlstream.udfs.windows.ranges import Ranges, merge_ranges
@@ -81,49 +82,67 @@ def resolve(
     row. ``is_open`` is true for rows at which a match begins that later rows may still make longer or better.
     """
     starts = np.flatnonzero(is_open | (ends.last != NO_ROW))
-    if skip.to is SkipTo.PAST_LAST_ROW and len(starts):
-        reached = np.maximum.accumulate(ends.last[starts])
-        starts = starts[np.append(True, starts[1:] > reached[:-1])]
-    is_decided = ~is_open[starts]
-    decided = starts[is_decided]
-    lengths = ends.last[decided] - decided + 1
-    mapping = Mapping(decided, ends.last[decided], tree.paths(ends.node[decided], lengths))
-    target = np.full(len(starts), NO_ROW)
-    target[is_decided] = _targets(mapping, skip, automaton)
-    at, stop = np.searchsorted(starts, ordered.begin), np.searchsorted(starts, ordered.stop)
-    active = np.flatnonzero(at < stop)
-    rounds: list[Indices] = []
-    while len(active):
-        active = active[is_decided[at[active]]]
-        index = at[active]
-        rounds.append(index)
-        if skip.variable is not None:
-            _require_progress(starts[index], target[index], skip)
-        at[active] = np.searchsorted(starts, target[index])
-        active = active[at[active] < stop[active]]
+    is_decided, skips_matched = ~is_open[starts], skip.to is SkipTo.PAST_LAST_ROW
+    target = _targets(starts, is_decided, ends, tree, skip, automaton)
+    key, stop = ordered.key[starts], np.searchsorted(starts, ordered.stop)
+    following = np.searchsorted(starts, np.where(target > starts, target, len(ordered)))
+    following[following >= stop[key]] = len(starts)
+    first = np.searchsorted(starts, ordered.begin)
+    is_reached = _reached(following, first[first < stop])
+    first_open = np.full(len(stop), len(starts))
+    opened = np.flatnonzero(is_reached & ~is_decided)[::-1]
+    first_open[key[opened]] = opened
+    is_final = np.arange(len(starts)) < first_open[key]
+    chosen = np.flatnonzero(is_reached & is_final)
+    if skip.variable is not None:
+        _require_progress(starts[chosen], target[chosen], skip)
     kept = np.zeros(len(ordered), np.bool_)
-    kept[starts[np.arange(len(starts)) >= at[ordered.key[starts]]]] = True
-    chosen = np.concatenate([np.zeros(0, np.int64), *rounds])
-    number = np.repeat(np.arange(len(rounds)), [len(index) for index in rounds])
-    order = np.argsort(chosen)
-    place = (np.cumsum(is_decided) - 1)[chosen[order]]
-    return Resolved(mapping.take(place), number[order], kept)
+    kept[starts[~is_final & is_reached if skips_matched else ~is_final]] = True
+    number = np.arange(len(chosen)) - np.searchsorted(key[chosen], key[chosen])
+    return Resolved(_mapping(starts[chosen], ends, tree), number, kept)
 
 
-def _targets(mapping: Mapping, skip: Skip, automaton: Automaton) -> Indices:
-    """The row at which the next match may begin; NO_ROW where no row was mapped to the variable."""
+def _reached(following: Indices, first: Indices) -> Flags:
+    """True for the indices that are reached from those in ``first`` by going from each to the ``following`` one. The
+    length of ``following`` is the end. Doubles the distance in each round.
+    """
+    end = len(following)
+    is_reached = np.zeros(end + 1, np.bool_)
+    is_reached[first] = True
+    following = np.append(following, end)
+    while (following < end).any():
+        is_reached[following[np.flatnonzero(is_reached)]] = True
+        following = following[following]
+    return is_reached[:end]
+
+
+def _mapping(starts: Indices, ends: BestMatches, tree: PathTree) -> Mapping:
+    """The best complete matches that begin at these rows."""
+    last = ends.last[starts]
+    return Mapping(starts, last, tree.paths(ends.node[starts], last - starts + 1))
+
+
+def _targets(
+    starts: Indices, is_decided: Flags, ends: BestMatches, tree: PathTree, skip: Skip, automaton: Automaton
+) -> Indices:
+    """The row from which on the next match may begin, for each match that begins at one of ``starts``; NO_ROW where no
+    row was mapped to the variable of ``skip``, and for matches that are open. But with SKIP PAST LAST ROW no match
+    begins within what was found of an open one.
+    """
     if skip.to is SkipTo.PAST_LAST_ROW:
-        return mapping.last + 1
-    if skip.to is SkipTo.NEXT_ROW:
-        return mapping.start + 1
-    assert skip.variable is not None, "FIRST and LAST are those of a variable"
+        return np.asarray(np.maximum(starts, ends.last[starts]) + 1)
+    if skip.variable is None:
+        return np.where(is_decided, starts + 1, NO_ROW)
+    mapping = _mapping(starts[is_decided], ends, tree)
     mapped = np.flatnonzero(automaton.variable_of[mapping.places] == automaton.names.index(skip.variable))
     begin = mapping.begin
     index = np.searchsorted(mapped, begin if skip.to is SkipTo.FIRST else begin + mapping.lengths)
     index -= skip.to is SkipTo.LAST
     rows = np.append(mapped, NO_ROW)[index] - begin
     inside = (rows >= 0) & (rows < mapping.lengths)
-    return np.where(inside, mapping.start + rows, NO_ROW)
+    target = np.full(len(starts), NO_ROW)
+    target[is_decided] = np.where(inside, mapping.start + rows, NO_ROW)
+    return target
 
 
 def _require_progress(start: Indices, target: Indices, skip: Skip) -> None:
@@ -290,7 +309,8 @@ class OpenMatches:
         is_partial = np.flatnonzero(~is_end)
         place = places[np.cumsum(lengths) - 1].astype(np.int64)
         registers = self._registers(rows, begin)
-        partial_matches = PartialMatches(start, place, node, registers, self._accumulators(rows))
+        row = ordered.next[key[order]] - 1
+        partial_matches = PartialMatches(start, row, place, node, registers, self._accumulators(rows))
         return partial_matches.take(is_partial), others
 
     def rows(

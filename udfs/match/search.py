@@ -1,99 +1,47 @@
-"""The search for matches: all open matches of all keys take one row at a time, in lock-step.
+"""The search for matches, breadth first: many partial matches are mapped to one row more each at once.
 
 A *partial match* is one way to map the rows from the start of a match on. Those with the same start are in order of
 preference. When one of them is complete, all less preferred ones are dropped, and the match is decided when no more
 preferred one remains. The result is the match that backtracking, trying one mapping after another, would find first.
+
+There are two orders. *By start*: the matches of all rows begin at once, so there are as many steps as the longest match
+has rows, however many rows a key has. This finds also matches that begin within others and are not emitted. *By row*:
+all keys take their next row at once, so there are as many steps as a key has rows, but a match that was found ends the
+search of those that begin within it, and partial matches that continue alike are joined.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.expressions.evaluation import is_true
-from sqlstream.udfs.expressions.tree import Column
 from sqlstream.udfs.match.automaton import Automaton
-from sqlstream.udfs.match.definitions import (
-    NO_ROW,
-    ROOT,
-    Aggregated,
-    Current,
-    Definitions,
-    Flags,
-    Indices,
-    PathTree,
-    RowsByKey,
-    register_numbers,
-)
+from sqlstream.udfs.match.definitions import NO_ROW, ROOT, Definitions, Flags, Indices, PathTree, RowsByKey
+from sqlstream.udfs.match.mapper import RowMapper
+from sqlstream.udfs.match.partial_matches import Accumulators, BestMatches, PartialMatches, together
 
-Accumulators = dict[str | None, pa.Table]
+FEW_ROWS = 4
+"""Keys of so few rows are searched by row."""
 
+MOST_MAPPED, STEP_WORTH = 8, 500
+"""A search by start is given up, if one by row may take less work, when it has mapped ``MOST_MAPPED`` rows for each row
+of its input and ``STEP_WORTH`` rows for each step of a search by row, which takes about as long if few rows are mapped
+in it."""
 
-@dataclass(frozen=True)
-class PartialMatches:
-    """Partial matches that may continue. If rows can be mapped to variables in several ways, several of them begin at
-    the same row.
+STEPS_BEFORE_REPEATS = 4
+"""After so many steps rows that repeat the last variable of a partial match are mapped together."""
 
-    Each field has one value per partial match; those with the same start are adjacent. ``start``: the index of its
-    first row. ``place``: the automaton's place of its last row. ``node``: the path of all its rows, as a node of the
-    ``PathTree``. ``registers`` and ``accumulators``: the values that conditions read.
-    """
-
-    start: Indices
-    place: Indices
-    node: Indices
-    registers: Indices
-    accumulators: Accumulators = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, chosen: Indices) -> PartialMatches:
-        """The partial matches with these indices."""
-        accumulators = {v: table.take(pa.array(chosen)) for v, table in self.accumulators.items()}
-        return PartialMatches(
-            self.start[chosen], self.place[chosen], self.node[chosen], self.registers[:, chosen], accumulators
-        )
-
-    def where(self, flags: Flags) -> PartialMatches:
-        """The partial matches whose flag is set."""
-        return self if flags.all() else self.take(np.flatnonzero(flags))
-
-
-def together(parts: list[PartialMatches]) -> PartialMatches:
-    """Concatenates several ``PartialMatches``."""
-    if len(parts) == 1:
-        return parts[0]
-    return PartialMatches(
-        np.concatenate([p.start for p in parts]),
-        np.concatenate([p.place for p in parts]),
-        np.concatenate([p.node for p in parts]),
-        np.concatenate([p.registers for p in parts], axis=1),
-        {v: pa.concat_tables([p.accumulators[v] for p in parts]) for v in parts[0].accumulators},
-    )
-
-
-@dataclass
-class BestMatches:
-    """The best complete match so far that begins at each row: ``last`` is the index of its last row, NO_ROW if there is
-    no match; ``node`` is the path of its rows in the ``PathTree``.
-    """
-
-    last: Indices
-    node: Indices
-
-    @staticmethod
-    def none(count: int) -> BestMatches:
-        """The ``BestMatches`` of ``count`` rows at which no match begins."""
-        return BestMatches(np.full(count, NO_ROW, np.int64), np.full(count, ROOT, np.int64))
+MOST_TRIED = 1 << 16
+"""So many rows at most are tried together."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """Searches matches of a pattern: it simulates the automaton breadth first, with all partial matches at once.
+    """Searches the matches of a pattern.
 
     ``skips_matched``: the next match begins after the last row of the previous one. ``within``: the exclusive limit in
     microseconds from the first to the last row of a match; None without a limit.
@@ -110,9 +58,13 @@ class Search:
         ``partial_matches``, writes complete matches to ``ends`` and all paths to ``tree``. Returns the partial matches
         that remain.
         """
-        if not (ordered.ready > ordered.next).any():
+        most = int((ordered.ready - ordered.next).max(initial=0))
+        if most == 0:
             return partial_matches
-        return _Run(self, ordered, ends, tree, self.definitions.of_rows(ordered)).partial_matches(partial_matches)
+        mapper = RowMapper(self.definitions, self.within, ordered, ends, tree)
+        if most > FEW_ROWS:
+            return _ByStart(self, mapper).partial_matches(partial_matches)
+        return _ByRow(self, mapper).partial_matches(partial_matches, np.arange(len(ordered.begin))).by_start()
 
     def begun(self, rows: Indices) -> PartialMatches:
         """Begins a partial match at each row index in ``rows``: returns as many partial matches, which have no rows
@@ -122,7 +74,14 @@ class Search:
         none = np.zeros(count, np.int64)
         accumulators = {v: table.take(pa.array(none)) for v, table in self._nothing.items()}
         registers = self.definitions.registers.empty(count)
-        return PartialMatches(rows, np.full(count, self.automaton.start), np.full(count, ROOT), registers, accumulators)
+        place, node = np.full(count, self.automaton.start), np.full(count, ROOT)
+        return PartialMatches(rows, rows - 1, place, node, registers, accumulators)
+
+    def joined(self, partial_matches: PartialMatches, ordered: RowsByKey) -> PartialMatches:
+        """The earliest of the partial matches of each key that continue alike, if it can represent the others. All are
+        at the last mapped row of their key, and none begins within a match that is emitted.
+        """
+        return partial_matches.distinct(ordered.key[partial_matches.start]) if self.joins_starts else partial_matches
 
     @property
     def automaton(self) -> Automaton:
@@ -145,28 +104,21 @@ class Search:
         return self.skips_matched and self.within is None and not self.definitions.reads_start
 
 
-class _Run:
-    def __init__(self, search: Search, ordered: RowsByKey, ends: BestMatches, tree: PathTree, fits: Flags) -> None:
-        self._search = search
-        self._definitions = search.definitions
-        self._automaton = search.automaton
-        self._line = ordered
-        self._ends = ends
-        self._trail = tree
-        self._fits = fits
-        first = np.unique(self._automaton.variable_of[list(self._automaton.first)])
-        self._may_begin: Flags = np.logical_or.reduce(fits[first])
-        self._row = ordered.next.copy()  # of each key: the one that is mapped
-        self._parts = {
-            variable: aggregates.lift(ordered.table, np.arange(len(ordered)), len(ordered))
-            for variable, aggregates in self._definitions.aggregates.items()
-        }
+# --- by row ---------------------------------------------------------------------------------------------------
 
-    def partial_matches(self, partial_matches: PartialMatches) -> PartialMatches:
-        ordered = self._line
+
+class _ByRow:
+    def __init__(self, search: Search, mapper: RowMapper) -> None:
+        self._search = search
+        self._mapper = replace(mapper, drops_overtaken=search.skips_matched, joins_starts=search.joins_starts)
+
+    def partial_matches(self, partial_matches: PartialMatches, keys: Indices) -> PartialMatches:
+        """The partial matches that remain after all new rows of these keys; ``partial_matches`` are of these keys."""
+        ordered, may_begin = self._mapper.ordered, self._mapper.may_begin
         counts = ordered.ready - ordered.next
-        keys = np.argsort(-counts, kind="stable")
-        left = len(keys) - np.searchsorted(np.sort(counts), np.arange(int(counts.max())), side="right")
+        own = counts[keys]
+        keys = keys[np.argsort(-own, kind="stable")]
+        left = len(keys) - np.searchsorted(np.sort(own), np.arange(int(own.max())), side="right")
         waiting: list[PartialMatches] = []
         busy = len(keys)
         for step, now_busy in enumerate(left.tolist()):
@@ -175,145 +127,103 @@ class _Run:
                 waiting.append(partial_matches.where(~has_row))
                 partial_matches, busy = partial_matches.where(has_row), now_busy
             rows = ordered.next[keys[:busy]] + step
-            self._row[keys[:busy]] = rows
-            begun = rows[self._may_begin[rows]]
+            begun = rows[may_begin[rows]]
             if len(begun):
                 partial_matches = together([partial_matches, self._search.begun(begun)])
             if len(partial_matches):
-                partial_matches = self._mapped(partial_matches)
+                partial_matches = self._mapper.mapped(partial_matches)
         return together([*waiting, partial_matches])
 
-    def _mapped(self, partial_matches: PartialMatches) -> PartialMatches:
-        """The partial matches after one row more."""
-        row = self._row[self._line.key[partial_matches.start]]
-        if self._search.within is not None:
-            in_time = self._line.time[row] - self._line.time[partial_matches.start] < self._search.within
-            if not in_time.all():
-                partial_matches, row = partial_matches.where(in_time), row[in_time]
-        automaton = self._automaton
-        fan = automaton.fan[partial_matches.place]
-        parent = np.repeat(np.arange(len(partial_matches)), fan)
-        number = np.arange(len(parent)) - np.repeat(np.cumsum(fan) - fan, fan)
-        place = automaton.targets[automaton.offsets[partial_matches.place][parent] + number]
-        fitting = np.flatnonzero(self._fits[automaton.variable_of[place], row[parent]])
-        parent, place = parent[fitting], place[fitting]
-        row = row[parent]
-        accumulators = self._accumulated(partial_matches.accumulators, parent, place, row)
-        meets = self._meets(partial_matches, accumulators, parent, place, row)
-        if meets is not None and not meets.all():
-            kept = np.flatnonzero(meets)
-            parent, place, row = parent[kept], place[kept], row[kept]
-            accumulators = {v: table.take(pa.array(kept)) for v, table in accumulators.items()}
-        if not len(parent):
-            return partial_matches.take(parent)
-        registers = partial_matches.registers[:, parent]
-        if len(registers):
-            registers = self._definitions.registers.mapped(registers, automaton.variable_of[place], row)
-            self._definitions.registers.forget(registers, place, self._definitions.is_read)
-        mapped = PartialMatches(
-            partial_matches.start[parent], place, partial_matches.node[parent], registers, accumulators
-        )
-        distinct = self._distinct(mapped)
-        if distinct is not None:
-            mapped, row = mapped.take(distinct), row[distinct]
-        mapped = replace(mapped, node=self._trail.add(mapped.node, mapped.place))
-        return self._ended(mapped, row)
 
-    def _accumulated(self, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices) -> Accumulators:
-        """The accumulators of the partial matches with one row more."""
-        changed: Accumulators = {}
-        for variable, aggregates in self._definitions.aggregates.items():
-            before = accumulators[variable].take(pa.array(parent))
-            grown = self._of_variable(place, variable)
-            parts = pa.concat_tables([before, self._parts[variable].take(pa.array(row[grown]))])
-            owner = np.concatenate((np.arange(len(parent)), grown))
-            changed[variable] = aggregates.merge(parts, owner, len(parent))
-        return changed
+# --- by start -------------------------------------------------------------------------------------------------
 
-    def _of_variable(self, place: Indices, variable: str | None) -> Indices:
-        if variable is None:
-            return np.arange(len(place))
-        names = self._automaton.names
-        number = names.index(variable) if variable in names else -1
-        return np.flatnonzero(self._automaton.variable_of[place] == number)
 
-    def _meets(
-        self, partial_matches: PartialMatches, accumulators: Accumulators, parent: Indices, place: Indices, row: Indices
-    ) -> Flags | None:
-        """Whether the conditions are true that read what a partial match has mapped before; None for none."""
-        if not self._definitions.of_matches:
-            return None
-        meets = np.ones(len(parent), np.bool_)
-        for variable, condition in self._definitions.of_matches.items():
-            chosen = self._of_variable(place, variable)
-            if not len(chosen):
-                continue
-            own, now = parent[chosen], row[chosen]
-            registers, start = partial_matches.registers[:, own], partial_matches.start[own]
-            columns: dict[Column, pa.Array] = {}
-            finished: dict[str | None, pa.Table] = {}
-            for column, operand in self._definitions.reads[variable].items():
-                if isinstance(operand, Aggregated):
-                    of = operand.variable
-                    if of not in finished:
-                        chosen_rows = accumulators[of].take(pa.array(chosen))
-                        finished[of] = self._definitions.aggregates[of].finish(chosen_rows)
-                    columns[column] = finished[of].column(operand.name).combine_chunks()
-                    continue
-                if isinstance(operand, Current):
-                    at = now
-                else:
-                    at = self._definitions.registers.row_of(operand, registers, variable, now, start)
-                columns[column] = self._line.values(
-                    operand.column, self._line.shifted(at, operand.shift), operand.absent
-                )
-            meets[chosen] = is_true(condition, columns)
-        return meets
+class _ByStart:
+    def __init__(self, search: Search, mapper: RowMapper) -> None:
+        self._search = search
+        self._mapper = mapper
+        self._ordered = mapper.ordered
+        self._ends = mapper.ends
+        self._stop = mapper.ordered.ready[mapper.ordered.key]
+        self._work = 0  # the number of rows that were mapped
+        steps = int((mapper.ordered.ready - mapper.ordered.next).max())
+        self._most_work = MOST_MAPPED * len(mapper.ordered) + STEP_WORTH * steps
+        self._reach = 4  # how many rows of a partial match are tried together
 
-    def _distinct(self, partial_matches: PartialMatches) -> Indices | None:
-        """The first of each group of partial matches that will continue alike; None if all differ."""
+    def partial_matches(self, stored: PartialMatches) -> PartialMatches:
+        """The partial matches that remain after all new rows; those in ``stored`` began earlier."""
+        before = self._ends.last.copy(), self._ends.node.copy()
+        waiting, partial_matches = self._mapped(together([stored, self._begun()]).by_start())
+        if not len(partial_matches):
+            return waiting
+        # The keys that are not done begin anew.
+        is_left = np.zeros(len(self._ordered.begin), np.bool_)
+        is_left[self._ordered.key[partial_matches.start]] = True
+        left = is_left[self._ordered.key]
+        self._ends.last[left], self._ends.node[left] = before[0][left], before[1][left]
+        by_row = _ByRow(self._search, self._mapper)
+        continued = by_row.partial_matches(stored.where(left[stored.start]), np.flatnonzero(is_left))
+        return together([waiting.where(~left[waiting.start]), continued]).by_start()
+
+    def _begun(self) -> PartialMatches:
+        rows = np.arange(len(self._ordered))
+        is_new = (rows >= self._ordered.next[self._ordered.key]) & (rows < self._stop)
+        return self._search.begun(np.flatnonzero(is_new & self._mapper.may_begin))
+
+    def _mapped(self, partial_matches: PartialMatches) -> tuple[PartialMatches, PartialMatches]:
+        """Maps rows until each partial match is decided or has none left. Returns those that wait for more rows, and
+        those at which the search was given up, because it has taken too much work."""
+        waiting = [partial_matches.take(np.zeros(0, np.int64))]
+        first = self._first(partial_matches.start)
+        for step in count():
+            if step >= STEPS_BEFORE_REPEATS:
+                partial_matches = self._repeated(partial_matches)
+            is_kept = self._is_kept(partial_matches.start, first)
+            has_row = partial_matches.row + 1 < self._stop[partial_matches.start]
+            if not has_row.all():
+                waiting.append(partial_matches.where(~has_row & is_kept))
+            partial_matches = partial_matches.where(has_row & is_kept)
+            self._work += len(partial_matches)
+            gives_up = self._search.skips_matched and self._work > self._most_work
+            if gives_up or not len(partial_matches):
+                break
+            partial_matches = self._mapper.mapped(partial_matches)
+        return together(waiting).by_start(), partial_matches
+
+    def _repeated(self, partial_matches: PartialMatches) -> PartialMatches:
+        """Maps several rows at once to the last variable of partial matches that can only continue with it."""
         start = partial_matches.start
-        if not self._search.joins_starts and (start[1:] != start[:-1]).all():
-            return None
-        group = self._line.key[start] if self._search.joins_starts else start
-        code = group * len(self._automaton.variables) + partial_matches.place
-        ordered = np.sort(code)
-        if not (ordered[1:] == ordered[:-1]).any():
-            return None
-        registers = register_numbers(partial_matches.registers)
-        order = np.lexsort((registers, code))  # stable
-        code, registers = code[order], registers[order]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (code[1:] != code[:-1]) | (registers[1:] != registers[:-1])
-        return np.sort(order[is_first])
-
-    def _ended(self, partial_matches: PartialMatches, row: Indices) -> PartialMatches:
-        """Notes matches that may end with the row, and gives up partial matches that are less preferred."""
-        automaton = self._automaton
-        ending = np.flatnonzero(automaton.may_end[partial_matches.place])
-        if not len(ending):
+        left = self._stop[start] - 1 - partial_matches.row
+        repeats = self._mapper.definitions.repeats[partial_matches.place] & (left > 0)
+        repeats[1:] &= start[1:] != start[:-1]
+        repeats[:-1] &= start[1:] != start[:-1]
+        chosen = np.flatnonzero(repeats)
+        if not len(chosen):
             return partial_matches
-        start = partial_matches.start[ending]
-        best = ending[np.append(True, start[1:] != start[:-1])]
-        begun = partial_matches.start[best]
-        self._ends.last[begun], self._ends.node[begun] = row[best], partial_matches.node[best]
-        dropped = self._less_preferred(partial_matches, best)
-        dropped[best[automaton.fan[partial_matches.place[best]] == 0]] = True
-        if self._search.skips_matched:
-            dropped |= self._overtaken(partial_matches.start, begun)
-        return partial_matches.where(~dropped)
+        ahead = np.minimum(left[chosen], min(self._reach, max(MOST_TRIED // len(chosen), 1)))
+        steps = self._mapper.repeated(partial_matches.take(chosen), ahead)
+        tried, done = int(ahead.sum()), int(steps.sum())
+        self._work += tried
+        self._reach = self._reach * 2 if 2 * done > tried else max(self._reach // 2, 1)
+        chosen, steps = chosen[steps > 0], steps[steps > 0]
+        row, node = partial_matches.row.copy(), partial_matches.node.copy()
+        row[chosen] += steps
+        node[chosen] = self._mapper.tree.repeat(node[chosen], partial_matches.place[chosen], steps)
+        ended = chosen[self._search.automaton.may_end[partial_matches.place[chosen]]]
+        self._ends.last[start[ended]], self._ends.node[start[ended]] = row[ended], node[ended]
+        return replace(partial_matches, row=row, node=node)
 
-    def _less_preferred(self, partial_matches: PartialMatches, best: Indices) -> Flags:
-        """True for partial matches that are less preferred than the best one of the same match."""
-        begins = np.append(True, partial_matches.start[1:] != partial_matches.start[:-1])
-        match = np.cumsum(begins) - 1
-        ends_at = np.full(int(match[-1]) + 1, len(partial_matches))
-        ends_at[match[best]] = best
-        return np.asarray(np.arange(len(partial_matches)) > ends_at[match])
+    def _first(self, start: Indices) -> Indices:
+        """For each key the row at which the first of its matches begins."""
+        first = np.full(len(self._ordered.begin), NO_ROW)
+        first[self._ordered.key[start[::-1]]] = start[::-1]
+        return first
 
-    def _overtaken(self, start: Indices, begun: Indices) -> Flags:
-        """True for matches that begin within a found one, which is emitted or superseded by an earlier one."""
-        key = self._line.key
-        first = np.full(len(self._line.begin), len(self._line))
-        np.minimum.at(first, key[begun], begun)
-        return np.asarray(start > first[key[start]])
+    def _is_kept(self, start: Indices, first: Indices) -> Flags:
+        """False for partial matches that begin within the first match of their key, as far as it was found. This match
+        is emitted, while others may begin within an earlier one.
+        """
+        if not self._search.skips_matched:
+            return np.ones(len(start), np.bool_)
+        first = first[self._ordered.key[start]]
+        return np.asarray((start <= first) | (start > self._ends.last[first]))

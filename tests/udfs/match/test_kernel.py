@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from sqlstream.udfs.aggregates import AggregateCall
 from sqlstream.udfs.expressions.tree import And, Column, Compared, Comparison, Expression, IsNull, Or
 from sqlstream.udfs.harness import KernelHarness
 from sqlstream.udfs.kernel import KEY_HASH, LATE_ROWS, Domain
+from sqlstream.udfs.match import search
 from sqlstream.udfs.match.automaton import Skip, SkipTo
 from sqlstream.udfs.match.definitions import Aggregated, Classifier, Current, Definition, Mapped, MatchNumber
 from sqlstream.udfs.match.kernel import MatchKernel
@@ -241,6 +244,17 @@ PATTERNS = st.recursive(VARIABLES, _larger, max_leaves=5).filter(lambda p: not a
 SKIPS = st.sampled_from([PAST, PAST, NEXT, *(Skip(to, v) for to in (SkipTo.FIRST, SkipTo.LAST) for v in "ABC")])
 ROWS = st.lists(st.tuples(st.sampled_from("xy"), st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=14)
 CONDITIONS = st.dictionaries(st.sampled_from("ABC"), st.sampled_from(CHOICES))
+SEARCHES = st.fixed_dictionaries({
+    "FEW_ROWS": st.sampled_from([0, 0, 4, 1000]),
+    "MOST_MAPPED": st.sampled_from([0, 1, 8]),
+    "STEP_WORTH": st.sampled_from([0, 500]),
+    "STEPS_BEFORE_REPEATS": st.sampled_from([0, 1, 4]),
+})  # fmt: skip
+
+
+def searching(limits: dict[str, int]) -> AbstractContextManager[Any]:
+    """Within the context the search changes from one order to another at these limits."""
+    return patch.dict(vars(search), limits)
 
 
 @settings(max_examples=depth(200, 400), deadline=None)
@@ -260,9 +274,11 @@ def test_matches_are_those_of_the_model(pattern, chosen, skip, rows, within, dat
             harness.batch(batch)
             taken += [r for r in batch if r["ts"] > watermark]
             watermark = max(watermark, data.draw(st.integers(-1, 12)) * MS)
-            harness.watermark(watermark)
+            with searching(data.draw(SEARCHES)):
+                harness.watermark(watermark)
             found += results(harness)
-        harness.finish()
+        with searching(data.draw(SEARCHES)):
+            harness.finish()
         found += results(harness)
     except ExecutionError:
         fails = True
@@ -346,20 +362,21 @@ def test_next_waits_for_the_row_behind():
 
 
 @settings(max_examples=depth(50, 100), deadline=None)
-@given(PATTERNS, CONDITIONS, ROWS, st.booleans())
-def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restarts):
+@given(PATTERNS, CONDITIONS, ROWS, st.booleans(), SEARCHES)
+def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restarts, limits):
     chosen = possible(pattern, chosen)
     match = kernel(pattern, chosen, NEXT, ties=(Tie("v", descending=True),))
     harness = KernelHarness(match, SCHEMA, ["k"], restarts=restarts)
     harness.rows([row(*r) for r in rows])
-    harness.finish()
+    with searching(limits):
+        harness.finish()
     taken = [row(*r) for r in rows]
     assert by_key(results(harness)) == expected(model(pattern, chosen, NEXT, None), taken, ties=True)
 
 
 @settings(max_examples=depth(50, 100), deadline=None)
-@given(PATTERNS, CONDITIONS, SKIPS.filter(lambda s: s.variable is None), ROWS, st.booleans())
-def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, skip, rows, final):
+@given(PATTERNS, CONDITIONS, SKIPS.filter(lambda s: s.variable is None), ROWS, st.booleans(), SEARCHES)
+def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, skip, rows, final, limits):
     chosen = possible(pattern, chosen)
     measures = (
         Mapped("last_b", "v", "B", running=not final),
@@ -370,7 +387,8 @@ def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, 
     match = kernel(pattern, chosen, skip, all_rows=True, measures=measures, passed=("k", "v"))
     harness = KernelHarness(match, SCHEMA, ["k"], restarts=True)
     harness.rows([row(*r) for r in rows])
-    harness.finish()
+    with searching(limits):
+        harness.finish()
     lines: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for key in "xy":
         own = sorted((row(*r) for r in rows if r[0] == key), key=lambda r: r["ts"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.udfs.aggregates import Aggregates
 from sqlstream.udfs.kernel import KEY_HASH, Store
-from sqlstream.udfs.keys import dense_ids, places
+from sqlstream.udfs.keys import dense_ids, differ, places
 from sqlstream.udfs.match.automaton import Automaton, Skip, SkipTo
 from sqlstream.udfs.match.definitions import (
     NO_ROW,
@@ -289,8 +289,8 @@ class OpenMatches:
 
         Returns a pair: the partial matches, and the stored rows of other keys that were loaded with them.
         """
-        first = ordered.table.take(pa.array(ordered.begin))
-        stored = state.load(np.unique(first.column(KEY_HASH).to_numpy()))
+        first = ordered.table.select(self._names).take(pa.array(ordered.begin))
+        stored = state.load(first.column(KEY_HASH).to_numpy())
         if not stored.num_rows:
             return self.search.begun(np.zeros(0, np.int64)), stored
         key = self._keys_of(first, stored)
@@ -347,9 +347,19 @@ class OpenMatches:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def _keys_of(self, first: pa.Table, stored: pa.Table) -> Indices:
-        """The number of the key of each stored row, NO_ROW for keys that the ordered does not have."""
-        names = self._names
-        ids = dense_ids(pa.concat_tables([t.select(names) for t in (first, stored)]), names).ids
+        """The number of the key of each stored row, NO_ROW for keys that the ordered does not have. ``first`` has one
+        row of each key, in the order of their hashes.
+        """
+        hashes, of_stored = (table.column(KEY_HASH).to_numpy() for table in (first, stored))
+        if (hashes[1:] == hashes[:-1]).any():
+            return self._keys_by_value(first, stored)
+        at = np.minimum(np.searchsorted(hashes, of_stored), len(hashes) - 1)
+        is_same = (hashes[at] == of_stored) & ~differ(first.take(pa.array(at)), stored.select(self._names))
+        return np.where(is_same, at, NO_ROW)
+
+    def _keys_by_value(self, first: pa.Table, stored: pa.Table) -> Indices:
+        """As ``_keys_of``, if keys have the same hash."""
+        ids = dense_ids(pa.concat_tables([first, stored.select(self._names)]), self._names).ids
         number = np.full(first.num_rows + stored.num_rows, NO_ROW)
         number[ids[: first.num_rows]] = np.arange(first.num_rows)
         return np.asarray(number[ids[first.num_rows :]])

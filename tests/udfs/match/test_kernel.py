@@ -291,6 +291,22 @@ def test_matches_are_those_of_the_model(pattern, chosen, skip, rows, within, dat
     assert harness.counters[LATE_ROWS] == len(rows) - len(taken)
 
 
+@settings(max_examples=depth(20, 100), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 5)), min_size=4, max_size=20), st.integers(0, 2))
+def test_matches_of_keys_with_the_same_hash_are_kept_apart(values, hashes):
+    harness = KernelHarness(kernel("A B* C", {"B": "above the other", "C": "small"}), SCHEMA, ["k"], restarts=True)
+    rows = [row(k, ms, v) for ms, (k, v) in enumerate(values)]
+    found: list[tuple[Any, ...]] = []
+    for begin in range(0, len(rows), 3):
+        harness.batch([{**r, KEY_HASH: ord(r["k"]) % (hashes + 1)} for r in rows[begin : begin + 3]])
+        harness.watermark((begin + 1) * MS)
+        found += results(harness)
+    harness.finish()
+    found += results(harness)
+    chosen = {"B": "above the other", "C": "small"}
+    assert by_key(found) == expected(model(pattern_of("A B* C"), chosen, PAST, None), rows)
+
+
 # --- state ----------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
 """Window kernels without an engine, on one core: where the time of a batch goes, as a table.
 
-``make bench-kernels``, or ``python -m examples.throughput.kernels [--rows 1000000] [--batches 4]``. Batches of bids
-over ten seconds of event time pass the kernel's ``combine``, the exchange's cut into 128 key groups, and the kernel.
-Processor time is counted, not what the clock shows; the first batch is left out. Stores are dictionaries: state costs
-what it takes to pack and unpack it, not the calls of a state server.
+``make bench-kernels``, or ``python -m examples.throughput.kernels [--rows 1000000] [--batches 4] [--key-groups 16]``.
+Batches of bids over ten seconds of event time pass the kernel's ``combine``, the exchange's cut into key groups, and
+the kernel. Processor time is counted, not what the clock shows; the first batch is left out. Stores are dictionaries:
+state costs what it takes to pack and unpack it, not the calls of a state server.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def bids(rows: int, keys: int, batch: int) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def measured(kernel: Kernel, rows: int, keys: int, batches: int) -> Spent:
+def measured(kernel: Kernel, rows: int, keys: int, batches: int, key_groups: int = GROUPS) -> Spent:
     """What all batches but the first cost."""
-    groups = [GroupContext(MemoryStore()) for _ in range(GROUPS)]
+    groups = [GroupContext(MemoryStore()) for _ in range(key_groups)]
     spent = Spent()
     for batch in range(batches):
         if batch == 1:
@@ -82,7 +82,7 @@ def measured(kernel: Kernel, rows: int, keys: int, batches: int) -> Spent:
 def _run(kernel: Kernel, groups: list[GroupContext], rows: pa.Table, watermark: int, spent: Spent) -> None:
     pieces = [rows.slice(start, ROWS_PER_CUT) for start in range(0, rows.num_rows, ROWS_PER_CUT)]
     parts = spent.on("combine", lambda: [kernel.combine(piece) for piece in pieces])
-    exchanged = spent.on("exchange", lambda: dict(_exchanged(parts)))
+    exchanged = spent.on("exchange", lambda: dict(_exchanged(parts, len(groups))))
     spent.on("fire", lambda: _fire(kernel, groups, watermark))
     spent.on("rows", lambda: _take(kernel, groups, exchanged))
     for group in groups:
@@ -96,10 +96,10 @@ def _take(kernel: Kernel, groups: list[GroupContext], rows: dict[int, pa.Table])
         kernel.on_rows(item, groups[group])
 
 
-def _exchanged(parts: list[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+def _exchanged(parts: list[pa.Table], key_groups: int) -> Iterator[tuple[int, pa.Table]]:
     blobs: dict[int, list[bytes]] = {}
     for part in parts:
-        for group, rows in cut(part, GROUPS):
+        for group, rows in cut(part, key_groups):
             blobs.setdefault(group, []).append(to_bytes(rows))
     for group, item in blobs.items():
         yield group, pa.concat_tables([from_bytes(blob) for blob in item])
@@ -116,14 +116,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a batch")
     parser.add_argument("--batches", type=int, default=4, help="batches, the first of which is left out")
+    parser.add_argument("--key-groups", type=int, default=GROUPS, help="a call of the kernel each in a batch")
     options = parser.parse_args()
     pa.set_cpu_count(1)
-    table = Table("window", "keys", "M rows/s", "ms a batch:", *STAGES, "results", title="Kernels on one core")
+    table = Table(
+        "window",
+        "keys",
+        "M rows/s",
+        "ms a batch:",
+        *STAGES,
+        "results",
+        title=f"Kernels on one core, {options.key_groups} key groups",
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     for name, kernel in KERNELS.items():
         for keys in KEY_COUNTS:
-            spent = measured(kernel, options.rows, keys, options.batches)
+            spent = measured(kernel, options.rows, keys, options.batches, options.key_groups)
             count = options.batches - 1
             times = [spent.seconds[stage] * 1000 / count for stage in STAGES]
             rate = options.rows / sum(times) / 1000

@@ -98,4 +98,4 @@ class Iceberg(LakeTable):
         from sqlstream.connectors.lakes.iceberg_tables import remove_rows
 
         values = self.resolved_values(table)
-        remove_rows(table, *self.place(values))
+        remove_rows(table, *self.place(values), values[COMMIT_TIMEOUT])

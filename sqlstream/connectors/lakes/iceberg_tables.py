@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import pickle
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import (
     StoredColumns,
     catalog_of,
@@ -18,6 +18,7 @@ from sqlstream.connectors.lakes.iceberg_columns import (
     open_table,
     require_pyiceberg,
 )
+from sqlstream.connectors.lakes.iceberg_commits import is_passing, remove_all
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
@@ -26,6 +27,7 @@ from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
@@ -47,8 +49,8 @@ class IcebergFiles:
     schema: pa.Schema
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes all rows, then yields the files, each as text (``data_files``)."""
-        files: list[str] = []
+        """Writes all rows, then yields the files, each as text (``data_file``)."""
+        files: list[DataFile] = []
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
             waiting.append(batch)
@@ -57,12 +59,11 @@ class IcebergFiles:
                 waiting = []
         if waiting:
             files += self.written(pa.Table.from_batches(waiting))
-        yield pa.record_batch({"file": pa.array(files, pa.string())})
+        texts = [base64.b64encode(pickle.dumps(file)).decode() for file in files]
+        yield pa.record_batch({"file": pa.array(texts, pa.string())})
 
-    def written(self, rows: pa.Table) -> list[str]:
+    def written(self, rows: pa.Table) -> list[DataFile]:
         """Writes rows into files. Columns that the rows lack are NULL."""
-        from pyiceberg.io.pyarrow import _dataframe_to_data_files
-
         if not rows.num_rows:
             return []
         columns = [
@@ -70,13 +71,23 @@ class IcebergFiles:
             for f in self.schema
         ]
         whole = pa.Table.from_arrays(columns, schema=self.schema)
-        files = _dataframe_to_data_files(self.metadata, whole, self.io)
-        return [base64.b64encode(pickle.dumps(file)).decode() for file in files]
+        return data_files(self.metadata, whole, self.io)
 
 
-def data_file(text: str) -> Any:
+def data_file(text: str) -> DataFile:
     """The file of the library that ``IcebergFiles`` has described."""
-    return pickle.loads(base64.b64decode(text))
+    file: DataFile = pickle.loads(base64.b64decode(text))
+    return file
+
+
+def data_files(metadata: TableMetadata, rows: pa.Table, io: FileIO) -> list[DataFile]:
+    """Writes rows with all columns of the table into files of its partitions."""
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+
+    files = [*_dataframe_to_data_files(metadata, rows, io)]
+    for file in files:
+        file.spec_id = metadata.default_spec_id
+    return files
 
 
 # --- creating and evolving ------------------------------------------------------------------------------------
@@ -180,13 +191,18 @@ def all_columns(stored: IcebergTable) -> pa.Schema:
     return made
 
 
-def remove_rows(table: Table, identifier: str, storage: Mapping[str, str]) -> None:
-    """Removes all rows, in a new snapshot of the table; does nothing where there is none."""
+def remove_rows(table: Table, identifier: str, storage: Mapping[str, str], timeout_ms: int) -> None:
+    """Removes all rows, in a new snapshot of the table; does nothing where there is none. ``timeout_ms``: how long the
+    commit is repeated.
+    """
     require_pyiceberg()
     with iceberg_errors(table.name):
-        if catalog_of(storage).table_exists(identifier):
-            stored = open_table(table.name, identifier, storage)
-            if stored.current_snapshot() is not None:
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "Delete operation did not match any records")
-                    stored.delete()
+        there = catalog_of(storage).table_exists(identifier)
+    if there:
+        CommitRetry(timeout_ms).commit(
+            f'Iceberg table "{table.name}"',
+            lambda: open_table(table.name, identifier, storage),
+            lambda _: False,
+            remove_all,
+            is_passing,
+        )

@@ -2,15 +2,15 @@
 
 The commit of a micro-batch sets a property of the table: the number of the newest micro-batch of the checkpoint. A
 micro-batch whose number is there already changes nothing when it runs again, and a commit whose answer was lost is
-found before it is repeated. A commit is refused where another one came in between, and then made again.
+found before it is repeated. A commit is refused where another one came in between, and then made again: of an upsert
+only what the other commits have changed is computed again.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,19 +21,18 @@ from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import EPOCH, StoredColumns, open_table
+from sqlstream.connectors.lakes.iceberg_commits import commit, is_passing, live_manifests
+from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
 from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, data_file
-from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as IcebergTable
 
-_COMPARED = 200
-"""Keys up to which the library compares each with the statistics of a file. With more of them it reads all files."""
+    CommitTo = Callable[[IcebergTable, Mapping[str, str], Mapping[str, str]], None]
 
 _RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
@@ -77,23 +76,17 @@ class IcebergWriter:
         """Adds files that tasks have written to the table, as micro-batch ``number``."""
         added = [data_file(text) for text in files]
         if added:
-            self._commit(number, lambda table: added, None)
+            self._commit(number, lambda table, *more: commit(table, live_manifests(table), added, {}, *more))
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
-        deleted, and the new ones added, in one commit.
+        deleted, and the new ones added, in one snapshot.
         """
         names = [self.columns.get(name, name) for name in changes.column_names]
         last = last_changes(changes.rename_columns(names), self.keys)
-        if not last.num_rows:
-            return
-        there = last.filter(pc.invert(pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS)))).drop_columns([ROW_KIND])
-        same = same_keys(last.select([*self.keys]))
-
-        def written(table: IcebergTable) -> list[Any]:
-            return [data_file(text) for text in self.files(table).written(there)]
-
-        self._commit(number, written, same)
+        if last.num_rows:
+            there = last.filter(pc.invert(pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS)))).drop_columns([ROW_KIND])
+            self._commit(number, IcebergMerge(last.select([*self.keys]), there).commit)
 
     # --- commits --------------------------------------------------------------------------------------------------
 
@@ -110,65 +103,18 @@ class IcebergWriter:
         """Whether the table has the micro-batch."""
         return int(table.properties.get(self.application, -1)) >= number
 
-    def _commit(self, number: int, files: Any, replaced: BooleanExpression | None) -> None:
-        """Commits the micro-batch unless the table has it, and again after conflicts with other writers. ``files``: a
-        function from the table to the files to add; ``replaced``: which rows are deleted before.
+    def _commit(self, number: int, commit_to: CommitTo) -> None:
+        """Commits the micro-batch unless the table has it, and again after conflicts with other writers. ``commit_to``
+        makes the commit, with properties of the table and texts for the snapshot.
         """
-
-        def attempt(table: IcebergTable) -> None:
-            # The library would repeat a commit after another one without looking whether it was this micro-batch.
-            table.metadata.properties["commit.retry.num-retries"] = "0"
-            self._try(table, number, files(table), replaced)
-
-        name = f'Iceberg table "{self.name}"'
-        self.retry.commit(name, self.opened, lambda table: self.is_committed(table, number), attempt, _is_passing)
-
-    def _try(self, table: IcebergTable, number: int, files: Sequence[Any], replaced: BooleanExpression | None) -> None:
         own = {"sqlstream.run": self.run, "sqlstream.epoch": str(number)}
-        transaction = table.transaction()
-        if replaced is not None and table.current_snapshot() is not None:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Delete operation did not match any records")
-                transaction.delete(replaced, snapshot_properties=own)
-        if files:
-            with transaction.update_snapshot(snapshot_properties=own).fast_append() as append:
-                for file in files:
-                    append.append_data_file(file)
-        transaction.set_properties({self.application: str(number)})
-        transaction.commit_transaction()
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the commit may succeed when it is repeated: another writer was first, or the store did not answer."""
-    from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
-
-    return isinstance(error, CommitFailedException | ServiceUnavailableError | OSError)
-
-
-def same_keys(keys: pa.Table) -> BooleanExpression:
-    """The rows of a table whose keys are among these, as an expression of Iceberg. NULL is equal to NULL."""
-    from pyiceberg import expressions
-
-    ice: Any = expressions  # whose annotations do not know terms as texts
-    if keys.num_columns == 1:
-        (name,) = keys.column_names
-        values = keys[name].drop_null().to_pylist()
-        some: BooleanExpression = ice.In(name, values) if values else ice.AlwaysFalse()
-        ranges = key_ranges(keys[name]) if len(values) > _COMPARED else None
-        if ranges:
-            pairs = [
-                ice.And(ice.GreaterThanOrEqual(name, low), ice.LessThanOrEqual(name, high)) for low, high in ranges
-            ]
-            some = ice.And(ice.Or(*pairs) if len(pairs) > 1 else pairs[0], some)
-        if keys[name].null_count:
-            some = ice.Or(some, ice.IsNull(name))
-        return some
-    rows: list[BooleanExpression] = [
-        ice.And(*(ice.IsNull(name) if value is None else ice.EqualTo(name, value) for name, value in row.items()))
-        for row in keys.to_pylist()
-    ]
-    same: BooleanExpression = ice.Or(*rows) if len(rows) > 1 else rows[0]
-    return same
+        self.retry.commit(
+            f'Iceberg table "{self.name}"',
+            self.opened,
+            lambda table: self.is_committed(table, number),
+            lambda table: commit_to(table, {self.application: str(number)}, own),
+            is_passing,
+        )
 
 
 def writer(

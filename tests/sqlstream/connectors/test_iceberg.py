@@ -252,50 +252,14 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(
     catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to = writer_of(declared(catalog))
-    own = pyiceberg.table.Transaction.commit_transaction
+    own = pyiceberg.table.Table._do_commit
 
-    def losing(*arguments: Any) -> None:
-        own(*arguments)
+    def losing(*arguments: Any, **named: Any) -> None:
+        own(*arguments, **named)
         raise OSError("connection reset")
 
-    monkeypatch.setattr(pyiceberg.table.Transaction, "commit_transaction", losing)
+    monkeypatch.setattr(pyiceberg.table.Table, "_do_commit", losing)
     append(to, 0, (1, "a"))
-    assert stored(catalog) == [(1, "a")]
-
-
-def test_conflicts_are_repeated_on_the_newest_snapshot(
-    catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    to = writer_of(declared(catalog, keys=["id"]))
-    upsert(to, 0, (1, "a", "+I"), (2, "b", "+I"))
-    other, own, calls = writer_of(declared(catalog, keys=["id"]), "other"), IcebergWriter._try, []
-
-    def late(self: Any, table: Any, *arguments: Any) -> None:
-        calls.append(self.run)
-        if len(calls) == 1:
-            upsert(other, 0, (1, "z", "+U"), (7, "y", "+I"))
-        own(self, table, *arguments)
-
-    monkeypatch.setattr(IcebergWriter, "_try", late)
-    upsert(to, 1, (1, "c", "+U"), (3, "d", "+I"))
-    assert stored(catalog) == [(1, "c"), (2, "b"), (3, "d"), (7, "y")]
-    assert calls == ["r", "other", "r"]
-
-
-def test_the_same_micro_batch_of_two_drivers_is_committed_once(
-    catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = writer_of(declared(catalog)), writer_of(declared(catalog))
-    own, calls = IcebergWriter._try, []
-
-    def late(self: Any, *arguments: Any) -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            append(two, 0, (1, "a"))
-        own(self, *arguments)
-
-    monkeypatch.setattr(IcebergWriter, "_try", late)
-    append(one, 0, (1, "a"))
     assert stored(catalog) == [(1, "a")]
 
 

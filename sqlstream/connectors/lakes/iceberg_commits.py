@@ -1,0 +1,220 @@
+"""Commits to Iceberg tables: a snapshot that adds and removes files, and properties of the table, in one step.
+
+The library's transactions copy all metadata of the table at each step, and read all manifests to remove a file. Both
+take longer with each snapshot, and a commit that takes longer than the pause between those of other writers never
+succeeds. A commit here reads the list of manifests, and writes the manifests that it changes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Snapshot, Summary
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A manifest without some of its files. ``entries``: all that are there; ``removed``: paths of those to remove."""
+
+    entries: Sequence[ManifestEntry]
+    removed: frozenset[str]
+
+    def having(self, *, removed: bool) -> list[ManifestEntry]:
+        """The entries of files that are removed, or of the others."""
+        return [entry for entry in self.entries if (entry.data_file.file_path in self.removed) == removed]
+
+
+def live_manifests(table: IcebergTable) -> list[ManifestFile]:
+    """The manifests of the newest snapshot that list files which are there."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    return [m for m in snapshot.manifests(table.io) if m.has_added_files() or m.has_existing_files()]
+
+
+def commit(
+    table: IcebergTable, manifests: Sequence[ManifestFile], added: Sequence[DataFile],
+    shortened: Mapping[str, Shortened], properties: Mapping[str, str], summary: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Commits a snapshot with files added and others removed, and sets properties of the table; these alone where no
+    file changes. ``manifests``: those of the newest snapshot; ``shortened``: by path those that lose files.
+    ``summary``: what is written into the snapshot.
+
+    CommitFailedException where another snapshot was committed after ``table`` was read.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+    from pyiceberg.table.update import (
+        AddSnapshotUpdate,
+        AssertRefSnapshotId,
+        AssertTableUUID,
+        SetPropertiesUpdate,
+        SetSnapshotRefUpdate,
+    )
+
+    metadata_files = _MetadataFiles(table)
+    updates: tuple[Any, ...] = (SetPropertiesUpdate(updates=dict(properties)),)
+    requirements: tuple[Any, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+    if added or shortened:
+        new = metadata_files.snapshot(manifests, added, shortened, summary)
+        branch: dict[str, Any] = {
+            "ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new.snapshot_id,
+        }  # fmt: skip
+        newest: dict[str, Any] = {"ref": MAIN_BRANCH, "snapshot-id": metadata_files.parent_id}
+        updates = (AddSnapshotUpdate(snapshot=new), SetSnapshotRefUpdate(**branch), *updates)
+        requirements = (AssertRefSnapshotId(**newest), *requirements)
+    try:
+        table._do_commit(updates=updates, requirements=requirements)
+    except CommitFailedException:
+        metadata_files.remove()
+        raise
+
+
+def remove_all(table: IcebergTable) -> None:
+    """Commits a snapshot without rows, unless there are none."""
+    from pyiceberg.manifest import ManifestContent
+
+    manifests = live_manifests(table)
+    shortened = {}
+    for manifest in manifests:
+        if manifest.content == ManifestContent.DATA:
+            entries = manifest.fetch_manifest_entry(table.io)
+            shortened[manifest.manifest_path] = Shortened(entries, frozenset(e.data_file.file_path for e in entries))
+    if shortened:
+        commit(table, manifests, (), shortened, {}, {})
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether a commit may succeed when it is repeated: another writer was first, or the store did not answer."""
+    from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+
+    return isinstance(error, CommitFailedException | ServiceUnavailableError | OSError)
+
+
+class _MetadataFiles:
+    """The manifests and the list of manifests of a new snapshot, which it writes."""
+
+    def __init__(self, table: IcebergTable) -> None:
+        from pyiceberg.table import TableProperties
+
+        self._table, self._metadata = table, table.metadata
+        self._parent = table.current_snapshot()
+        self._id, self._uuid = table.metadata.new_snapshot_id(), uuid.uuid4()
+        self._paths: list[str] = []
+        codec = TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+        self._codec: Any = table.properties.get(TableProperties.WRITE_AVRO_COMPRESSION, codec)
+
+    @property
+    def parent_id(self) -> int | None:
+        return None if self._parent is None else self._parent.snapshot_id
+
+    def snapshot(
+        self, manifests: Sequence[ManifestFile], added: Sequence[DataFile], shortened: Mapping[str, Shortened],
+        summary: Mapping[str, str],
+    ) -> Snapshot:  # fmt: skip
+        """Writes a snapshot that follows the newest one."""
+        from pyiceberg.manifest import ManifestEntryStatus, write_manifest_list
+        from pyiceberg.table.snapshots import Snapshot
+
+        unchanged = [m for m in manifests if m.manifest_path not in shortened]
+        rest = [
+            self._manifest(m.partition_spec_id, [_entry(e, ManifestEntryStatus.EXISTING, e.snapshot_id) for e in kept])
+            for m in manifests
+            if m.manifest_path in shortened and (kept := shortened[m.manifest_path].having(removed=False))
+        ]
+        gone = [entry for own in shortened.values() for entry in own.having(removed=True)]
+        sequence_number = self._metadata.next_sequence_number()
+        path = self._path(f"snap-{self._id}-0-{self._uuid}.avro")
+        with write_manifest_list(
+            self._metadata.format_version, self._table.io.new_output(path), self._id, self.parent_id, sequence_number,
+            self._codec,
+        ) as manifest_list:  # fmt: skip
+            manifest_list.add_manifests([*self._added(added), *self._removed(gone), *rest, *unchanged])
+        fields: dict[str, Any] = {
+            "snapshot-id": self._id, "parent-snapshot-id": self.parent_id, "sequence-number": sequence_number,
+            "manifest-list": path, "schema-id": self._metadata.current_schema_id,
+            "summary": self._summary(added, [entry.data_file for entry in gone], summary),
+        }  # fmt: skip
+        return Snapshot(**fields)
+
+    def remove(self) -> None:
+        """Removes what was written for a commit that has failed, unless it has not: an answer may have been lost before
+        the client of the catalog repeated the request. What cannot be removed is an orphan of no snapshot.
+        """
+        with suppress(Exception):
+            if self._table.refresh().snapshot_by_id(self._id) is None:
+                for path in self._paths:
+                    self._table.io.delete(path)
+
+    def _path(self, name: str) -> str:
+        path = self._table.location_provider().new_metadata_location(name)
+        self._paths.append(path)
+        return path
+
+    def _manifest(self, spec: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        from pyiceberg.manifest import write_manifest
+
+        output = self._table.io.new_output(self._path(f"{self._uuid}-m{len(self._paths)}.avro"))
+        with write_manifest(
+            self._metadata.format_version, self._metadata.specs()[spec], self._metadata.schema(), output, self._id,
+            self._codec,
+        ) as manifest:  # fmt: skip
+            for entry in entries:
+                manifest.add_entry(entry)
+        return manifest.to_manifest_file()
+
+    def _added(self, files: Sequence[DataFile]) -> list[ManifestFile]:
+        from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+
+        made = [
+            ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._id, data_file=file)
+            for file in files
+        ]
+        return [self._manifest(spec, entries) for spec, entries in _by_spec(made).items()]
+
+    def _removed(self, gone: Sequence[ManifestEntry]) -> list[ManifestFile]:
+        from pyiceberg.manifest import ManifestEntryStatus
+
+        made = [_entry(entry, ManifestEntryStatus.DELETED, self._id) for entry in gone]
+        return [self._manifest(spec, entries) for spec, entries in _by_spec(made).items()]
+
+    def _summary(self, added: Sequence[DataFile], removed: Sequence[DataFile], more: Mapping[str, str]) -> Summary:
+        from pyiceberg.table import TableProperties
+        from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+
+        schema, specs = self._metadata.schema(), self._metadata.specs()
+        limit = self._table.properties.get(TableProperties.WRITE_PARTITION_SUMMARY_LIMIT)
+        collector = SnapshotSummaryCollector(int(limit or TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT))
+        for file in added:
+            collector.add_file(file, schema, specs[file.spec_id])
+        for file in removed:
+            collector.remove_file(file, schema, specs[file.spec_id])
+        operation = Operation.OVERWRITE if added else Operation.DELETE
+        summary = Summary(operation if removed else Operation.APPEND, **collector.build(), **more)
+        return update_snapshot_summaries(summary, None if self._parent is None else self._parent.summary)
+
+
+def _entry(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None) -> ManifestEntry:
+    """An entry with another status, which keeps the sequence numbers of its file."""
+    from pyiceberg.manifest import ManifestEntry
+
+    return ManifestEntry.from_args(
+        status=status, snapshot_id=snapshot_id, sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number, data_file=entry.data_file,
+    )  # fmt: skip
+
+
+def _by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:
+    """The entries by how their files are partitioned."""
+    specs: dict[int, list[ManifestEntry]] = defaultdict(list)
+    for entry in entries:
+        specs[entry.data_file.spec_id].append(entry)
+    return specs

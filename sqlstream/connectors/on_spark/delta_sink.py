@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _LOG = logging.getLogger("sqlstream.delta")
-_GONE = "__gone"
+_REMOVES = "__removes"
+"""The column that is true in rows of a merge that remove those with their keys, and false in rows that are added."""
+
 _RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
@@ -91,19 +93,22 @@ class DeltaWriter:
         self._commit(commit, number)
 
     def upsert(self, changes: pa.Table, number: int) -> None:
-        """Applies changes to the table, as micro-batch ``number``: the last one of each key."""
+        """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
+        deleted, and the new ones added, in one version.
+        """
         last = last_changes(changes, self.keys)
         if not last.num_rows:
             return
-        gone = pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS))
-        source = last.select(self.files.schema.names).cast(self.files.schema).append_column(_GONE, gone)
+        rows = last.select(self.files.schema.names).cast(self.files.schema)
+        new = rows.filter(pc.invert(pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS))))
+        source = pa.concat_tables([_marked(rows, True), _marked(new, False)])
         values = {_sql(name): f"s.{_sql(name)}" for name in self.files.schema.names}
-        condition = " AND ".join([self._same_key(), *self._in_ranges(source)])
+        condition = " AND ".join([f"s.{_sql(_REMOVES)}", self._same_key(), *self._in_ranges(rows)])
 
         def commit(table: DeltaTable, properties: CommitProperties) -> None:
-            merge = table.merge(source, condition, "s", "t", commit_properties=properties)
-            merge = merge.when_matched_delete(f"s.{_sql(_GONE)}").when_matched_update(values)
-            merge.when_not_matched_insert(values, f"NOT s.{_sql(_GONE)}").execute()
+            # An update would leave all rows of a key where another writer has added some of the same key.
+            merge = table.merge(source, condition, "s", "t", commit_properties=properties).when_matched_delete()
+            merge.when_not_matched_insert(values, f"NOT s.{_sql(_REMOVES)}").execute()
 
         self._commit(commit, number)
 
@@ -183,6 +188,10 @@ def _is_passing(error: Exception) -> bool:
     from deltalake.exceptions import CommitFailedError
 
     return isinstance(error, CommitFailedError | OSError)
+
+
+def _marked(rows: pa.Table, removes: bool) -> pa.Table:
+    return rows.append_column(_REMOVES, pa.repeat(removes, rows.num_rows))
 
 
 def _sql(name: str) -> str:

@@ -1,4 +1,4 @@
-"""kill -9 of jobs that write Delta tables while another writer commits to the same tables."""
+"""kill -9 of jobs that write Delta and Iceberg tables while another writer commits to the same tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -59,6 +59,39 @@ class Delta:
         return of(deltalake().DeltaTable(self.folder / name).to_pyarrow_table())
 
 
+class Iceberg:
+    """The same tables of a catalog in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installed")
+        pyiceberg = pytest.importorskip("pyiceberg.catalog", reason="the package pyiceberg is not installed")
+        warehouse = f"file://{folder}"
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": warehouse}
+        self.catalog = pyiceberg.load_catalog("default", **self.properties)
+        self.catalog.create_namespace("db")
+        for name in ("copies", "sums"):
+            self.catalog.create_table(f"db.{name}", _COLUMNS)
+
+    def options(self, name: str) -> dict[str, str]:
+        given = {f"catalog.{key}": value for key, value in self.properties.items()}
+        return {"connector": "iceberg", "table-name": f"db.{name}", **given}
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """Commits rows as another writer does: again after conflicts with the job."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        while True:
+            with suppress(CommitFailedException):
+                self.catalog.load_table(f"db.{name}").append(rows)
+                return
+
+    def rows(self, name: str) -> list[tuple[int, int]]:
+        return of(self.catalog.load_table(f"db.{name}").scan().to_arrow())
+
+
+Lake = Delta | Iceberg
+
+
 def deltalake() -> Any:
     return pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 
@@ -68,7 +101,7 @@ def of(table: pa.Table) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def another_writer(lake: Delta) -> Iterator[list[tuple[int, int]]]:
+def another_writer(lake: Lake) -> Iterator[list[tuple[int, int]]]:
     """Commits a row of its own to each table again and again. The rows are complete when the context ends."""
     own: list[tuple[int, int]] = []
     stopped = Event()
@@ -90,9 +123,10 @@ def another_writer(lake: Delta) -> Iterator[list[tuple[int, int]]]:
         writer.join()
 
 
-def test_tables_are_whole_after_twenty_kills_while_another_writer_commits(tmp_path: Path):
+@pytest.mark.parametrize("kind", [Delta, Iceberg])
+def test_tables_are_whole_after_twenty_kills_while_another_writer_commits(tmp_path: Path, kind: type[Lake]):
     events = written_events(tmp_path / "events")
-    lake = Delta(tmp_path)
+    lake = kind(tmp_path)
     texts = {n: ", ".join(f"'{k}' = '{v}'" for k, v in lake.options(n).items()) for n in ("copies", "sums")}
     script = tmp_path / "job.sql"
     script.write_text(_JOB.format(folder=tmp_path, **texts))
@@ -136,7 +170,7 @@ def sums(events: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return list(totals.items())
 
 
-def complete(lake: Delta) -> bool:
+def complete(lake: Lake) -> bool:
     """True where both tables have all that the job writes."""
     copied = [row for row in lake.rows("copies") if row[0] >= 0]
     summed = sum(value for key, value in lake.rows("sums") if key >= 0)

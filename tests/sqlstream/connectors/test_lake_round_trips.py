@@ -1,0 +1,251 @@
+"""Tables of lakes that we write and others read, that others write and we read, and that both write in turns.
+
+Each writer does the same steps, and each reader must find the same rows. ``pytest -s`` prints who was tried with whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sqlstream.connectors.lakes.iceberg_columns import catalog_of
+from sqlstream.connectors.lakes.versions import LakeSettings
+from sqlstream.planner.catalog import Table
+from sqlstream.types import parse_type
+from tests.sqlstream.connectors import test_delta_sink as of_delta
+from tests.sqlstream.connectors import test_iceberg as of_iceberg
+from tests.sqlstream.connectors.lakes import batches_of, together
+
+deltalake: Any = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
+pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
+pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installed")
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``columns`` as in the tests of sinks; rows that lack the last ones are of a time before these were added. Steps
+    append, upsert by ``id``, delete by ``id``, or add the last column.
+    """
+
+    columns: str
+    steps: tuple[tuple[str, Sequence[Row]], ...]
+    expected: Sequence[Row]
+    partition_by: str = ""
+
+
+OPERATIONS = {
+    "append": Operation(
+        "id BIGINT; v STRING",
+        (("append", [(1, "a"), (2, None)]), ("append", [(3, "")]), ("append", [(4, "é☃"), (5, "a")])),
+        [(1, "a"), (2, None), (3, ""), (4, "é☃"), (5, "a")],
+    ),
+    "upsert": Operation(
+        "id BIGINT; v STRING",
+        (
+            ("append", [(1, "a"), (2, "b"), (3, "c")]),
+            ("upsert", [(2, "B"), (4, "d")]),
+            ("upsert", [(1, None), (4, "D")]),
+            ("append", [(5, "e")]),
+        ),
+        [(1, None), (2, "B"), (3, "c"), (4, "D"), (5, "e")],
+    ),
+    "partitions": Operation(
+        "id BIGINT; v STRING; p STRING",
+        (
+            ("append", [(1, "a", "x"), (2, "b", None), (3, "c", "a/b=c %")]),
+            ("append", [(4, "d", "x"), (5, "e", None)]),
+            ("upsert", [(1, "A", "y"), (3, "C", "a/b=c %"), (6, "f", None)]),
+            ("delete", [(2, "b", None), (4, "d", "x")]),
+        ),
+        [(1, "A", "y"), (3, "C", "a/b=c %"), (5, "e", None), (6, "f", None)],
+        partition_by="p",
+    ),
+    "evolution": Operation(
+        "id BIGINT; v STRING; w DOUBLE",
+        (
+            ("append", [(1, "a"), (2, "b")]),
+            ("add column", [(3, "c", 1.5)]),
+            ("upsert", [(1, "A", 2.5)]),
+            ("append", [(4, "d", None)]),
+        ),
+        [(1, "A", 2.5), (2, "b", None), (3, "c", 1.5), (4, "d", None)],
+    ),
+    "deletes": Operation(
+        "id BIGINT; v STRING",
+        (
+            ("append", [(number, "a") for number in range(10)]),
+            ("delete", [(3, "a"), (99, "a")]),
+            ("delete", [(4, "a")]),
+            ("upsert", [(3, "again")]),
+        ),
+        [(number, "again" if number == 3 else "a") for number in range(10) if number != 4],
+    ),
+}
+KINDS = {"upsert": "+U", "delete": "-D"}
+
+
+def arrow(columns: str, rows: Sequence[Row]) -> pa.Table:
+    """Rows as the columns that they have."""
+    declared = [column.split(" ") for column in columns.split("; ")][: len(rows[0])]
+    kinds = [parse_type(kind).to_arrow() for _, kind in declared]
+    arrays = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[name for name, _ in declared])
+
+
+class DeltaLake:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "t"
+
+    def ours(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        to = of_delta.writer_of(self._declared(kind, columns, partition_by), run)
+        if kind in KINDS:
+            of_delta.upsert(to, 0, *((*row, KINDS[kind]) for row in rows))
+        else:
+            of_delta.append(to, 0, *rows)
+
+    def _declared(self, kind: str, columns: str, partition_by: str) -> Table:
+        evolution = {"sink__schema_evolution": "add-columns"} if kind == "add column" else {}
+        more = {"partition_by": partition_by} if partition_by else {}
+        return of_delta.table(self.path, columns, ["id"] if kind in KINDS else [], **evolution, **more)
+
+    def library(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        own = arrow(columns, rows)
+        if kind == "upsert":
+            merge = deltalake.DeltaTable(self.path).merge(own, "t.id = s.id", "s", "t")
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        elif kind == "delete":
+            deltalake.DeltaTable(self.path).delete(f"id IN ({', '.join(str(row[0]) for row in rows)})")
+        else:
+            more = {"schema_mode": "merge"} if kind == "add column" else {}
+            parts = [partition_by] if partition_by else None
+            deltalake.write_deltalake(self.path, own, mode="append", partition_by=parts, **more)
+
+    def read_by_ours(self, columns: str) -> list[Row]:
+        return together(batches_of(LakeSettings("delta", "t", str(self.path), columns=_pairs(columns))))
+
+    def read_by_library(self, columns: str) -> list[Row]:
+        return [tuple(row.values()) for row in deltalake.DeltaTable(self.path).to_pyarrow_table().to_pylist()]
+
+    def from_duckdb(self) -> tuple[str, str]:
+        return "delta", f"delta_scan('{self.path}')"
+
+
+class IcebergLake:
+    def __init__(self, folder: Path) -> None:
+        self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+        catalog_of(self.catalog).create_namespace("db")
+
+    def ours(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        evolution = {"sink__schema_evolution": "add-columns"} if kind == "add column" else {}
+        more = {"partition_by": partition_by} if partition_by else {}
+        keys = ["id"] if kind in KINDS else []
+        to = of_iceberg.writer_of(of_iceberg.declared(self.catalog, columns, keys, **evolution, **more), run)
+        if kind in KINDS:
+            of_iceberg.upsert(to, 0, *((*row, KINDS[kind]) for row in rows))
+        else:
+            of_iceberg.append(to, 0, *rows)
+
+    def library(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        own, catalog = arrow(columns, rows), catalog_of(self.catalog)
+        if not catalog.table_exists("db.t"):
+            made = catalog.create_table("db.t", own.schema)
+            if partition_by:
+                with made.update_spec() as spec:
+                    spec.add_identity(partition_by)
+        table = catalog.load_table("db.t")
+        if kind == "upsert":
+            table.upsert(own, join_cols=["id"])
+        elif kind == "delete":
+            table.delete(reduce(lambda one, other: f"{one} or {other}", [f"id = {row[0]}" for row in rows]))
+        else:
+            if kind == "add column":
+                with table.update_schema() as update:
+                    update.union_by_name(own.schema)
+            table.append(own)
+
+    def read_by_ours(self, columns: str) -> list[Row]:
+        return together(batches_of(LakeSettings("iceberg", "t", "db.t", self.catalog, _pairs(columns))))
+
+    def read_by_library(self, columns: str) -> list[Row]:
+        table = catalog_of(self.catalog).load_table("db.t").scan().to_arrow()
+        return [tuple(row.values()) for row in table.to_pylist()]
+
+    def from_duckdb(self) -> tuple[str, str]:
+        location = catalog_of(self.catalog).load_table("db.t").metadata_location
+        return "iceberg", f"iceberg_scan('{location}')"
+
+
+Lake = DeltaLake | IcebergLake
+LAKES: dict[str, type[Lake]] = {"delta": DeltaLake, "iceberg": IcebergLake}
+LONG = "both, the library first"
+WRITERS = {"ours": ("ours",), "the library": ("library",), "both in turns": ("ours", "library"),
+           LONG: ("library", "ours")}  # fmt: skip
+READERS = ("ours", "the library", "DuckDB")
+
+
+def _pairs(columns: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, kind) for name, kind in (column.split(" ") for column in columns.split("; ")))
+
+
+def written(lake: Lake, operation: Operation, writers: Sequence[str]) -> None:
+    for number, (kind, rows) in enumerate(operation.steps):
+        columns = "; ".join(operation.columns.split("; ")[: len(rows[0])])
+        write = getattr(lake, writers[number % len(writers)])
+        write(kind, columns, rows, f"run{number}", operation.partition_by)
+
+
+def read(lake: Lake, operation: Operation, reader: str) -> list[Row]:
+    if reader != "DuckDB":
+        rows: list[Row] = getattr(lake, "read_by_ours" if reader == "ours" else "read_by_library")(operation.columns)
+        return rows
+    duckdb = pytest.importorskip("duckdb", reason="the package duckdb is not installed")
+    extension, source = lake.from_duckdb()
+    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        try:
+            connection.execute(f"LOAD {extension}")
+        except duckdb.Error:
+            pytest.skip(f"the extension {extension} of DuckDB is not installed")
+        found: list[Row] = connection.execute(f"SELECT * FROM {source}").fetchall()
+        return found
+
+
+@pytest.fixture(scope="module")
+def tried() -> Iterator[dict[tuple[str, str, str, str], str]]:
+    """What came out by lake, operation, writer and reader, which is printed in the end."""
+    found: dict[tuple[str, str, str, str], str] = {}
+    yield found
+    for lake, operation in dict.fromkeys(key[:2] for key in found):
+        own = {key[2:]: result for key, result in found.items() if key[:2] == (lake, operation)}
+        print(f"\n{lake}, {operation}: written by / read by  {'  '.join(READERS)}")
+        for writer in dict.fromkeys(writer for writer, _ in own):
+            print(f"  {writer:24}", "  ".join(f"{own.get((writer, reader), '-'):11}" for reader in READERS))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("writer", ["ours", "the library", "both in turns", pytest.param(LONG, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", LAKES)
+def test_all_readers_find_what_all_writers_write(
+    tmp_path: Path, kind: str, writer: str, operation: str, tried: dict[tuple[str, str, str, str], str]
+) -> None:
+    lake, own = LAKES[kind](tmp_path), OPERATIONS[operation]
+    written(lake, own, WRITERS[writer])
+    wrong = []
+    for reader in READERS:
+        try:
+            found = sorted(read(lake, own, reader), key=repr)
+        except pytest.skip.Exception:
+            tried[kind, operation, writer, reader] = "not there"
+            continue
+        same = found == sorted(own.expected, key=repr)
+        tried[kind, operation, writer, reader] = "the same" if same else "differs"
+        if not same:
+            wrong.append((reader, found))
+    assert not wrong

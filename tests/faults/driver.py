@@ -1,8 +1,9 @@
 """The process that is struck: a job of each kind, all in one JVM.
 
 ``python -m tests.faults.driver FOLDER MASTER KIND...``. A line "start none KIND..." on standard input starts the jobs
-of these kinds that do not run, with that restart strategy. What becomes of them is told on standard output, a line of
-JSON each: ``kind``, ``state`` (running, restarting, failed, finished) and the ``message`` of a failure.
+of these kinds that do not run, with that restart strategy; "drain none KIND..." ends the input of those that run. What
+becomes of them is told on standard output, a line of JSON each: ``kind``, ``state`` (running, restarting, failed,
+finished) and the ``message`` of a failure.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class Jobs:
         self._running[kind] = job
         self._tell(kind, "running")
 
+    def drain(self, kinds: Sequence[str]) -> None:
+        """Jobs whose input has no end read what there is; one that fails meanwhile is seen at the next look."""
+        for kind in [kind for kind in kinds if kind in self._running]:
+            Thread(target=_drained, args=(self._running[kind],), daemon=True).start()
+
     def look(self) -> None:
         """Tell what has happened since the last look."""
         for kind, job in list(self._running.items()):
@@ -93,6 +99,11 @@ class Jobs:
         self._tell(kind, "failed", str(error) if known else f"{type(error).__name__}: {error}")
 
 
+def _drained(job: Job) -> None:
+    with suppress(Exception):
+        job.stop(drain=True)
+
+
 def _listen(lines: SimpleQueue[str]) -> None:
     for line in sys.stdin:
         lines.put(line)
@@ -107,8 +118,11 @@ def main(folder: str, master: str, *kinds: str) -> None:
     jobs = Jobs(spark_session(_SPARK, master), Path(folder), kinds, tell)
     while True:
         with suppress(Empty):
-            _, strategy, *wanted = lines.get(timeout=_LOOK_SECONDS).split()
-            jobs.start(strategy, wanted)
+            command, strategy, *wanted = lines.get(timeout=_LOOK_SECONDS).split()
+            if command == "start":
+                jobs.start(strategy, wanted)
+            else:
+                jobs.drain(wanted)
         jobs.look()
 
 

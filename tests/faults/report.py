@@ -41,9 +41,12 @@ def verdict(fault: str, struck: Struck, outcome: Outcome | None) -> str:
 
 
 class Report:
-    def __init__(self, file: Path, chosen: argparse.Namespace) -> None:
+    """``title``: what was read, where that is no files."""
+
+    def __init__(self, file: Path, chosen: argparse.Namespace, title: str | None = None) -> None:
         self._file = file
         self._chosen = chosen
+        self._title = title
         self._console = Console(width=160, highlight=False)
         self._begun = time.monotonic()
         self._lines: dict[tuple[str, str], tuple[Struck, Outcome | None]] = {}
@@ -88,8 +91,9 @@ class Report:
     def _table(self) -> Table:
         disk = "a tmpfs" if may_mount() else "RLIMIT_FSIZE (nothing may be mounted here)"
         chosen = self._chosen
+        files = f"{chosen.rows:,} rows in {chosen.files} epochs, seed {chosen.seed}; the full disk is {disk}."
         title = (
-            f"{chosen.rows:,} rows in {chosen.files} epochs, seed {chosen.seed}; the full disk is {disk}.\n"
+            f"{self._title or files}\n"
             "moments: strikes before the job's end; refused: starts that refused a damaged file; failed: other failures"
         )
         table = Table("kind", "fault", "moments", "refused", "failed", "rows", title=title, title_justify="left")

@@ -120,10 +120,14 @@ class Fleet:
 
     def ask(self, strategy: str, kinds: Sequence[str]) -> None:
         """Start those of the jobs that do not run, with a restart strategy."""
+        self.tell(f"start {strategy} {' '.join(kinds)}")
+
+    def tell(self, line: str) -> None:
+        """A line for the newest process."""
         assert self.process is not None
         assert self.process.stdin is not None
         with suppress(OSError):  # it has just died
-            self.process.stdin.write(f"start {strategy} {' '.join(kinds)}\n")
+            self.process.stdin.write(f"{line}\n")
             self.process.stdin.flush()
 
     def news(self, wait_seconds: float = 0.05) -> Iterator[Told]:

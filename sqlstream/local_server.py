@@ -13,7 +13,8 @@ class LocalServer:
 
     def __init__(self, server: ThreadingHTTPServer, host: str, name: str) -> None:
         self._server, self._host = server, host
-        self._thread = Thread(target=server.serve_forever, name=name, daemon=True)
+        # At its end the thread notices within this time; half a second is the default.
+        self._thread = Thread(target=server.serve_forever, args=(0.1,), name=name, daemon=True)
         self._thread.start()
 
     @property

@@ -94,6 +94,17 @@ class Figures:
         }
 
 
+PLAN_STYLE = """
+ul.plan, ul.plan ul { list-style: none; margin: 0; padding-left: 1.4rem; border-left: 1px solid var(--line); }
+ul.plan { padding-left: 0; border: 0; }
+ul.plan details { background: var(--box); border-radius: 6px; margin: .35rem 0; padding: .35rem .7rem; }
+ul.plan summary { cursor: pointer; overflow-wrap: anywhere; } summary b { color: var(--strong); }
+.small { opacity: .75; font-size: .85rem; } .warn { color: var(--warn); }
+.figures { display: flex; flex-wrap: wrap; gap: 0 1.4rem; margin: .15rem 0 .1rem; font-size: .9rem; }
+.figures b { font-variant-numeric: tabular-nums; color: inherit !important; } .figures span { opacity: .85; }
+"""
+"""Of the tree of a plan, for pages that show it among other things."""
+
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --box: #8881; --strong: #0a7; --warn: #c60; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
@@ -102,13 +113,6 @@ pre, code { font: 13px/1.5 ui-monospace, monospace; }
 pre { background: var(--box); padding: 1rem; border-radius: 6px; overflow-x: auto; white-space: pre-wrap; }
 table { border-collapse: collapse; } td, th { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top; }
 th { font-weight: 600; border-bottom: 1px solid var(--line); } td { border-bottom: 1px solid var(--box); }
-ul.plan, ul.plan ul { list-style: none; margin: 0; padding-left: 1.4rem; border-left: 1px solid var(--line); }
-ul.plan { padding-left: 0; border: 0; }
-ul.plan details { background: var(--box); border-radius: 6px; margin: .35rem 0; padding: .35rem .7rem; }
-ul.plan summary { cursor: pointer; overflow-wrap: anywhere; } summary b { color: var(--strong); }
-.small { opacity: .75; font-size: .85rem; } .warn { color: var(--warn); }
-.figures { display: flex; flex-wrap: wrap; gap: 0 1.4rem; margin: .15rem 0 .1rem; font-size: .9rem; }
-.figures b { font-variant-numeric: tabular-nums; color: inherit !important; } .figures span { opacity: .85; }
 .stale { opacity: .5; }
 """
 
@@ -139,7 +143,7 @@ def html_page(
     """
     live = figures if figures is not None else Figures(())
     roots = plan.inserts if isinstance(plan, StatementSet) else (plan,)
-    tree = _section("Plan", f'<ul class="plan">{_tree(changes_of(plan), live, count())}</ul>')
+    tree = _section("Plan", _plan_tree(plan, live))
     moves = figures is not None  # what moves comes first
     sections = [
         *([tree] if moves else []),
@@ -149,13 +153,23 @@ def html_page(
         _section("State", _state(plan)),
         *([_section("Latency and advice", _list(said))] if (said := [*_said(plan)]) else []),
     ]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}{PLAN_STYLE}</style>'
     if live.source is not None:
         source = json.dumps(live.source).replace("<", "\\u003c")
         script = _SCRIPT.replace("SOURCE", source).replace("PAUSE", str(_REFRESH_MS))
         sections.append(f"<script>{script}</script>")
     body = f"<h1>{escape(title)}</h1>{_figures(live.of(None))}{''.join(sections)}"
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+@on_deep_stack
+def plan_tree(plan: Output | Insert | StatementSet, figures: Figures) -> str:
+    """Returns the tree of an optimized plan with the figures of its operators, as a list for another page."""
+    return _plan_tree(plan, figures)
+
+
+def _plan_tree(plan: Output | Insert | StatementSet, figures: Figures) -> str:
+    return f'<ul class="plan">{_tree(changes_of(plan), figures, count())}</ul>'
 
 
 def _section(title: str, content: str) -> str:

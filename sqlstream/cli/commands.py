@@ -160,6 +160,22 @@ Examples:
   sqlstream jobs plan insert_into_totals --dir /var/lib/checkpoints --to plan.html
 """
 
+_SERVE_JOBS = """\b
+The pages show each job with its plan and live counts, its metrics of the last hour as charts, checkpoints, savepoints,
+failures with hints, and the newest rows of its tables for bad and late rows; they ask jobs for a checkpoint or a
+savepoint, and stop and restart them. All of that is behind a token. Without --token one is made, and the address that
+is printed has it. The command reads the records of the jobs and starts no Spark; the last hour begins with it.
+--start-with is run by the shell to restart a job, with its name in SQLSTREAM_JOB and its folder in
+SQLSTREAM_CHECKPOINT; it may start the job itself and go on, or tell somebody else to. A job that runs is stopped first.
+Another --host than one of this machine opens the pages to others, without encryption: put a proxy with TLS before it.
+
+\b
+Examples:
+  sqlstream jobs serve --dir /var/lib/checkpoints
+  sqlstream jobs serve --dir /var/lib/checkpoints --start-with 'systemctl start "shop@$SQLSTREAM_JOB"'
+  SQLSTREAM_JOBS_TOKEN=$(cat token) sqlstream jobs serve --dir /var/lib/checkpoints --host 0.0.0.0
+"""
+
 _DEPLOY = """\b
 Writes the files that run scripts for good, with their checkpoints, /health, /ready and /metrics, restarts after a
 failure, and a savepoint when they are stopped. Scripts name secrets as ${NAME}; the files name the variables and never
@@ -320,6 +336,25 @@ _JOBS_COMMAND = click.Group(
             ),
             click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end."),
             epilog=_PLAN,
+        ),
+        _command(
+            "serve",
+            "sqlstream.cli.jobs",
+            "serve_jobs",
+            "Show all jobs on pages, with charts of their last hour, and ask them to stop or for savepoints.",
+            _directory,
+            click.option(
+                "--port", type=click.IntRange(0, 65535), default=8323, show_default=True, help="Of the page; 0: any."
+            ),
+            click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+            click.option(
+                "--token",
+                metavar="TOKEN",
+                envvar="SQLSTREAM_JOBS_TOKEN",
+                help="What opens the pages, of 16 characters or more; better in SQLSTREAM_JOBS_TOKEN.",
+            ),
+            click.option("--start-with", metavar="COMMAND", help="A shell command that starts a job again."),
+            epilog=_SERVE_JOBS,
         ),
         _command(
             "stop",

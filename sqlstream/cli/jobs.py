@@ -61,6 +61,35 @@ def show_plan(job: str, directory: str | None, port: int, path: str | None) -> N
         page.close()
 
 
+_SHORTEST_TOKEN = 16
+
+
+def serve_jobs(directory: str | None, port: int, host: str, token: str | None, start_with: str | None) -> None:
+    """Serves pages that show all jobs of a directory and take requests to them, and prints their address. Without a
+    ``token`` one is made, and the address has it.
+    """
+    # loaded when the command runs: help and errors stay fast
+    from sqlstream.console.requests import Requests
+    from sqlstream.console.server import Access, Console, ConsoleServer
+    from sqlstream.console.watching import Watcher
+
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        raise click.UsageError(f"the token of --token must have {_SHORTEST_TOKEN} characters or more")
+    _jobs(directory)  # a directory that does not exist
+    access = Access(port, host) if token is None else Access(port, host, token)
+    watcher = Watcher(lambda: _jobs(directory))
+    server = ConsoleServer(access, Console(watcher, Requests(start_with), directory or "submitted by the shell"))
+    try:
+        watcher.start()
+        click.echo(server.url if token is not None else f"{server.url}/?token={access.token}")
+        sys.stdout.flush()
+        while True:
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        server.close()
+        watcher.close()
+
+
 def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str) -> None:
     """Write the page to a file; of a running job after two micro-batches, which give rates."""
     end = time.monotonic() + _RATE_SECONDS

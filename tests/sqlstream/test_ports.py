@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from sqlstream.console.requests import Requests
+from sqlstream.console.server import Access, Console, ConsoleServer
+from sqlstream.console.watching import Watcher
 from sqlstream.jobs.reports.plan_figures import Answer, LocalPage
 from sqlstream.local_server import LocalServer
 from sqlstream.telemetry.choices import HOST, OPTIONS, PORT
@@ -24,6 +27,7 @@ LISTENING = {"HTTPServer", "ThreadingHTTPServer", "TCPServer", "ThreadingTCPServ
 KNOWN = {
     "sqlstream/jobs/reports/plan_figures.py": "pages of plans and of views",
     "sqlstream/telemetry/server.py": "metrics",
+    "sqlstream/console/server.py": "pages of all jobs",
     "sqlstream/views/embedded.py": "looks for a free port of 127.0.0.1, which PostgreSQL then listens on",
     "sqlstream/testing/kafka_broker.py": "looks for a free port of 127.0.0.1, which the tests' broker then listens on",
 }
@@ -53,7 +57,10 @@ def _listens(node: ast.AST) -> bool:
 def test_everything_that_listens_is_known():
     assert sorted(_listeners()) == sorted(KNOWN)
     page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
-    assert all(word in page for word in ("--metrics-port", "sqlstream jobs plan", "sqlstream serve", "PostgreSQL"))
+    assert all(
+        word in page
+        for word in ("--metrics-port", "sqlstream jobs plan", "sqlstream jobs serve", "sqlstream serve", "PostgreSQL")
+    )
 
 
 def test_addresses_of_others_are_not_the_default():
@@ -65,11 +72,16 @@ def test_addresses_of_others_are_not_the_default():
         assert not re.search(r'"0\.0\.0\.0"|\(\(""', text), name
 
 
-@pytest.fixture(params=["metrics", "page"], scope="module")
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture(params=["metrics", "page", "console"], scope="module")
 def server(request):
     opened: LocalServer
     if request.param == "metrics":
         opened = MetricsServer(Listening(0, token="s3cret"), list)
+    elif request.param == "console":
+        opened = ConsoleServer(Access(0, token=TOKEN), Console(Watcher(tuple), Requests(), "/jobs"))
     else:
         opened = LocalPage(0, lambda path: Answer("hello", "text/plain") if path == "/" else None, "/")
     yield opened
@@ -99,12 +111,14 @@ def test_scripts_of_other_pages_get_nothing(server, host):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_that_listens_takes_other_methods(server, method):
-    assert asked(server, "/", method)[0] == 501
+    takes_forms = isinstance(server, ConsoleServer) and method == "POST"
+    assert asked(server, "/", method)[0] == (401 if takes_forms else 501)
 
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "//etc/passwd", "/%2e%2e/etc/passwd", "/metrics/../x", "/x"])
 def test_paths_are_those_that_there_are(server, path):
-    assert asked(server, path)[0] == 404
+    headers = {"Authorization": f"Bearer {TOKEN}"} if isinstance(server, ConsoleServer) else {}
+    assert asked(server, path, **headers)[0] == 404
 
 
 def test_metrics_want_their_token():

@@ -386,6 +386,7 @@ class Job:
     def _failure(self, error: BaseException) -> SqlStreamError:
         """The failure as users see it, which observers are told of: once each, whether the job restarts or ends."""
         reported = self._reported(error)
+        self._recorder.on_failure(reported)
         self._observers.failure(self, reported)
         return reported
 

@@ -119,11 +119,26 @@ class Life:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A failure of a job, after which it restarted or ended. ``time`` is in seconds since 1970."""
+
+    time: float
+    code: str
+    message: str
+    hint: str | None = None
+
+
+MOST_FAILURES = 20
+"""The number of failures in a record: a job that fails every few seconds must not grow it."""
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """What other processes can know about a job; stored as JSON in its checkpoint.
 
     ``id`` is Spark's id of the query, the same for all runs from one checkpoint. ``created`` is the time of the first
-    start in seconds since 1970, ``starts`` the number of starts.
+    start in seconds since 1970, ``starts`` the number of starts. ``failures``: the last ones of all starts, oldest
+    first.
     """
 
     id: str
@@ -135,6 +150,7 @@ class JobRecord:
     starts: int
     description: Description
     life: Life
+    failures: tuple[Failure, ...] = ()
 
     @property
     def is_lost(self) -> bool:
@@ -237,7 +253,9 @@ def from_text(text: str, path: str) -> JobRecord:
         progress = progress_from_json(life["progress"])
         read = replace(_made(Life, life), process=Process(**life["process"]), progress=progress)
         read = replace(read, error=_pair(read.error), last_failure=_pair(read.last_failure))
-        return replace(_made(JobRecord, document), description=_made(Description, document["description"]), life=read)
+        failures = tuple(_made(Failure, failure) for failure in document.pop("failures", ()))
+        described = _made(Description, document["description"])
+        return replace(_made(JobRecord, document), description=described, life=read, failures=failures)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f'the record "{path}" of a job cannot be read'
         raise ExecutionError(UNREADABLE, message, detail=f"{type(error).__name__}: {error}", hint=_REMOVE) from error

@@ -18,7 +18,17 @@ from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage, storage_at
 from sqlstream.jobs.lifecycle.coordinator import Retention
 from sqlstream.jobs.records import requests
 from sqlstream.jobs.records.history import History
-from sqlstream.jobs.records.record import Description, JobRecord, Life, in_use, read_record, this_process, write_record
+from sqlstream.jobs.records.record import (
+    MOST_FAILURES,
+    Description,
+    Failure,
+    JobRecord,
+    Life,
+    in_use,
+    read_record,
+    this_process,
+    write_record,
+)
 from sqlstream.jobs.reports.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,6 +43,9 @@ _LOCAL_POLL_S = 1.0
 _REMOTE_POLL_S = 5.0
 """Through Spark each listing of a directory is a job."""
 _SIGN_OF_LIFE_S = 15.0
+
+_Written = tuple[str, Progress, tuple[Failure, ...]]
+"""What a record has that changes: state, progress and failures."""
 
 _instances: set[str] = set()
 """The instances of jobs that run in this process."""
@@ -60,9 +73,10 @@ class Recorder:
         self._retention = retention
         self._instance = uuid.uuid4().hex
         self._earlier = read_record(storage) if history is not None else None
+        self._failures = self._earlier.failures if self._earlier is not None else ()
         self._history = history
         self._claim = claim
-        self._written: tuple[str, Progress] | None = None
+        self._written: _Written | None = None
         self._written_at = 0.0
         self._kept = True
         self._ended: float | None = None
@@ -102,6 +116,12 @@ class Recorder:
         """Add the epochs of new reports of Spark to the history."""
         if self._history is not None:
             self._history.add(reports)
+
+    def on_failure(self, error: SqlStreamError) -> None:
+        """Add a failure of the job to its record."""
+        told = error.diagnostic
+        failure = Failure(time.time(), error.code, told.message, told.hint)
+        self._failures = (*self._failures, failure)[-MOST_FAILURES:]
 
     def write_history(self) -> None:
         """Write the epochs that have been reported so far."""
@@ -155,6 +175,7 @@ class Recorder:
             starts=earlier.starts + 1 if earlier else 1,
             description=self._description,
             life=life,
+            failures=self._failures,
         )
 
     # --- the recorder's thread ---
@@ -164,15 +185,18 @@ class Recorder:
         while not self._stopped.wait(pause_s):
             with suppress(Exception):  # a full disk, an unreachable server: the next attempt may succeed
                 self._answer_requests(job)
-                changed = (job.state.value, job.progress()) != self._written
+                changed = self._present(job) != self._written
                 if changed or time.time() > self._written_at + _SIGN_OF_LIFE_S:
                     self._write(job)
 
     def _write(self, job: Job) -> None:
-        state = job.state.value, job.progress()
+        present = self._present(job)
         self.write_history()
         write_record(self.storage, self.record(job))
-        self._written, self._written_at = state, time.time()
+        self._written, self._written_at = present, time.time()
+
+    def _present(self, job: Job) -> _Written:
+        return job.state.value, job.progress(), self._failures
 
     def _answer_requests(self, job: Job) -> None:
         for request in requests.waiting(self.storage, self._instance):

@@ -14,7 +14,7 @@ from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.progress import Progress, size_text
 from sqlstream.local_server import LocalServer
-from sqlstream.planner.explain.html import Figure, Figures, html_page
+from sqlstream.planner.explain.html import Figure, Figures, html_page, plan_tree
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
@@ -139,6 +139,11 @@ class PlanFigures:
         return (record.id, record.description.plan) == (self._record.id, self._record.description.plan)
 
     @property
+    def plan(self) -> Output | Insert | StatementSet:
+        """The plan that the job runs."""
+        return self._plan
+
+    @property
     def has_rates(self) -> bool:
         """True where two micro-batches have been reported, between which rates are computed."""
         return len(self._ends) > 1
@@ -149,6 +154,10 @@ class PlanFigures:
         """
         rates = _Rates(self._record, tuple(self._ends))
         return Figures((*_of_job(self._record, rates), *_of_nodes(self._plan, rates)), source)
+
+    def tree(self) -> str:
+        """Returns the plan with its current counts as a list of HTML, for a page that shows more than the plan."""
+        return plan_tree(self._plan, self.figures())
 
     def page(self, source: str | None = None) -> str:
         """Returns the page with the plan and its counts as HTML. ``source``: the address at which the page requests

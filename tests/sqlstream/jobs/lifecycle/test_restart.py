@@ -171,6 +171,7 @@ def test_a_job_that_fails_twice_goes_on_from_its_checkpoint(spark, streams, tmp_
     assert (job.state, job.progress().restarts, sink.rows()) == (JobState.FINISHED, 2, EXPECTED)
     assert job.last_failure is not None
     assert job.last_failure.diagnostic.message.endswith("ConnectionError: the disk is away")
+    assert [failure.message for failure in job.record.failures] == [job.last_failure.diagnostic.message] * 2
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import (
     DAMAGED,
     LOST_AFTER_S,
+    Failure,
     Process,
     _start_of,
     from_text,
@@ -35,7 +36,9 @@ def test_a_record_is_read_as_it_was_written() -> None:
     progress = Progress(
         rows_in=3, late_by_operator={0: 1, 12: 2}, lookups={1: LookupTotals({"requests": 4})}, watermark_ms=-5
     )
-    written = record(life=life("FAILED", error=("SS400", "no"), last_failure=("SS401", "null"), progress=progress))
+    failures = (Failure(1.0, "SS401", "null", "Correct the row."), Failure(2.0, "SS400", "no"))
+    failed = life("FAILED", error=("SS400", "no"), last_failure=("SS401", "null"), progress=progress)
+    written = record(life=failed, failures=failures)
     assert from_text(to_text(written), "job.json") == written
 
 

@@ -1,0 +1,242 @@
+"""The web server of ``sqlstream jobs serve``: who may see the pages, who may ask of jobs, and which pages there are."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET, AF_INET6
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote
+
+from sqlstream.console.pages import LIVE, job_live, job_page, list_live, list_page, login_page
+from sqlstream.console.requests import KINDS, Requests
+from sqlstream.console.watching import Watcher
+from sqlstream.errors import ExecutionError
+from sqlstream.jobs.reports.plan_figures import FIGURES, NO_PAGE
+from sqlstream.local_server import LocalServer
+from sqlstream.telemetry.server import is_loopback
+from sqlstream.udfs.texts import reason_of
+
+_LONGEST_FORM = 4096
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src {}; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the server listens, and the token that opens it. ``port`` 0: any free one."""
+
+    port: int
+    host: str = "127.0.0.1"
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is the token."""
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+    def proof(self, purpose: str) -> str:
+        """A text that only who knows the token can make, and from which nobody learns it."""
+        return hmac.new(self.token.encode(), purpose.encode(), "sha256").hexdigest()
+
+    def is_proof(self, text: str, purpose: str) -> bool:
+        """Whether a text is the proof for this purpose."""
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.proof(purpose).encode())
+
+
+@dataclass(frozen=True)
+class Console:
+    """What the pages show. ``folder``: the directory of the jobs, as text."""
+
+    watcher: Watcher
+    requests: Requests
+    folder: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a request. ``nonce``: that of the page's script."""
+
+    text: str
+    kind: str = "text/html"
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+    nonce: str = ""
+
+
+class ConsoleServer(LocalServer):
+    """Serves the pages until it is closed. Raises ExecutionError SS483 where the port cannot be listened on."""
+
+    def __init__(self, access: Access, console: Console) -> None:
+        family = AF_INET6 if ":" in access.host else AF_INET
+        server = type("_Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+        try:
+            listener: ThreadingHTTPServer = server((access.host, access.port), partial(_Handler, access, console))
+        except OSError as error:
+            message = f'the page cannot be shown on port {access.port} of "{access.host}": {reason_of(error)}'
+            raise ExecutionError(NO_PAGE, message, hint="Give another one: --port N; 0 takes any.") from None
+        super().__init__(listener, access.host, "sqlstream-console")
+
+
+def _text(status: HTTPStatus, text: str) -> Reply:
+    return Reply(f"{text}\n", "text/plain", status)
+
+
+def _see(path: str, **headers: str) -> Reply:
+    return Reply("", "text/plain", HTTPStatus.SEE_OTHER, {"Location": path, **headers})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "sqlstream"
+    timeout = 30  # seconds; a client that says nothing must not hold a thread for good
+
+    def __init__(self, access: Access, console: Console, *arguments: Any) -> None:
+        self._access, self._console = access, console
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        """Answer with a page."""
+        self._send(self._refused() or self._get())
+
+    def do_POST(self) -> None:
+        """Take a form: the token, or a request to a job."""
+        self._send(self._refused() or self._post())
+
+    # --- who may ---
+
+    def _refused(self) -> Reply | None:
+        """Under another host's name a script of another page asks."""
+        host = self.headers.get("Host", "")
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if is_loopback(self._access.host) and not is_loopback(name):
+            return _text(HTTPStatus.FORBIDDEN, "these pages are for this machine alone")
+        return None
+
+    @property
+    def _cookie(self) -> str:
+        """Cookies are the same for all ports of a host."""
+        return f"sqlstream-{self.connection.getsockname()[1]}"
+
+    @property
+    def _has_bearer(self) -> bool:
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        return kind == "Bearer" and self._access.is_token(token)
+
+    @property
+    def _has_session(self) -> bool:
+        try:
+            morsel = SimpleCookie(self.headers.get("Cookie", "")).get(self._cookie)
+        except CookieError:
+            return False
+        return morsel is not None and self._access.is_proof(morsel.value, "session")
+
+    def _opened(self, path: str) -> Reply:
+        """The answer to a right token: it goes on without it in the address, with a cookie."""
+        cookie = f"{self._cookie}={self._access.proof('session')}; HttpOnly; SameSite=Strict; Path=/"
+        return _see(path, **{"Set-Cookie": cookie})
+
+    # --- pages ---
+
+    def _get(self) -> Reply:
+        path, _, query = self.path.partition("?")
+        token = parse_qs(query).get("token")
+        if token is not None:
+            if path == "/" and self._access.is_token(token[0]):
+                return self._opened("/")
+            return Reply(login_page(wrong=True), status=HTTPStatus.UNAUTHORIZED)
+        if not (self._has_session or self._has_bearer):
+            return Reply(login_page(wrong=False), status=HTTPStatus.UNAUTHORIZED)
+        return self._page(path) or _text(HTTPStatus.NOT_FOUND, "there are / and /jobs/NAME/")
+
+    def _page(self, path: str) -> Reply | None:
+        watcher, nonce = self._console.watcher, secrets.token_urlsafe(16)
+        match path.split("/")[1:]:
+            case [""]:
+                return Reply(list_page(watcher, self._console.folder, nonce), nonce=nonce)
+            case ["live"]:
+                return Reply(list_live(watcher))
+            case ["jobs", name, what]:
+                return self._job_page(unquote(name), what, nonce)
+        return None
+
+    def _job_page(self, name: str, what: str, nonce: str) -> Reply | None:
+        watcher, requests = self._console.watcher, self._console.requests
+        job = watcher.jobs.get(name)
+        if job is None:
+            return None
+        if what == "":
+            page = job_page(name, job, requests, watcher.now, self._access.proof("form"), nonce)
+            return Reply(page, nonce=nonce)
+        if what == LIVE:
+            return Reply(job_live(name, job, requests, watcher.now))
+        if what == FIGURES and job.figures is not None:
+            return Reply(json.dumps(job.figures.figures().as_json(), ensure_ascii=False), "application/json")
+        return None
+
+    # --- forms ---
+
+    def _post(self) -> Reply:
+        form = self._form()
+        if form is None:
+            return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the form is too long")
+        if self.path == "/login":
+            if self._access.is_token(form.get("token", "")):
+                return self._opened("/")
+            return Reply(login_page(wrong=True), status=HTTPStatus.UNAUTHORIZED)
+        if not self._has_bearer and not (self._has_session and self._access.is_proof(form.get("form", ""), "form")):
+            return _text(HTTPStatus.UNAUTHORIZED, "jobs are asked with a token")
+        match self.path.split("/")[1:]:
+            case ["jobs", name, kind] if kind in KINDS:
+                return self._ask(unquote(name), kind)
+        return _text(HTTPStatus.NOT_FOUND, f"there are /jobs/NAME/ and {', '.join(KINDS)}")
+
+    def _ask(self, name: str, kind: str) -> Reply:
+        job = self._console.watcher.jobs.get(name)
+        if job is None:
+            return _text(HTTPStatus.NOT_FOUND, "there is no such job")
+        if not self._console.requests.ask(name, kind, job):
+            status = job.record.status
+            return _text(HTTPStatus.CONFLICT, f"the job is {status} or works on another request; go back and look")
+        return _see(f"/jobs/{quote(name, safe='')}/")
+
+    def _form(self) -> dict[str, str] | None:
+        """The fields of the form that was sent; None where it is too long."""
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdigit() or int(length) > _LONGEST_FORM:
+            self.close_connection = True
+            return None
+        fields = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))
+        return {name: values[0] for name, values in fields.items()}
+
+    def _send(self, reply: Reply) -> None:
+        body = reply.text.encode()
+        self.send_response(reply.status)
+        headers = {
+            "Content-Type": f"{reply.kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": _POLICY.format(f"'nonce-{reply.nonce}'" if reply.nonce else "'none'"),
+            **_HEADERS,
+            **reply.headers,
+        }
+        if reply.status is HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  (a name of http.server)
+        """Nobody reads a line for each request; addresses may hold the token."""

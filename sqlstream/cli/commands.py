@@ -131,7 +131,12 @@ Examples:
 """
 
 _SHOW = """\b
+With --expect the exit code is 0 in such a state, 1 in another one that may come to it, 2 where there is no such job,
+and 3 where it is FAILED, LOST or DAMAGED.
+
+\b
 Examples:
+  sqlstream jobs show insert_into_totals --dir /var/lib/checkpoints --expect RUNNING --expect FINISHED
   sqlstream jobs show insert_into_totals --dir /var/lib/checkpoints
   sqlstream jobs show insert_into_totals --dir /var/lib/checkpoints --record | jq .description.plan
 """
@@ -279,6 +284,8 @@ _STAGES = ("logical", "optimized", "physical", "spark", "trace", "changelog_mode
 _TARGETS = ("systemd", "compose", "kubernetes", "helm", "spark-operator", "spark-submit")
 _PARAM = "Put VALUE for ${NAME}, and a literal of it for :NAME."
 
+_STATUSES = ("STARTING", "RUNNING", "RESTARTING", "FINISHED", "STOPPED", "FAILED", "LOST", "DAMAGED")
+
 RESTARTS = ("none", "third", "all")
 
 # --- options of jobs ------------------------------------------------------------------------------------------
@@ -322,6 +329,13 @@ _JOBS_COMMAND = click.Group(
             _directory,
             _output,
             click.option("--record", is_flag=True, help="The whole record as JSON, with the plan."),
+            click.option(
+                "--expect",
+                "expected",
+                multiple=True,
+                type=click.Choice(_STATUSES, case_sensitive=False),
+                help="Exit with 0 only if the job is in this state, or one of those of several --expect.",
+            ),
             epilog=_SHOW,
         ),
         _command(

@@ -10,9 +10,10 @@ import click
 
 from sqlstream.cli.options import require_text
 from sqlstream.cli.output import working, writer_for
+from sqlstream.cli.terminal import JOB_FAILED, OK
 from sqlstream.jobs import RecordedJob, recorded_jobs
 from sqlstream.jobs.checkpoints.storage import local_storage_at
-from sqlstream.jobs.records.record import to_text
+from sqlstream.jobs.records.record import DAMAGED, LOST, to_text
 from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission, submitted_jobs
 from sqlstream.jobs.reports.plan_figures import FIGURES, LocalPage, PlanFigures, figures_of, page_of
 from sqlstream.planner.suggestions import did_you_mean
@@ -20,6 +21,10 @@ from sqlstream.results import Rows
 from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows, job_rows, properties
 from sqlstream.udfs.texts import reason_of
 
+NOT_YET = 1
+"""The exit code for a job that is not in a state that is expected, and may come to it."""
+
+_FAILED = ("FAILED", LOST, DAMAGED)
 _LOOK_SECONDS, _RATE_SECONDS = 1.0, 15.0
 """How often a record is read for a page, and how long for one that is written once."""
 
@@ -29,13 +34,18 @@ def list_jobs(directory: str | None, output: str) -> None:
     _print(job_rows(job.record for job in _jobs(directory)), output)
 
 
-def show_job(job: str, directory: str | None, output: str, record: bool) -> None:
-    """Prints the properties and the counts of a job."""
+def show_job(job: str, directory: str | None, output: str, record: bool, expected: tuple[str, ...]) -> int:
+    """Prints the properties and the counts of a job. ``expected``: the states in which the exit code is 0."""
     shown = _job(job, directory)
     if record:
         click.echo(to_text(shown.record))
     else:
         _print(properties(shown.record, shown.notes), output)
+    status = shown.record.status
+    if not expected or status in expected:
+        return OK
+    click.echo(f'job "{shown.name}" is {status}, not {" or ".join(expected)}', err=True)
+    return JOB_FAILED if status in _FAILED else NOT_YET
 
 
 def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:

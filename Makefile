@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs clean help setup python java release-check
+.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -190,8 +190,12 @@ release-check: $(READY) ## the wheel: its size, what is in it, and planning with
 docs: $(READY) ## regenerate the generated pages of docs/
 	@$(BIN)/python -m docs.generate
 
+site: $(READY) ## the documentation as a site in site/, with its links checked
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(BIN)/python -m mkdocs build --strict --quiet && echo "site/index.html"
+
 clean: ## remove caches and outputs; the virtual environment stays
-	rm -rf build dist out *.egg-info spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist out site *.egg-info spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 help: ## this list

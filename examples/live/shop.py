@@ -85,7 +85,7 @@ class Traffic:
         self.shop = Shop(rate, datetime.now(UTC))
         self.sent: Counter[str] = Counter()
         """Messages by topic."""
-        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 20})
+        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 20, "enable.idempotence": True})
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="traffic", daemon=True)
 

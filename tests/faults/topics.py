@@ -124,7 +124,8 @@ class TopicFleet(Fleet):
     def __post_init__(self) -> None:
         brokers = {"bootstrap.servers": self.servers.broker.address}
         self._admin: AdminClient = admin_of(self, brokers)
-        self._producer = Producer({**brokers, "linger.ms": 5})
+        # A first message that is sent again, since its topic has no leader yet, must not arrive behind later ones.
+        self._producer = Producer({**brokers, "linger.ms": 5, "enable.idempotence": True})
         self._schema = fastavro.parse_schema(_SCHEMA)
         self._brokers = {name: Brokers(self._settings(name)) for name in self.kinds}
         self._id = self.servers.registry.register(f"{self.prefix}-records-value", _SCHEMA)

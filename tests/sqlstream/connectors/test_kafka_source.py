@@ -55,7 +55,7 @@ class Topics:
     def __init__(self, broker: Broker) -> None:
         self.address = broker.address
         self.admin = admin_of(self, {"bootstrap.servers": broker.address})
-        self.producer = Producer({"bootstrap.servers": broker.address})
+        self.producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
 
     def create(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
         name = name or f"topic{next(_numbers)}"

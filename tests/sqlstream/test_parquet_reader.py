@@ -107,7 +107,6 @@ def test_explain_physical_names_the_reader_that_runs(query, session):
     [
         ("k BIGINT, v BIGINT", {"format": "orc"}),
         ("k BIGINT, v BIGINT", {"partition-by": "k"}),
-        ("k BIGINT, v BIGINT", {"on-error": "skip"}),
         ("k BIGINT, v STRING METADATA FROM 'file.name'", {}),
         ("k BIGINT, v ARRAY<INT>", {}),
     ],

@@ -158,6 +158,11 @@ class Node:
         """The table that receives the node's side output, such as late rows; dead letters are not counted here."""
         return None
 
+    @property
+    def side_rows(self) -> str:
+        """What the rows of the side output are called."""
+        return "late rows"
+
     # --- changelog --------------------------------------------------------------------------------------------
 
     @property

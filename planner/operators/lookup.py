@@ -146,6 +146,10 @@ class Lookup(Unary):
     def side_table(self) -> Table | None:
         return self.failed.table if self.failed is not None else None
 
+    @property
+    def side_rows(self) -> str:
+        return "failed lookups"
+
     def remarks(self, shown: ShownNames) -> Iterator[tuple[Topic, str]]:
         if not self.options.asynchronous:
             text = f'"{self.source.name}" is asked for one row after the other: LOOKUP ASYNC asks for many at once.'

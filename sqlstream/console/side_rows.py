@@ -15,7 +15,6 @@ from sqlstream.connectors.files.tables import local_path
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import dead_letter_tables
-from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.texts import reason_of
 
 MOST_ROWS = 20
@@ -53,7 +52,7 @@ def _tables(plan: Node) -> Iterator[tuple[Table, str]]:
 def _of_operators(plan: Node) -> Iterator[tuple[Table, str]]:
     for node in plan.walk():
         if node.side_table is not None:
-            yield node.side_table, "failed lookups" if isinstance(node, Lookup) else "late rows"
+            yield node.side_table, node.side_rows
 
 
 def _rows_of(table: Table, what: str) -> SideRows:

@@ -105,7 +105,7 @@ def test_show_functions_lists_those_of_users_and_what_is_built_in(session: Sessi
         ("SHOW VIEWS ILIKE 'D_ar'", ["dear"]),
         ("SHOW VIEWS LIKE 'D_ar'", []),
         ("SHOW FUNCTIONS LIKE 'window\\\\_pa%'", ["window_pane", "window_pane_index"]),
-        ("SHOW CONNECTORS LIKE '%sql%'", ["sqlite"]),
+        ("SHOW CONNECTORS LIKE '%sql%'", ["mysql-cdc", "sqlite"]),
     ],
 )
 def test_show_takes_a_pattern(session: Session, statement: str, names: list[str]) -> None:

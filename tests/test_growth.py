@@ -28,13 +28,12 @@ from sqlstream.planner.rules import optimize
 from sqlstream.plans import RULES, bound_plan
 from sqlstream.statements.checking import check_script
 from sqlstream.workspace import Workspace
-from tests.depth import depth
 from tests.planner.plans import created, physical
 
 # What is exponential takes the memory of the machine long before the usual limit; the slowest of these takes 11 s.
 pytestmark = pytest.mark.timeout(150)
 
-_SIZE = depth(4, 6)
+_SIZE = 6
 _MOST = 2.4
 _LEAST_CALLS = 300
 """Growth of fewer calls is that of a single list somewhere."""

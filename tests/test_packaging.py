@@ -169,6 +169,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "lsp",
         "views",
         "dev",
+        "docs",
     }
     assert stated["Version"] == sqlstream.__version__
     assert stated["License-Expression"] == "Apache-2.0"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
+from sqlstream.connectors.changes.copies import TableCopier
 from sqlstream.connectors.changes.positions import Position, lsn_text
 from sqlstream.connectors.changes.received_log import ReceivedLog
 from sqlstream.errors import ConnectorError, repeating
@@ -13,16 +14,6 @@ from sqlstream.udfs.database_changes import ChangedTable, RowsOfChanges
 
 LOG_LOST = repeating("SS621")
 CANNOT_READ = "SS562"
-
-
-class Copier(Protocol):
-    """Copies the rows that a table has into files."""
-
-    def next(self, position: Position) -> Position:
-        """The position after the next part, which is in files now."""
-
-    def close(self) -> None:
-        """Ends the snapshot."""
 
 
 class ChangeServer(ABC):
@@ -58,7 +49,7 @@ class ChangeServer(ABC):
         """Where the log ends: what was committed by now is before this place."""
 
     @abstractmethod
-    def copier(self, position: Position, folder: Path) -> Copier:
+    def copier(self, position: Position, folder: Path) -> TableCopier:
         """Opens a snapshot, which has a connection of its own. ConnectorError SS621 if the log behind ``position`` is
         gone.
         """

@@ -1,16 +1,18 @@
-"""What connectors of changes have in common: the kinds of their rows, where their files are, their columns."""
+"""What connectors of changes have in common: options, the kinds of their rows, where their files are, their columns."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import Environment, Source, columns_of
+from sqlstream.connectors.connector import Environment, Source, Watch, columns_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import WRONG_VALUE
+from sqlstream.options import DURATION, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
 from sqlstream.udfs.database_changes import KINDS
@@ -20,6 +22,33 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NO_CHECKPOINT = "SS629"
+
+COPY_OPTIONS = (
+    Option(
+        "scan.incremental.snapshot.chunk.size",
+        integer(1),
+        "So many of the rows that are there are copied at a time, and are one micro-batch.",
+        "500000",
+    ),
+    Option("scan.incremental.snapshot.enabled", one_of("true"), "Rows are always copied in parts.", "true"),
+    Option(
+        "scan.schema-change",
+        one_of("fail", "follow"),
+        "What happens where the log lacks a column, or has it with another type: the job fails, or reads NULL and "
+        "what the text of the value is for the declared type.",
+        "fail",
+    ),
+)
+CONNECT_TIMEOUT = Option("connect.timeout", DURATION, "How long to wait for a connection.", "30 s")
+
+REFUSED: Mapping[str, str] = {
+    "debezium.snapshot.mode": "'scan.startup.mode' says where a job begins.",
+    "scan.incremental.snapshot.chunk.key-column": "Rows are cut by the key of the table.",
+    "scan.snapshot.fetch.size": "Rows are copied, not fetched.",
+    "connect.max-retries": "Connections that broke are made again for a minute.",
+    "connection.pool.size": "A job has two connections, and one more while it copies rows.",
+}
+"""Options of Flink that no connector of changes has."""
 
 
 class DatabaseChanges(Source):
@@ -77,6 +106,31 @@ class DatabaseChanges(Source):
         message = f'connector "{self.name}" needs a checkpoint that is a folder of this machine'
         hint = "Let 'execution.checkpointing.dir' be a folder, of a cluster one that all its machines mount."
         raise ConnectorError(NO_CHECKPOINT, message, hint=hint)
+
+
+@dataclass
+class _Scans(Watch):
+    """How many scans a job has, by what is counted."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    interval_ms: int | None = None
+
+    def look(self) -> None:
+        """Does nothing: the sources look themselves."""
+
+
+def number_of_scan(environment: Environment, counted: str) -> int:
+    """The number of this scan, from 0, among those of a job that are ``counted`` together, in the order of the plan, in
+    which Spark keeps positions, too. 0 for a query that is only looked at.
+    """
+    if environment.watches is None:
+        return 0
+    scans = next((watch for watch in environment.watches if isinstance(watch, _Scans)), None)
+    if scans is None:
+        scans = _Scans()
+        environment.watches.append(scans)
+    scans.counts[counted] += 1
+    return scans.counts[counted] - 1
 
 
 def parts_at_once(environment: Environment) -> int:

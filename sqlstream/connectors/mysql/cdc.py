@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.changes.source import DatabaseChanges, parts_at_once
-from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Watch
+from sqlstream.connectors.changes.source import (
+    CONNECT_TIMEOUT,
+    COPY_OPTIONS,
+    REFUSED,
+    DatabaseChanges,
+    number_of_scan,
+    parts_at_once,
+)
+from sqlstream.connectors.connector import WRONG_COLUMN, Environment
 from sqlstream.connectors.mysql.changes import EARLIEST, INITIAL, LATEST, SPECIFIC, MySqlChangeServer
 from sqlstream.connectors.mysql.copies import CopyPlan
 from sqlstream.connectors.mysql.server import asked, place, require_pymysql, require_row_log
@@ -85,20 +91,7 @@ class MySqlChanges(DatabaseChanges):
         ),
         Option(_FILE, LOG_FILE, "The file of the log where the job begins."),
         Option(_OFFSET, integer(4), "The byte in it."),
-        Option(
-            "scan.incremental.snapshot.chunk.size",
-            integer(1),
-            "So many of the rows that are there are copied at a time, and are one micro-batch.",
-            "500000",
-        ),
-        Option("scan.incremental.snapshot.enabled", one_of("true"), "Rows are always copied in parts.", "true"),
-        Option(
-            "scan.schema-change",
-            one_of("fail", "follow"),
-            "What happens where the log lacks a column, or has it with another type: the job fails, or reads NULL and "
-            "what the text of the value is for the declared type.",
-            "fail",
-        ),
+        *COPY_OPTIONS,
         Option(
             "scan.truncate",
             one_of("fail", "skip"),
@@ -126,17 +119,13 @@ class MySqlChanges(DatabaseChanges):
             "After which time without changes the position moves on, so that the server may remove its log; 0: never.",
             "30 s",
         ),
-        Option("connect.timeout", DURATION, "How long to wait for a connection.", "30 s"),
+        CONNECT_TIMEOUT,
     )
     refused: ClassVar[Mapping[str, str]] = {
-        "debezium.snapshot.mode": "'scan.startup.mode' says where a job begins.",
+        **REFUSED,
         "scan.startup.specific-offset.gtid-set": "Name the file and the byte of the log where the job begins.",
         "scan.startup.timestamp-millis": "Name the file and the byte of the log where the job begins.",
-        "scan.incremental.snapshot.chunk.key-column": "Rows are cut by the key of the table.",
-        "scan.snapshot.fetch.size": "Rows are copied, not fetched.",
         "server-time-zone": "TIMESTAMP is read in UTC, and DATETIME as it is.",
-        "connect.max-retries": "Connections that broke are made again for a minute.",
-        "connection.pool.size": "A job has two connections, and one more while it copies rows.",
         "scan.newly-added-table.enabled": "Each table is declared.",
     }
     variables: ClassVar[tuple[str, ...]] = ("database-name", "hostname", "password", "username")
@@ -166,10 +155,11 @@ class MySqlChanges(DatabaseChanges):
     def settings(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> Any:
         require_pymysql()
         values = self.resolved_values(table)
-        scan = _scan_of(environment)
+        scan = number_of_scan(environment, self.name)
         where = values["database-name"], values["table-name"]
         connection = _connection(values)
-        folder = self.folder(environment, f"mysql-{uuid4().hex}" if scan is None else f"mysql-{scan + 1}")
+        is_looked_at = environment.watches is None and environment.logs is None
+        folder = self.folder(environment, f"mysql-{uuid4().hex if is_looked_at else scan + 1}")
         with asked(table.name, connection) as server:
             require_row_log(server, where[0])
             changed, cut_by, details = changed_table(
@@ -184,7 +174,7 @@ class MySqlChanges(DatabaseChanges):
                 tuple(connection.items()),
                 CopyPlan(changed, selected, cut_by, rows, parts_at_once(environment)),
                 of_collations,
-                _server_id(values["server-id"], scan or 0),
+                _server_id(values["server-id"], scan),
                 values["scan.startup.mode"],
                 place(values[_FILE], values[_OFFSET]) if values[_FILE] is not None else 0,
             ),
@@ -194,29 +184,6 @@ class MySqlChanges(DatabaseChanges):
             str(folder),
             confirms=False,
         )
-
-
-@dataclass
-class Scans(Watch):
-    """How many tables of MySQL a job reads, in the order of its plan, in which Spark keeps positions, too."""
-
-    count: int = 0
-    interval_ms: int | None = None
-
-    def look(self) -> None:
-        """Does nothing: the sources look themselves."""
-
-
-def _scan_of(environment: Environment) -> int | None:
-    """The number of this scan among those of a job; None for a query that is only looked at."""
-    if environment.watches is None:
-        return None if environment.logs is None else 0
-    scans = next((watch for watch in environment.watches if isinstance(watch, Scans)), None)
-    if scans is None:
-        scans = Scans()
-        environment.watches.append(scans)
-    scans.count += 1
-    return scans.count - 1
 
 
 def _server_id(ids: range | None, scan: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.server import ChangeServer
-from sqlstream.connectors.mysql.copies import CopyPlan, TableCopier
+from sqlstream.connectors.mysql.copies import CopyPlan, MySqlCopier
 from sqlstream.connectors.mysql.log import BinlogReceiver, LogEnded
 from sqlstream.connectors.mysql.server import log_end, log_files, reason_of, require_log, shown_place, system_of
 from sqlstream.udfs.database_changes import ChangedTable
@@ -66,9 +66,9 @@ class MySqlChangeServer(ChangeServer):
     def log_end(self) -> int:
         return log_end(self._connected())
 
-    def copier(self, position: Position, folder: Path) -> TableCopier:
+    def copier(self, position: Position, folder: Path) -> MySqlCopier:
         require_log(self._connected(), position.lsn)
-        return TableCopier(dict(self.connection), self.plan, folder)
+        return MySqlCopier(dict(self.connection), self.plan, folder)
 
     def receiver(self, since: int, folder: Path) -> BinlogReceiver:
         file = require_log(self._connected(), since)

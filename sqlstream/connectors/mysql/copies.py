@@ -7,17 +7,15 @@ snapshot; for MySQL the table is locked against writers for the moment in which 
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.changes.positions import CopiedFile, Position, lsn_text
+from sqlstream.connectors.changes.copies import Key, TableCopier, in_files, whole_file
+from sqlstream.connectors.changes.positions import CopiedFile, lsn_text
 from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 NOT_LOCKED = "SS631"
 
 _LOCK_SECONDS = 30
-_WRITTEN_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)
@@ -89,87 +86,46 @@ def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-@dataclass(frozen=True)
-class _Part:
-    files: tuple[CopiedFile, ...]
-    until: tuple[str, ...] | None
-
-
-class TableCopier:
-    """Copies a table into files of ``folder``, all of it in one snapshot. The next part is copied while the last one is
-    read.
-    """
+class MySqlCopier(TableCopier):
+    """Copies the packets of a query, by a connection of its own."""
 
     def __init__(self, connection: Mapping[str, str], plan: CopyPlan, folder: Path) -> None:
         self._plan, self._folder = plan, folder
         self._server = connected(connection)
         try:
-            self.unseen = _snapshot(self._server, connection, plan)
+            unseen = _snapshot(self._server, connection, plan)
         except BaseException:
             self._server.close()
             raise
-        self._worker = ThreadPoolExecutor(1)
-        self._ahead: tuple[int, Future[_Part]] | None = None
+        super().__init__(lsn_text(unseen), unseen)
 
-    def next(self, position: Position) -> Position:
-        """The position behind the next part, which is in files now."""
-        chunk, after = position.chunk, position.after
-        assert chunk is not None, "the rows that were there are all read"
-        if self._ahead is not None and self._ahead[0] == chunk:
-            part = self._ahead[1].result()
-        else:
-            part = self._copied(chunk, after)
-        following = position.copied(part.files, part.until, lsn_text(self.unseen), self.unseen)
-        if part.until is None:
-            self.close()
-        else:
-            self._ahead = (chunk + 1, self._worker.submit(self._copied, chunk + 1, part.until))
-        return following
+    def bound(self, after: Key | None) -> Key | None:
+        if not self._plan.cut_by:
+            return None
+        found = rows(self._server, self._plan.bound(after))
+        return tuple(map(_text, found[0])) if found else None
 
-    def _copied(self, chunk: int, after: tuple[str, ...] | None) -> _Part:
-        until = None
-        if self._plan.cut_by:
-            found = rows(self._server, self._plan.bound(after))
-            until = tuple(map(_text, found[0])) if found else None
-        return _Part(self._write(chunk, self._plan.copy(after, until)), until)
-
-    def _write(self, chunk: int, query: str) -> tuple[CopiedFile, ...]:
-        """Writes the rows of a query into files as the server sends them."""
-        most = -(-self._plan.rows // self._plan.files)
+    def write(self, chunk: int, after: Key | None, until: Key | None) -> tuple[CopiedFile, ...]:
+        """Files have rows as the server sends them; beside each is one with the lengths of these."""
         files: list[CopiedFile] = []
-        with _packets(self._server, query) as packets:
-            while (first := next(packets, None)) is not None:
-                name = f"rows-{chunk}-{len(files)}.packets"
-                rest = chain([first], islice(packets, most - 1))
-                lengths: array[int] = array("I")
-                with _made(self._folder / name) as content, _made(self._folder / f"{name}{INDEX}") as index:
-                    while some := list(islice(rest, _WRITTEN_AT_ONCE)):
+        with _packets(self._server, self._plan.copy(after, until)) as packets:
+            for own in in_files(packets, -(-self._plan.rows // self._plan.files)):
+                name, lengths = f"rows-{chunk}-{len(files)}.packets", array("I")
+                with whole_file(self._folder / name) as content, whole_file(self._folder / f"{name}{INDEX}") as index:
+                    for some in own:
                         content.write(b"".join(some))
                         lengths.extend(map(len, some))
                     index.write(lengths.tobytes())
                 files.append(CopiedFile(name, max(lengths)))
         return tuple(files)
 
-    def close(self) -> None:
-        """Ends the snapshot."""
-        self._worker.shutdown()
+    def disconnect(self) -> None:
         if self._server.open:
             self._server.close()
 
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-@contextmanager
-def _made(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there when it is whole."""
-    hidden = path.with_name(f".{path.name}")
-    with hidden.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    hidden.replace(path)
 
 
 @contextmanager

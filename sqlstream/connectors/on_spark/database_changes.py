@@ -20,9 +20,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from sqlstream.connectors.changes.copies import TableCopier
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.received_log import ReceivedLog, Segment
-from sqlstream.connectors.changes.server import ChangeServer, Copier
+from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active
@@ -112,7 +113,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settings, self._server = settings, settings.server
         self._folder = Path(settings.folder)
         self._last: Position | None = None
-        self._copier: Copier | None = None
+        self._copier: TableCopier | None = None
         self._receiver: ReceivedLog[int] | None = None
         self._given: dict[tuple[int, int], tuple[Segment, ...]] = {}
         self._beaten = time.monotonic()

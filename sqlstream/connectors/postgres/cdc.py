@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.changes.source import DatabaseChanges, parts_at_once
-from sqlstream.connectors.connector import Environment, Watch
+from sqlstream.connectors.changes.source import (
+    CONNECT_TIMEOUT,
+    COPY_OPTIONS,
+    REFUSED,
+    DatabaseChanges,
+    number_of_scan,
+    parts_at_once,
+)
+from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.postgres.changes import PostgresChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan
 from sqlstream.connectors.postgres.publications import Slot, changed_table, prepare_publication, require_logical
@@ -84,20 +89,7 @@ class PostgresChanges(DatabaseChanges):
             "where the slot is (never means the same).",
             "initial",
         ),
-        Option(
-            "scan.incremental.snapshot.chunk.size",
-            integer(1),
-            "So many of the rows that are there are copied at a time, and are one micro-batch.",
-            "500000",
-        ),
-        Option("scan.incremental.snapshot.enabled", one_of("true"), "Rows are always copied in parts.", "true"),
-        Option(
-            "scan.schema-change",
-            one_of("fail", "follow"),
-            "What happens where the log lacks a column, or has it with another type: the job fails, or reads NULL and "
-            "what the text of the value is for the declared type.",
-            "fail",
-        ),
+        *COPY_OPTIONS,
         Option(
             "scan.truncate",
             one_of("fail", "skip"),
@@ -116,17 +108,13 @@ class PostgresChanges(DatabaseChanges):
             "After which time without changes the slot moves on, so that the server may remove its log; 0: never.",
             "30 s",
         ),
-        Option("connect.timeout", DURATION, "How long to wait for a connection.", "30 s"),
+        CONNECT_TIMEOUT,
     )
     refused: ClassVar[Mapping[str, str]] = {
-        "debezium.snapshot.mode": "'scan.startup.mode' says where a job begins.",
+        **REFUSED,
         "debezium.publication.name": "It is 'publication.name'.",
         "debezium.slot.name": "It is 'slot.name'.",
         "debezium.plugin.name": "It is 'decoding.plugin.name'.",
-        "scan.incremental.snapshot.chunk.key-column": "Rows are cut by the key of the table.",
-        "scan.snapshot.fetch.size": "Rows are copied, not fetched.",
-        "connect.max-retries": "Connections that broke are made again for a minute.",
-        "connection.pool.size": "A job has two connections, and one more while it copies rows.",
     }
     variables: ClassVar[tuple[str, ...]] = ("database-name", "hostname", "password", "url", "username")
 
@@ -176,28 +164,12 @@ class PostgresChanges(DatabaseChanges):
 _TIMEOUT_MS = 60_000
 
 
-@dataclass
-class UsedSlots(Watch):
-    """The slots of a job. A slot has one reader, so a query that reads several tables of one slot has more of them:
-    ``name``, ``name_2`` and so on, in the order of the plan, in which Spark keeps positions, too.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    interval_ms: int | None = None
-
-    def look(self) -> None:
-        """Does nothing: the sources look themselves."""
-
-
 def _slot_of_scan(environment: Environment, name: str) -> str:
-    if environment.watches is None:
-        return name
-    used = next((watch for watch in environment.watches if isinstance(watch, UsedSlots)), None)
-    if used is None:
-        used = UsedSlots()
-        environment.watches.append(used)
-    used.counts[name] += 1
-    return name if used.counts[name] == 1 else f"{name}_{used.counts[name]}"
+    """A slot has one reader, so a query that reads several tables of one slot has more of them: ``name``, ``name_2``
+    and so on.
+    """
+    number = number_of_scan(environment, name)
+    return name if number == 0 else f"{name}_{number + 1}"
 
 
 def _connection(name: str, values: Mapping[str, Any]) -> dict[str, str]:

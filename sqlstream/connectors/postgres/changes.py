@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.server import ChangeServer
-from sqlstream.connectors.postgres.copies import CopyPlan, TableCopier
+from sqlstream.connectors.postgres.copies import CopyPlan, PostgresCopier
 from sqlstream.connectors.postgres.log import LogError, LogReceiver, receiver, replication, system_of
 from sqlstream.connectors.postgres.publications import Slot, create_slot, log_end, require_slot, wait_for_running
 from sqlstream.udfs.database_changes import ChangedTable
@@ -66,12 +66,12 @@ class PostgresChangeServer(ChangeServer):
     def log_end(self) -> int:
         return log_end(self._connected())
 
-    def copier(self, position: Position, folder: Path) -> TableCopier:
+    def copier(self, position: Position, folder: Path) -> PostgresCopier:
         server = self._connected()
         require_slot(server, self.slot, position.lsn)
         if position.chunk == 0:
             wait_for_running(server)
-        opened = TableCopier(server, self.plan, folder)
+        opened = PostgresCopier(server, self.plan, folder)
         self._server = None
         return opened
 

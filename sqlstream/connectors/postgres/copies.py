@@ -7,16 +7,14 @@ transactions that the snapshot sees. No lock is taken, and rows may change all t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.changes.positions import CopiedFile, Position, lsn_of
+from sqlstream.connectors.changes.copies import Key, TableCopier, in_files, whole_file
+from sqlstream.connectors.changes.positions import CopiedFile, lsn_of
 from sqlstream.connectors.postgres.server import regclass
 from sqlstream.udfs.database_changes import ChangedTable, KeyColumn
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from sqlstream.connectors.postgres.server import Connection
-
-_WRITTEN_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True)
@@ -77,82 +73,48 @@ class CopyPlan:
         return f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER)"
 
 
-@dataclass(frozen=True)
-class _Part:
-    files: tuple[CopiedFile, ...]
-    until: tuple[str, ...] | None
-
-
-class TableCopier:
-    """Copies a table into files of ``folder``, all of it in one snapshot. The next part is copied while the last one is
-    read.
-    """
+class PostgresCopier(TableCopier):
+    """Copies by COPY, in a transaction of ``server``."""
 
     def __init__(self, server: Connection, plan: CopyPlan, folder: Path) -> None:
         self._server, self._plan, self._folder = server, plan, folder
         server.execute("SET statement_timeout = 0")
         server.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        ((self.snapshot, lsn),) = server.execute(
+        ((snapshot, lsn),) = server.execute(
             "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
         ).fetchall()
-        self.unseen = lsn_of(lsn)
-        self._worker = ThreadPoolExecutor(1)
-        self._ahead: tuple[int, Future[_Part]] | None = None
+        super().__init__(snapshot, lsn_of(lsn))
 
-    def next(self, position: Position) -> Position:
-        """The position behind the next part, which is in files now."""
-        chunk, after = position.chunk, position.after
-        assert chunk is not None, "the rows that were there are all read"
-        if self._ahead is not None and self._ahead[0] == chunk:
-            part = self._ahead[1].result()
-        else:
-            part = self._copied(chunk, after)
-        following = position.copied(part.files, part.until, self.snapshot, self.unseen)
-        if part.until is None:
-            self.close()
-        else:
-            self._ahead = (chunk + 1, self._worker.submit(self._copied, chunk + 1, part.until))
-        return following
+    def bound(self, after: Key | None) -> Key | None:
+        if not self._plan.keys:
+            return None
+        found = self._server.execute(self._plan.bound(after).encode()).fetchone()
+        return None if found is None else tuple(map(str, found))
 
-    def _copied(self, chunk: int, after: tuple[str, ...] | None) -> _Part:
-        until = None
-        if self._plan.keys:
-            found = self._server.execute(self._plan.bound(after).encode()).fetchone()
-            until = None if found is None else tuple(map(str, found))
-        return _Part(self._write(chunk, self._plan.copy(after, until)), until)
-
-    def _write(self, chunk: int, query: str) -> tuple[CopiedFile, ...]:
-        """Writes what COPY gives into files, each of which begins with the names of the columns."""
+    def write(self, chunk: int, after: Key | None, until: Key | None) -> tuple[CopiedFile, ...]:
+        """Files have what COPY gives, behind the names of the columns."""
         from psycopg import pq  # an optional package
 
         connection = self._server.pgconn
-        if connection.exec_(query.encode()).status != pq.ExecStatus.COPY_OUT:
+        if connection.exec_(self._plan.copy(after, until).encode()).status != pq.ExecStatus.COPY_OUT:
             raise PostgresError(connection.error_message.decode(errors="replace").strip())
         lines = iter(partial(_line, connection), None)
         header = next(lines, b"")
-        most = -(-self._plan.rows // self._plan.files)
         files: list[CopiedFile] = []
-        while (first := next(lines, None)) is not None:
-            name = f"rows-{chunk}-{len(files)}.csv"
-            longest = len(header)
-            with (self._folder / f".{name}").open("wb") as file:
+        for rows in in_files(lines, -(-self._plan.rows // self._plan.files)):
+            name, longest = f"rows-{chunk}-{len(files)}.csv", len(header)
+            with whole_file(self._folder / name) as file:
                 file.write(header)
-                rest = chain([first], islice(lines, most - 1))
-                while some := list(islice(rest, _WRITTEN_AT_ONCE)):
+                for some in rows:
                     file.write(b"".join(some))
                     longest = max(longest, *map(len, some))
-                file.flush()
-                os.fsync(file.fileno())
-            (self._folder / f".{name}").replace(self._folder / name)
             files.append(CopiedFile(name, longest))
         while (result := connection.get_result()) is not None:
             if result.status != pq.ExecStatus.COMMAND_OK:
                 raise PostgresError(result.error_message.decode(errors="replace").strip())
         return tuple(files)
 
-    def close(self) -> None:
-        """Ends the snapshot."""
-        self._worker.shutdown()
+    def disconnect(self) -> None:
         self._server.close()
 
 

@@ -1,23 +1,27 @@
 """Sources of changes without Spark.
 
 ``Stream`` does what Spark does with a source: it asks for positions, keeps them as its checkpoint does, and lets tasks
-read what is between two of them. ``merged`` is the table that its rows make.
+read what is between two of them. ``merged`` is the table that its rows make. ``opening`` opens streams
+of tables that a test declares.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sqlstream.connectors import Environment, source_connector
+from sqlstream.connectors import Environment, source_connector, validate
 from sqlstream.connectors.on_spark.database_changes import ChangeStream
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
+from sqlstream.types import parse_type
 
 SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
 
@@ -107,3 +111,45 @@ def text_of_error(action: Callable[[], object], password: str) -> str:
         action()
     assert password not in str(caught.value)
     return str(caught.value)
+
+
+# --- opening them ---------------------------------------------------------------------------------------------
+
+_numbers = count()
+
+Open = Callable[..., Stream]
+
+
+def declared_table(
+    connector: str,
+    usual: Mapping[str, str],
+    columns: str,
+    key: tuple[str, ...] = ("id",),
+    before: bool = False,
+    **options: str,
+) -> Table:
+    """A table of ``columns``, such as ``id INT; v STRING``, with the ``usual`` options and others: ``a__b_c`` is
+    ``a.b-c``. ``before``: updates have the rows before them, too.
+    """
+    split = [text.strip().split(" ", 1) for text in columns.split(";")]
+    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
+    pairs = tuple({**usual, **given}.items())
+    return Table("t", physical, connector, pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)
+
+
+@contextmanager
+def opening(declare: Callable[..., Table], folder: Path) -> Iterator[Open]:
+    """Opens streams of tables, which ``declare`` declares, each with files of its own; they are stopped in the end."""
+    streams: list[Stream] = []
+
+    def open_stream(*columns: Any, **options: Any) -> Stream:
+        table = declare(*columns, **options)
+        assert validate(table, {}) == ()
+        stream = Stream(table, folder / f"job{next(_numbers)}")
+        streams.append(stream)
+        return stream
+
+    yield open_stream
+    for stream in streams:
+        stream.stop()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Callable, Iterator
-from itertools import count
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.mysql import copies
-from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
+from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
 from tests.mariadb_server import PASSWORD, MariaDbServer, running_server
-from tests.sqlstream.connectors.change_streams import Row, Stream, merged, text_of_error
-
-_jobs = count()
+from tests.sqlstream.connectors.change_streams import Open, Row, declared_table, merged, opening, text_of_error
 
 
 @pytest.fixture(scope="module")
@@ -37,38 +36,19 @@ def server(started: MariaDbServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     started.execute("DROP DATABASE shop", "CREATE DATABASE shop CHARACTER SET utf8mb4", database="")
 
 
-Open = Callable[..., Stream]
-
-
 @pytest.fixture
 def opened(server: MariaDbServer, tmp_path: Path) -> Iterator[Open]:
     """Opens a stream of a table: ``opened("id INT; v STRING", key=("id",), scan__startup__mode="latest-offset")``."""
-    streams: list[Stream] = []
-
-    def open_stream(columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str) -> Stream:
-        table = declared(server, columns, key, before, **options)
-        assert validate(table, {}) == ()
-        stream = Stream(table, tmp_path / f"job{next(_jobs)}")
-        streams.append(stream)
-        return stream
-
-    yield open_stream
-    for stream in streams:
-        stream.stop()
+    with opening(partial(declared, server), tmp_path) as open_stream:
+        yield open_stream
 
 
-def declared(
-    server: MariaDbServer, columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str
-) -> Table:
-    split = [text.strip().split(" ", 1) for text in columns.split(";")]
+def declared(server: MariaDbServer, *columns: Any, **options: Any) -> Table:
     usual = {
         "hostname": "127.0.0.1", "port": str(server.port), "username": "cdc", "password": PASSWORD,
         "database-name": "shop", "table-name": "t", "heartbeat.interval": "0 s",
     }  # fmt: skip
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
-    pairs = tuple({**usual, **given}.items())
-    return Table("t", physical, "mysql-cdc", pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)
+    return declared_table("mysql-cdc", usual, *columns, **options)
 
 
 def error_of(action: Callable[[], object]) -> str:

@@ -6,19 +6,21 @@ import json
 import resource
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.errors import SqlStreamError
-from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
+from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
 from tests.postgres_server import PASSWORD, PostgresServer
-from tests.sqlstream.connectors.change_streams import Row, Stream, merged, text_of_error
+from tests.sqlstream.connectors.change_streams import Open, Row, Stream, declared_table, merged, opening, text_of_error
 
 _slots = count()
 
@@ -33,35 +35,16 @@ def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     postgres_server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 
 
-Open = Callable[..., Stream]
-
-
 @pytest.fixture
 def opened(server: PostgresServer, tmp_path: Path) -> Iterator[Open]:
     """Opens a stream of a table: ``opened("id INT; v STRING", key=("id",), scan__startup__mode="never")``."""
-    streams: list[Stream] = []
-
-    def open_stream(columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str) -> Stream:
-        table = declared(server, columns, key, before, **options)
-        assert validate(table, {}) == ()
-        stream = Stream(table, tmp_path / f"job{next(_slots)}")
-        streams.append(stream)
-        return stream
-
-    yield open_stream
-    for stream in streams:
-        stream.stop()
+    with opening(partial(declared, server), tmp_path) as open_stream:
+        yield open_stream
 
 
-def declared(
-    server: PostgresServer, columns: str, key: tuple[str, ...] = ("id",), before: bool = False, **options: str
-) -> Table:
-    split = [text.strip().split(" ", 1) for text in columns.split(";")]
+def declared(server: PostgresServer, *columns: Any, **options: Any) -> Table:
     usual = {**server.options, "table-name": "t", "slot.name": f"slot{next(_slots)}", "heartbeat.interval": "0 s"}
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
-    pairs = tuple({**usual, **given}.items())
-    return Table("t", physical, "postgres-cdc", pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)
+    return declared_table("postgres-cdc", usual, *columns, **options)
 
 
 def error_of(action: Callable[[], object]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -87,7 +88,7 @@ def serve_jobs(directory: str | None, port: int, host: str, token: str | None, s
         raise click.UsageError(f"the token of --token must have {_SHORTEST_TOKEN} characters or more")
     _jobs(directory)  # a directory that does not exist
     access = Access(port, host) if token is None else Access(port, host, token)
-    watcher = Watcher(lambda: _jobs(directory))
+    watcher = Watcher(submitted_jobs if directory is None else partial(recorded_jobs, directory))
     server = ConsoleServer(access, Console(watcher, Requests(start_with), directory or "submitted by the shell"))
     try:
         watcher.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sqlstream.connectors.files.checks import newest_files
 from sqlstream.connectors.files.tables import local_path
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
@@ -38,21 +39,11 @@ class SideRows:
 
 def side_rows(plan: Node) -> tuple[SideRows, ...]:
     """Returns the newest rows of each table that a plan writes beside its result, as they are in the files now."""
-    return tuple(_rows_of(table, what) for table, what in _tables(plan))
-
-
-def _tables(plan: Node) -> Iterator[tuple[Table, str]]:
-    seen = set[str]()
-    for table, what in (*((table, "bad rows") for table in dead_letter_tables(plan)), *_of_operators(plan)):
-        if table.name not in seen:
-            seen.add(table.name)
-            yield table, what
-
-
-def _of_operators(plan: Node) -> Iterator[tuple[Table, str]]:
+    tables = {table.name: (table, "bad rows") for table in dead_letter_tables(plan)}
     for node in plan.walk():
         if node.side_table is not None:
-            yield node.side_table, node.side_rows
+            tables.setdefault(node.side_table.name, (node.side_table, node.side_rows))
+    return tuple(_rows_of(table, what) for table, what in tables.values())
 
 
 def _rows_of(table: Table, what: str) -> SideRows:
@@ -74,13 +65,13 @@ def _newest(table: Table, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The newest rows, the newest first."""
     if table.connector != "filesystem":
         raise _NotShown(f'read them with a query of the table, whose connector is "{table.connector}"')
-    folder, kind = local_path(table.option("path") or ""), table.option("format") or "parquet"
+    folder, kind = local_path(table.option("path") or ""), (table.option("format") or "parquet").strip().lower()
     if folder is None or not Path(folder).is_absolute():
         raise _NotShown("read them with a query of the table: its path is no absolute one of this machine")
     if kind not in _READERS:
         raise _NotShown(f'read them with a query of the table, whose format is "{kind}"')
     rows: list[tuple[str, ...]] = []
-    for file in _newest_files(Path(folder)):
+    for file in newest_files([Path(folder)], _MOST_FILES):
         of_file = list(_READERS[kind](file, columns))
         rows += reversed(of_file[-(MOST_ROWS - len(rows)) :])
         if len(rows) >= MOST_ROWS:
@@ -88,21 +79,11 @@ def _newest(table: Table, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _newest_files(folder: Path) -> list[Path]:
-    """The files of a table that hold rows, newest first. Names with a dot or an underscore are notes of writers."""
-    files = [
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
-    ]
-    return sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:_MOST_FILES]
-
-
 def _parquet(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     file = pq.ParquetFile(path)
     if not file.num_row_groups:
         return
-    group = file.read_row_group(file.num_row_groups - 1)
+    group = file.read_row_group(file.num_row_groups - 1, [name for name in columns if name in file.schema_arrow.names])
     for row in group.slice(max(0, group.num_rows - MOST_ROWS)).to_pylist():
         yield tuple(_text(row.get(name)) for name in columns)
 

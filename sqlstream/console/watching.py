@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event, Thread
 
 from sqlstream.console.history import MetricsHistory
@@ -16,9 +15,9 @@ from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.records.history import CheckpointLine, Epoch, read_epochs
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.plan_figures import PlanFigures
-from sqlstream.jobs.savepoints.create import FILE, default_savepoint, read_manifest
+from sqlstream.jobs.savepoints.create import FILE, read_manifest, savepoint_folder
 from sqlstream.runner import ControlledJob
-from sqlstream.telemetry.epochs import BUCKETS_S, EpochTotals
+from sqlstream.telemetry.epochs import EpochTotals
 from sqlstream.telemetry.figures import JobFigures, PlanNames, names_of
 
 LOOK_S = 1.0
@@ -43,16 +42,20 @@ class WatchedJob:
 
     def __init__(self, job: ControlledJob) -> None:
         self.job = job
-        self.record = job.record
         self.history = MetricsHistory()
         self.figures: PlanFigures | None = None
         self._names = PlanNames()
         self._epochs = EpochTotals()
 
+    @property
+    def record(self) -> JobRecord:
+        """The last record of the job."""
+        return self.job.record
+
     def take(self, job: ControlledJob, now: float) -> None:
         """Take a newer record of the job. ``now``: in seconds since 1970."""
         before, record = self.record.life.instance, job.record
-        self.job, self.record = job, record
+        self.job = job
         self._take_plan(record)
         if record.life.instance != before:
             self._epochs = EpochTotals()
@@ -113,16 +116,7 @@ def with_epochs(totals: EpochTotals, epochs: Iterable[Epoch], since: float) -> E
     last = -1 if totals.last_epoch is None else totals.last_epoch
     for epoch in sorted(epochs, key=lambda each: each.epoch):
         if epoch.epoch > last and epoch.time >= since:
-            seconds, buckets = epoch.duration_ms / 1000, list(totals.buckets)
-            buckets[bisect_left(BUCKETS_S, seconds)] += 1
-            totals = replace(
-                totals,
-                count=totals.count + 1,
-                seconds=totals.seconds + seconds,
-                buckets=tuple(buckets),
-                last_epoch=epoch.epoch,
-                last_end=epoch.time,
-            )
+            totals = totals.with_one(epoch.epoch, epoch.duration_ms / 1000, epoch.time)
     return totals
 
 
@@ -131,12 +125,12 @@ def savepoints_of(record: JobRecord) -> tuple[Savepoint, ...]:
     left out.
     """
     given = record.description.settings.get(_SAVEPOINTS)
-    here = local_storage_at(default_savepoint(record.checkpoint, record.name, given))
-    if here is None or not record.checkpoint:
+    here = local_storage_at(savepoint_folder(record.checkpoint, given)) if record.checkpoint else None
+    if here is None:
         return ()
     collected = list[Savepoint]()
     with suppress(OSError, ValueError):
-        for manifest_file in here.root.resolve().parent.glob(f"*/{FILE}"):
+        for manifest_file in here.root.resolve().glob(f"*/{FILE}"):
             with suppress(SqlStreamError):
                 manifest = read_manifest(manifest_file.parent)
                 if manifest is not None and manifest.job == record.name:

@@ -62,22 +62,28 @@ class EpochTotals:
     bytes_by_table: Mapping[str, int] = field(default_factory=dict)
     rows_waiting: Mapping[int, int] = field(default_factory=dict)
 
+    def with_one(self, number: int, seconds: float, end: float) -> EpochTotals:
+        """The totals with one more epoch, of which only its number, how long it took, and its end are known."""
+        buckets = list(self.buckets)
+        buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        return replace(
+            self,
+            count=self.count + 1,
+            seconds=self.seconds + seconds,
+            buckets=tuple(buckets),
+            last_epoch=number,
+            last_end=end,
+        )
+
 
 def with_epoch(totals: EpochTotals, report: Mapping[str, Any], read: Mapping[str, int]) -> EpochTotals:
     """Returns the totals with one more epoch. ``read``: bytes of the files that it read, by table."""
     seconds = int(report["batchDuration"]) / 1000
-    buckets = list(totals.buckets)
-    buckets[bisect_left(BUCKETS_S, seconds)] += 1
     event_ms = watermark_of(report.get("eventTime", {}).get("max"))
     return replace(
-        totals,
-        count=totals.count + 1,
-        seconds=totals.seconds + seconds,
-        buckets=tuple(buckets),
+        totals.with_one(int(report["batchId"]), seconds, begin_of(report) + seconds),
         seconds_by_part=_sum(totals.seconds_by_part, parts_of(report)),
         task_seconds=_sum(totals.task_seconds, task_seconds(report)),
-        last_epoch=int(report["batchId"]),
-        last_end=begin_of(report) + seconds,
         last_event_ms=totals.last_event_ms if event_ms is None else event_ms,
         watermarks_ms={**totals.watermarks_ms, **reached_watermarks(report)},
         bytes_by_table=added_by_name(totals.bytes_by_table, read),

@@ -193,8 +193,12 @@ def default_savepoint(checkpoint: str, job: str, parent: str | None = None) -> s
     that is None.
     """
     stamp = f"{job}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
-    above = parent or f"{checkpoint.rstrip('/')}/../savepoints"
-    return f"{above.rstrip('/')}/{stamp}"
+    return f"{savepoint_folder(checkpoint, parent)}/{stamp}"
+
+
+def savepoint_folder(checkpoint: str, parent: str | None) -> str:
+    """Where savepoints are for which the user gave no path."""
+    return (parent or f"{checkpoint.rstrip('/')}/../savepoints").rstrip("/")
 
 
 def epoch_of(root: Path, epoch: int) -> Iterator[str]:

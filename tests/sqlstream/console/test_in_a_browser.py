@@ -41,7 +41,8 @@ def test_the_page_of_a_job_in_a_browser(page, served: Served) -> None:
     page.get_by_role("link", name="totals").press("Enter")
     page.wait_for_url("**/jobs/totals/")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, "nothing is cut off on a phone"
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") in ("rgba(0, 0, 0, 0)", "rgb(18, 18, 18)")
+    strong = "getComputedStyle(document.documentElement).getPropertyValue('--strong').trim()"
+    assert page.evaluate(strong) == "#3ddc97", "dark, as the browser asks for"
 
     page.locator("#properties > summary").press("Enter")
     page.locator("#properties").evaluate("e => document.activeElement.blur()")

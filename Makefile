@@ -129,8 +129,8 @@ bench-kafka: java $(READY) ## messages of Kafka a second, beside a bare client a
 bench-kafka-sink: java $(READY) ## messages a second that a job writes to Kafka, by guarantee
 	@$(BIN)/python -m examples.throughput.kafka_sink $(BENCH)
 
-bench-kernels: $(READY) ## window kernels without an engine: where the time of a batch goes
-	@$(BIN)/python -m examples.throughput.kernels
+bench-kernels: $(READY) ## window kernels without an engine, where the time of a batch goes: BENCH="--rows 500000 --key-groups 16"
+	@$(BIN)/python -m examples.throughput.kernels $(BENCH)
 
 bench-start: java $(READY) ## how long the shell takes to its prompt, a first row and that of a second query
 	@$(BIN)/python -m examples.throughput.shell_start

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,11 +19,11 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|mailto:|#)(
 _FENCE = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 
 
-def pages_outside() -> Iterator[str]:
+@cache
+def pages_outside() -> tuple[str, ...]:
     """The pages that are not in docs/, as paths in the repository."""
-    for pattern in ("*.md", "examples/*/README.md", "tests/README.md"):
-        yield from (path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob(pattern)) if path.name != FRONT
-                    or path.parent != ROOT)  # fmt: skip
+    paths = (p for pattern in ("*.md", "examples/*/README.md", "tests/README.md") for p in sorted(ROOT.glob(pattern)))
+    return tuple(path.relative_to(ROOT).as_posix() for path in paths if path != ROOT / FRONT)
 
 
 def place_on_site(path: str) -> str | None:
@@ -32,12 +32,12 @@ def place_on_site(path: str) -> str | None:
         return "index.md"
     if path.startswith(_DOCS):
         return path.removeprefix(_DOCS) if (ROOT / path).is_file() else None
-    return path if path in set(pages_outside()) else None
+    return path if path in pages_outside() else None
 
 
 def place_in_repository(page: str) -> str:
     """The file of the repository that a page of the site is made of."""
-    return page if page in set(pages_outside()) else _DOCS + page
+    return page if page in pages_outside() else _DOCS + page
 
 
 def with_links_of_site(text: str, origin: str, page: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 import sqlstream
 from docs.error_codes import codes_in_source, collect
 from docs.generate import PAGES
+from docs.site import anchor
 from sqlstream.grammar import parse_script, to_sql
 from sqlstream.query import Query
 
@@ -50,12 +51,8 @@ def test_every_code_of_the_source_is_on_the_page():
 # --- pages written by hand ------------------------------------------------------------------------------------
 
 
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def _anchors(page: Path) -> set[str]:
-    return {_anchor(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)}
+    return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)}
 
 
 @pytest.mark.parametrize("page", WRITTEN)

@@ -56,12 +56,12 @@ class Runtime(Protocol):
         ...
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Lists the files of the scan, for tasks that read them without Spark's reader (see ``udfs.file_splits``).
+        """Lists the files of the scan, for tasks that read them without Spark's reader (see ``udfs.files.splits``).
 
         A streaming DataFrame in which each task gets all files and its own number: FILE (path), LENGTH (bytes),
         MODIFIED (microseconds since 1970), SHARE (number of the task) and SHARES (number of tasks). With ``in_order``,
         where the files' times do not define their order, it also has the file's name (PARTS). Of topics it has the
-        ranges of offsets that a task fetches (``udfs.kafka_fetch.RANGES``).
+        ranges of offsets that a task fetches (``udfs.kafka.fetch.RANGES``).
         """
         ...
 

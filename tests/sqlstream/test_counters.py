@@ -223,6 +223,8 @@ REPEATED = (
 )  # fmt: skip
 """What others of the kinds have in them."""
 
+assert {*REPEATED} <= {kind.name for kind in KINDS}
+
 
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, id=k.name, marks=[pytest.mark.long] * (k.name in REPEATED)) for k in KINDS]

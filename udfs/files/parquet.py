@@ -21,7 +21,7 @@ _ROWS_PER_BATCH = 1 << 17
 
 @dataclass(frozen=True)
 class ParquetRows(FileRows):
-    """Reads rows of Parquet files, and applies what a split says of its file (``udfs.file_details``).
+    """Reads rows of Parquet files, and applies what a split says of its file (``udfs.files.details``).
 
     ``nulls``: columns that a file lacks are NULL instead of errors, as they always are for files with details.
     ExecutionError SS524 where a file lacks a column, SS467 where its column has another type than in the table.

@@ -24,7 +24,7 @@ from sqlstream.udfs.messages import BAD_TYPE, VALUE, bad_records, said, unreadab
 @dataclass(frozen=True)
 class TopicFormat:
     """How tasks read the messages of a table. ``metadata``: the columns that are fields of the message
-    (``kafka_fetch.FIELDS``), by their names in the table. ``lifts``: see ``SplitRows``.
+    (``fetch.FIELDS``), by their names in the table. ``lifts``: see ``SplitRows``.
     """
 
     fetched: FetchedMessages

@@ -26,7 +26,7 @@ _TIME = "time"
 @dataclass(frozen=True)
 class TopicTimes:
     """How the event time of a message is found: it is the column ``column`` of what ``records`` decode, or, if given,
-    the ``metadata`` of the message (one of ``kafka_fetch.FIELDS``). ``unit``: the column is a number, which counts so
+    the ``metadata`` of the message (one of ``fetch.FIELDS``). ``unit``: the column is a number, which counts so
     many microseconds since 1970.
     """
 

@@ -143,7 +143,7 @@ def _whole_files(
     values: Mapping[str, Any],
     keep: Mapping[str, SparkColumn],
 ) -> DataFrame:
-    """The columns, and ``keep`` by name, of files that Python reads whole (``udfs.columnar_files``)."""
+    """The columns, and ``keep`` by name, of files that Python reads whole (``udfs.files.columnar``)."""
     in_files = columns_in_files(table, columns)
     directories, of_directories = _directories(environment, table)
     schema = ", ".join(filter(None, (_BINARY_FILE, schema_ddl(directories))))

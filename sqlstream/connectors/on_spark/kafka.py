@@ -108,7 +108,7 @@ def messages_of(spark: SparkSession, options: Mapping[str, str], *, finished: bo
 
 
 def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns which columns of messages (``udfs.kafka_fetch.FIELDS``) the named columns of a table need."""
+    """Returns which columns of messages (``udfs.kafka.fetch.FIELDS``) the named columns of a table need."""
     keys = {c.metadata_key for c in columns_of(table, columns) if of_message(table, c) is None}
     needed = {"value", "topic", "partition", "offset"} | {METADATA[key][0] for key in keys if key is not None}
     needed |= {"key"} if only_in_keys(table) else set()
@@ -260,7 +260,7 @@ def topic_records(
 
 
 def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
-    """Returns a dictionary from the columns that are metadata to the fields of messages (``udfs.kafka_fetch.FIELDS``);
+    """Returns a dictionary from the columns that are metadata to the fields of messages (``udfs.kafka.fetch.FIELDS``);
     None where Spark must convert one to another type than Kafka's own.
     """
     metadata = [(c, METADATA[c.metadata_key]) for c in columns_of(table, columns) if c.metadata_key is not None]

@@ -34,7 +34,7 @@ from sqlstream.udfs.kafka.produce import SENT_DDL, Destination, SentMessages
 from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
 
 Encode = Callable[[DataFrame], DataFrame]
-"""From rows to messages: the columns ``value`` and ``key``, and those of ``udfs.kafka_produce``."""
+"""From rows to messages: the columns ``value`` and ``key``, and those of ``udfs.kafka.produce``."""
 
 
 def batch_writer(

@@ -79,7 +79,7 @@ _WATERMARK = "watermark_secret"
 
 
 def messages_of(spark: SparkSession, settings: TopicSettings, columns: tuple[str, ...], *, finished: bool) -> DataFrame:
-    """Returns the messages of a table with the given columns (``udfs.kafka_fetch.FIELDS``), as a streaming DataFrame,
+    """Returns the messages of a table with the given columns (``udfs.kafka.fetch.FIELDS``), as a streaming DataFrame,
     or, if ``finished``, as a batch DataFrame.
     """
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
@@ -129,7 +129,7 @@ class TopicWatermark:
 def ranges_of_topics(
     spark: SparkSession, settings: TopicSettings, *, finished: bool, watermark: TopicWatermark | None = None
 ) -> DataFrame:
-    """Returns the ranges of offsets (``udfs.kafka_fetch.RANGES``) that tasks fetch, as a streaming DataFrame, or, if
+    """Returns the ranges of offsets (``udfs.kafka.fetch.RANGES``) that tasks fetch, as a streaming DataFrame, or, if
     ``finished``, as a batch DataFrame.
     """
     make_active(spark)

@@ -53,6 +53,8 @@ def operators(folder: Path) -> int:
 def test_a_job_goes_on_as_it_began(spark: Any, tmp_path: Path, first: str | None, then: str | None, count: int) -> None:
     put(tmp_path, 1, ("a", "00:00:00"), ("a", "00:00:01"), ("b", "00:00:02"))
     assert run(spark, tmp_path, first) == []
-    put(tmp_path, 2, ("b", "00:00:03"), ("c", "00:00:04"), ("c", "00:01:30"), ("c", "00:05:00"))
+    put(tmp_path, 2, ("b", "00:00:03"), ("c", "00:00:04"), ("c", "00:01:30"))
+    run(spark, tmp_path, then)
+    put(tmp_path, 3, ("c", "00:05:00"))
     assert run(spark, tmp_path, then) == [("a", 2), ("b", 2), ("c", 1)]
     assert operators(tmp_path) == count

@@ -33,10 +33,6 @@ class RowMapper:
     """Maps the next row of each partial match. The rows are those of ``ordered``; complete matches are written to
     ``ends``, and paths to ``tree``. ``within``: the exclusive limit in microseconds from the first to the last row of a
     match; None without a limit.
-
-    Both flags need partial matches that are all at the same row of their key. ``drops_overtaken``: those that begin
-    within a match that was found are dropped. ``joins_starts``: of those of a key that continue alike only the earliest
-    remains.
     """
 
     definitions: Definitions
@@ -44,8 +40,6 @@ class RowMapper:
     ordered: RowsByKey
     ends: BestMatches
     tree: PathTree
-    drops_overtaken: bool = False
-    joins_starts: bool = False
 
     @cached_property
     def may_begin(self) -> Flags:
@@ -53,9 +47,15 @@ class RowMapper:
         first = np.unique(self._automaton.variable_of[list(self._automaton.first)])
         return np.asarray(np.logical_or.reduce(self._fits[first]))
 
-    def mapped(self, partial_matches: PartialMatches) -> PartialMatches:
+    def mapped(
+        self, partial_matches: PartialMatches, *, drops_overtaken: bool = False, joins_starts: bool = False
+    ) -> PartialMatches:
         """The partial matches with one row more each, without those that are decided. Of those with the same start that
         continue alike only the preferred one remains.
+
+        Both flags need partial matches that are all at the same row of their key. ``drops_overtaken``: those that begin
+        within a match that was found are dropped. ``joins_starts``: of those of a key that continue alike only the
+        earliest remains.
         """
         parent, row, place, accumulators = self.continued(partial_matches)
         if not len(parent):
@@ -65,11 +65,11 @@ class RowMapper:
             registers = self.definitions.registers.mapped(registers, self._automaton.variable_of[place], row)
             self.definitions.registers.forget(registers, place, self.definitions.is_read)
         mapped = PartialMatches(start, row, place, partial_matches.node[parent], registers, accumulators)
-        if self.joins_starts:
+        if joins_starts:
             mapped = mapped.distinct(self.ordered.key[start])
         elif (start[1:] == start[:-1]).any():
             mapped = mapped.distinct(start)
-        return self._ended(replace(mapped, node=self.tree.add(mapped.node, mapped.place)))
+        return self._ended(replace(mapped, node=self.tree.add(mapped.node, mapped.place)), drops_overtaken)
 
     def continued(self, partial_matches: PartialMatches) -> Continued:
         """The ways in which the partial matches can continue with their next row."""
@@ -173,7 +173,7 @@ class RowMapper:
             meets[chosen] = is_true(condition, columns)
         return meets
 
-    def _ended(self, partial_matches: PartialMatches) -> PartialMatches:
+    def _ended(self, partial_matches: PartialMatches, drops_overtaken: bool) -> PartialMatches:
         """Notes matches that may end with their last row, and gives up partial matches that are less preferred."""
         automaton = self._automaton
         ending = np.flatnonzero(automaton.may_end[partial_matches.place])
@@ -185,7 +185,7 @@ class RowMapper:
         self.ends.last[begun], self.ends.node[begun] = partial_matches.row[best], partial_matches.node[best]
         dropped = _less_preferred(partial_matches, best)
         dropped[best[automaton.fan[partial_matches.place[best]] == 0]] = True
-        if self.drops_overtaken:
+        if drops_overtaken:
             dropped |= self._overtaken(partial_matches.start, begun)
         return partial_matches.where(~dropped)
 

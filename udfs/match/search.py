@@ -110,7 +110,7 @@ class Search:
 class _ByRow:
     def __init__(self, search: Search, mapper: RowMapper) -> None:
         self._search = search
-        self._mapper = replace(mapper, drops_overtaken=search.skips_matched, joins_starts=search.joins_starts)
+        self._mapper = mapper
 
     def partial_matches(self, partial_matches: PartialMatches, keys: Indices) -> PartialMatches:
         """The partial matches that remain after all new rows of these keys; ``partial_matches`` are of these keys."""
@@ -131,7 +131,11 @@ class _ByRow:
             if len(begun):
                 partial_matches = together([partial_matches, self._search.begun(begun)])
             if len(partial_matches):
-                partial_matches = self._mapper.mapped(partial_matches)
+                partial_matches = self._mapper.mapped(
+                    partial_matches,
+                    drops_overtaken=self._search.skips_matched,
+                    joins_starts=self._search.joins_starts,
+                )
         return together([*waiting, partial_matches])
 
 

@@ -86,7 +86,7 @@ def found(
                     harness.watermark(batch[-1]["ts"] - MS)
             lines += results(harness)
     except ExecutionError as error:
-        return type(error).__name__
+        return str(error)
     return lines
 
 

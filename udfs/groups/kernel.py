@@ -173,32 +173,27 @@ class GroupAggregateKernel(Kernel):
 
     def _updated(self, stored: StoredGroups, changed: ChangedRows, context: Context) -> list[pa.Table]:
         """The columns of all parts for all groups."""
+        if self._combines:
+            return [totals.merged(stored, changed.rows, changed.count, changed.groups) for totals in self._totals]
+        has_totals = _HAS_TOTALS in changed.rows.column_names
         return [
-            strategy.merged(stored, *self._accumulators(strategy, changed))
-            if isinstance(strategy, Totals) and self._is_lifted(changed)
+            self._with_accumulators(strategy, stored, changed)
+            if has_totals and isinstance(strategy, Totals)
             else strategy.updated(stored, changed, context)
             for strategy in self.strategies
         ]
 
-    def _is_lifted(self, changed: ChangedRows) -> bool:
-        """True if the rows, or some of them, were pre-aggregated."""
-        return self._combines or _HAS_TOTALS in changed.rows.column_names
-
-    def _accumulators(self, strategy: Totals, changed: ChangedRows) -> tuple[pa.Table, int, Indices]:
-        """The accumulators of pre-aggregated rows and of those that were left as they are, the number of groups, and
-        the group of each row of accumulators.
-        """
+    def _with_accumulators(self, totals: Totals, stored: StoredGroups, changed: ChangedRows) -> pa.Table:
+        """The columns for rows of which some hold accumulators, and others may have been left as they are."""
         rows, groups = changed.rows, changed.groups
-        if self._combines:
-            return rows, changed.count, groups
         has_totals = rows.column(_HAS_TOTALS)
         lifted, plain = np.asarray(pc.fill_null(has_totals, False)), np.asarray(has_totals.is_null())
-        accumulators, of_lifted = rows.select(strategy.columns.names).filter(pa.array(lifted)), groups[lifted]
-        if not plain.any():
-            return accumulators, changed.count, of_lifted
-        own = strategy.lifted(rows.filter(pa.array(plain)), None, groups[plain], changed.count)
-        every = np.arange(changed.count)
-        return pa.concat_tables([accumulators, own]), changed.count, np.concatenate([of_lifted, every])
+        accumulators, of_rows = rows.select(totals.columns.names).filter(pa.array(lifted)), groups[lifted]
+        if plain.any():
+            own = totals.lifted(rows.filter(pa.array(plain)), None, groups[plain], changed.count)
+            accumulators = pa.concat_tables([accumulators, own])
+            of_rows = np.concatenate([of_rows, np.arange(changed.count)])
+        return totals.merged(stored, accumulators, changed.count, of_rows)
 
     def _counts(self, stored: StoredGroups, changed: ChangedRows) -> np.ndarray | None:
         """The number of rows of each group after the changes; None where rows are never retracted."""

@@ -70,10 +70,11 @@ class TextFile:
         """True where the file can be split into byte ranges that are read independently: it is UTF-8, not compressed,
         and no record has line feeds.
         """
-        return not is_compressed(self.path) and not self._spans_lines and self._is_utf8
+        return not is_compressed(self.path) and not self.spans_lines and self._is_utf8
 
     @property
-    def _spans_lines(self) -> bool:
+    def spans_lines(self) -> bool:
+        """True where a record may have line breaks."""
         return self.dialect is not None and self.dialect.multi_line
 
     @property
@@ -153,7 +154,7 @@ class TextFile:
     def _length_of_records(self, data: bytes) -> int:
         if self.dialect is None:
             return data.rfind(b"\n") + 1
-        if self._spans_lines:
+        if self.spans_lines:
             length = length_of_records(data, self.dialect)
             return length if length or len(data) < _LONGEST_QUOTED else data.rfind(b"\n") + 1
         at = data.rfind(b"\n", 0, max(len(data) - LONGEST_BROKEN - 1, 0)) + 1

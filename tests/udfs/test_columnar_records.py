@@ -89,6 +89,16 @@ def test_values_within_others_and_columns_that_are_not_read_count_too(form: str,
     assert read(format_of(form, "id BIGINT; more DATE", nulls=True), path)[0]["more"] is None
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_views_of_texts_beside_a_bad_value(form: str, tmp_path: Path) -> None:
+    rows = pa.table({"price": PRICES, "name": pa.array(["a", "b", None, "c", "d"], pa.string_view())})
+    there = read(format_of(form, "price DECIMAL(5, 2); name STRING"), written(form, tmp_path, rows))
+    assert [row["name"] for row in there if row[BAD] is None] == ["a", None, "c"]
+    assert [row[BAD]["error"] for row in there if row[BAD] is not None] == [
+        f'SS402: column "price" of type DECIMAL(5, 2) is {value}' for value in ("12345.00", "-99999.99")
+    ]
+
+
 def test_parquet_is_read_in_shares_of_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     names = [b"\xff" if n % 100 == 7 else b"x" for n in range(1_000)]

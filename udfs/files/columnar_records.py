@@ -19,7 +19,7 @@ from sqlstream.formats.columnar import converted, fits, misfits, position_of
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.udfs.files.columnar import ColumnarFiles, require_whole
 from sqlstream.udfs.files.listed import Mismatch
-from sqlstream.udfs.files.parquet import batches_of, own_names
+from sqlstream.udfs.files.parquet import batches_of, own_names, without_view
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
 from sqlstream.udfs.files.splits import LENGTH, FileRange, naming
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
@@ -77,7 +77,7 @@ class ColumnarFormat(RecordFormat):
         try:
             columns = {f.name: self._converted(stored[f.name], f) for f in self.fields if f.name in stored}
         except pa.ArrowInvalid:
-            return self._without_bad(batch, stored)
+            return self._without_bad(batch, {name: without_view(values) for name, values in stored.items()})
         return Decoded(self._rows(columns, batch.num_rows), batch.num_rows)
 
     def _without_bad(self, batch: pa.RecordBatch, stored: Mapping[str, pa.Array]) -> Decoded:

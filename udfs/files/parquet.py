@@ -113,6 +113,12 @@ def without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.cast(pa.schema([*zip(rows.schema.names, kinds, strict=True)]))
 
 
+def without_view(values: pa.Array) -> pa.Array:
+    """Values of one column, as ``without_views``."""
+    kind = usual_type(values.type)
+    return values if kind == values.type else values.cast(kind)
+
+
 def _numbered(first: int) -> Callable[[int], str]:
     return lambda row: f"row {first + row + 1:,}"
 

@@ -103,13 +103,9 @@ class TextFormat(RecordFormat):
                 behind = self.header.behind(block.data, path)
                 first = None if behind is None else block.start + behind
             skipped = block.data.size if first is None else min(max(first - block.start, 0), block.data.size)
-            read = Read(path, block, skipped, lines, self.decoder, self._spans_lines)
+            read = Read(path, block, skipped, lines, self.decoder, file.spans_lines)
             yield self.decoder.block(block.data.slice(skipped)), read
             lines.passed(block)
-
-    @property
-    def _spans_lines(self) -> bool:
-        return self.dialect is not None and self.dialect.multi_line
 
     def _first_record(self, file: TextFile, begin: int) -> int | None:
         """Where the records of a file begin at the earliest, behind the header; None if the first block that is read

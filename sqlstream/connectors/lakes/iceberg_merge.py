@@ -59,9 +59,9 @@ class IcebergMerge:
         self._look(table, manifests)
         deletes = self._deletes(manifests)
         added, shortened = [*self._new], {}
-        for manifest in manifests:
+        for manifest in (manifest for manifest in manifests if not _lists_deletes(manifest)):
             seen, removed = self._seen[manifest.manifest_path], set()
-            for entry in () if _lists_deletes(manifest) else seen.candidates:
+            for entry in seen.candidates:
                 rest = self._rest(table, entry, deletes)
                 if rest is not None:
                     removed.add(entry.data_file.file_path)
@@ -145,8 +145,7 @@ class IcebergMerge:
             return None
         if has_key.all():
             return []
-        rows = _rows(table, file, deletes, schema)
-        rest = rows.filter(pa.array(~self._have_keys(rows)))
+        rest = _rows(table, file, deletes, schema).filter(pa.array(~has_key))
         return data_files(table.metadata, rest, table.io)
 
     def _have_keys(self, rows: pa.Table) -> np.ndarray:

@@ -15,7 +15,6 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -26,8 +25,9 @@ from sqlstream.connectors.lakes.delta_columns import open_table
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
-from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.keys import is_retraction
 from sqlstream.udfs.spark.batches import rows_of
 from sqlstream.udfs.texts import one_line
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("sqlstream.delta")
 _REMOVES = "__removes"
 """The column that is true in rows of a merge that remove those with their keys, and false in rows that are added."""
-
-_RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class DeltaWriter:
         if not last.num_rows:
             return
         rows = last.select(self.files.schema.names).cast(self.files.schema)
-        new = rows.filter(pc.invert(pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS))))
+        new = rows.filter(pa.array(~is_retraction(last[ROW_KIND])))
         source = pa.concat_tables([_marked(rows, True), _marked(new, False)])
         values = {_sql(name): f"s.{_sql(name)}" for name in self.files.schema.names}
         condition = " AND ".join([f"s.{_sql(_REMOVES)}", self._same_key(), *self._in_ranges(rows)])

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,16 +24,15 @@ from sqlstream.connectors.lakes.iceberg_commits import commit, is_passing, live_
 from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
 from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, data_file
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
-from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.keys import is_retraction
 from sqlstream.udfs.spark.batches import rows_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
     CommitTo = Callable[[IcebergTable, Mapping[str, str], Mapping[str, str]], None]
-
-_RETRACTIONS = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class IcebergWriter:
         names = [self.columns.get(name, name) for name in changes.column_names]
         last = last_changes(changes.rename_columns(names), self.keys)
         if last.num_rows:
-            there = last.filter(pc.invert(pc.is_in(last[ROW_KIND], pa.array(_RETRACTIONS)))).drop_columns([ROW_KIND])
+            there = last.filter(pa.array(~is_retraction(last[ROW_KIND]))).drop_columns([ROW_KIND])
             self._commit(number, IcebergMerge(last.select([*self.keys]), there).commit)
 
     # --- commits --------------------------------------------------------------------------------------------------

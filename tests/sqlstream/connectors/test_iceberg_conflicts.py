@@ -309,8 +309,7 @@ def test_nan_is_a_key(catalog: dict[str, str]) -> None:
     to = writer_of(declared(catalog, "id DOUBLE; v STRING", keys=["id"]))
     for number, value in enumerate("abc"):
         upsert(to, number, (nan, value, "+U"), (None, value, "+U"), (1.5, value, "+U"))
-    assert stored(catalog) == [(1.5, "c"), (None, "c"), (nan, "c")] or len(stored(catalog)) == 3
-    assert {row[1] for row in stored(catalog)} == {"c"}
+    assert sorted(map(repr, stored(catalog))) == ["(1.5, 'c')", "(None, 'c')", "(nan, 'c')"]
 
 
 # --- against rows that are known ------------------------------------------------------------------------------

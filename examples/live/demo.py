@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.live import Live
 from rich.syntax import Syntax
@@ -52,6 +51,7 @@ class Results:
     def __init__(self, brokers: str, folder: Path) -> None:
         self._brokers, self._file = brokers, folder / "best_sellers" / "rows.parquet"
         self._consumer: Consumer | None = None
+        self._is_assigned = False
         self._campaigns: dict[str, tuple[int, int]] = {}
 
     def sellers(self) -> tuple[str, Ranking]:
@@ -79,14 +79,15 @@ class Results:
 
     def _consume(self) -> list[Any]:
         if self._consumer is None:
-            admin = AdminClient({"bootstrap.servers": self._brokers})
-            topic = admin.list_topics(timeout=10).topics.get("campaigns")
-            if topic is None:  # its job has written nothing yet
-                return []
             self._consumer = Consumer(
                 {"bootstrap.servers": self._brokers, "group.id": "page", "enable.auto.commit": False}
             )
+        if not self._is_assigned:
+            topic = self._consumer.list_topics(timeout=10).topics.get("campaigns")
+            if topic is None:  # its job has written nothing yet
+                return []
             self._consumer.assign([TopicPartition("campaigns", number, 0) for number in topic.partitions])
+            self._is_assigned = True
         return self._consumer.consume(10_000, 0.05)
 
     def close(self) -> None:

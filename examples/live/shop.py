@@ -15,7 +15,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
+
+from sqlstream.udfs.kafka import admin
 
 PARTITIONS = 2
 CAMPAIGNS = ("autumn", "friends", "mailing", "newspaper", "radio", "search", "social", "television")
@@ -114,6 +116,9 @@ class Traffic:
 
 def make_topics(brokers: str) -> None:
     """The topics that are read; the one that is written is created by its job."""
-    admin = AdminClient({"bootstrap.servers": brokers})
-    for answer in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("clicks", "orders")]).values():
-        answer.result(_SECONDS)
+    client = admin.admin_of(None, {"bootstrap.servers": brokers})
+    try:
+        for answer in client.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("clicks", "orders")]).values():
+            answer.result(_SECONDS)
+    finally:
+        admin.close(client)

@@ -338,7 +338,7 @@ def topics_hold(folder: Path, strikes: Sequence[str], chance: random.Random, say
         kafka_jars()
     except (BrokerError, SqlStreamError) as error:
         say(f"topics: not tried, {error}")
-        return True
+        return False
     folder.mkdir(parents=True, exist_ok=True)
     total = ROWS_PER_STRIKE * (len(strikes) + 1)
     with running_broker(folder / "broker") as broker, serving() as registry:

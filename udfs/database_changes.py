@@ -80,6 +80,19 @@ class ChangedColumn:
     type_number: int
 
 
+def lsn_text(lsn: int) -> str:
+    """A place in the log (LSN) as PostgreSQL writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    """Returns a place in the log (LSN) from PostgreSQL's spelling. Places of other logs are spelled alike: the number
+    of the file and the byte in it.
+    """
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
 @dataclass(frozen=True)
 class SnapshotPart:
     """Rows of the table that were read in one snapshot: those whose key is up to ``until``, from where the part before

@@ -30,6 +30,7 @@ from sqlstream.formats.binlog import (
     LoggedRows,
     Spans,
     TableMap,
+    little_endian,
 )
 from sqlstream.formats.binlog import rows_of as rows_of_events
 from sqlstream.formats.binlog_events import QUERY, Effect, effect_of, statement_of
@@ -44,6 +45,7 @@ from sqlstream.udfs.database_changes import (
     KeyColumn,
     RowsOfChanges,
     SnapshotPart,
+    lsn_of,
     windows,
 )
 
@@ -121,7 +123,7 @@ class RowsOfMySql(RowsOfChanges):
                     event = data[starts[at] + PLACE_BYTES : ends[at]].tobytes()
                     if kinds[at] == TABLE_MAP:
                         table = self._checked(event)
-                    elif not _seen_by_all(parts, _numbers(data, starts[at : at + 1], PLACE_BYTES)):
+                    elif not _seen_by_all(parts, little_endian(data, starts[at : at + 1], PLACE_BYTES)):
                         self._heed(event)
                 begin = at + 1
 
@@ -175,7 +177,7 @@ class RowsOfMySql(RowsOfChanges):
             old = rows.old & ((rows.kinds == DELETE) | moved | self.table.with_before)
             chosen = np.flatnonzero(old | ~rows.old)
             if parts:
-                places = _numbers(data, starts, PLACE_BYTES)[rows.events[chosen]]
+                places = little_endian(data, starts, PLACE_BYTES)[rows.events[chosen]]
                 chosen = chosen[~self._seen(parts, places, read, chosen)]
             columns = []
             for column in self.table.columns:
@@ -184,7 +186,7 @@ class RowsOfMySql(RowsOfChanges):
                 columns.append(self.values(column, given))
         updated = (rows.kinds[chosen] == UPDATE) & ~moved[chosen]
         codes = np.where(rows.old[chosen], np.where(updated, 1, 2), np.where(updated, 3, 0))
-        seconds = _numbers(data, starts + PLACE_BYTES, 4)[rows.events[chosen]]
+        seconds = little_endian(data, starts + PLACE_BYTES, 4)[rows.events[chosen]]
         return self.batch(columns, seconds * 1_000_000, _KINDS.take(pa.array(codes)))
 
     def _moved(self, read: _Read) -> np.ndarray:
@@ -201,7 +203,7 @@ class RowsOfMySql(RowsOfChanges):
 
     def _seen(self, parts: Sequence[SnapshotPart], places: np.ndarray, read: _Read, rows: np.ndarray) -> np.ndarray:
         """Which of the rows the snapshot holds that has read the part where they are."""
-        seen = np.stack([places < place_of(part.snapshot) for part in parts])
+        seen = np.stack([places < lsn_of(part.snapshot) for part in parts])
         if len(parts) == 1 or not len(rows) or bool((seen == seen[0]).all()):
             first: np.ndarray = seen[0]
             return first
@@ -254,24 +256,12 @@ def type_number(column: LoggedColumn) -> int:
     return column.type | UNSIGNED * (column.unsigned and column.type in INTEGERS)
 
 
-def place_of(text: str) -> int:
-    """A place of the log, as snapshots spell it: the number of the file and the byte in it, in hexadecimal digits."""
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
-
-
 def _ends(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.append(starts[1:], len(data))
 
 
-def _numbers(data: np.ndarray, at: np.ndarray, size: int) -> np.ndarray:
-    """Unsigned numbers at these positions, whose lowest byte is the first."""
-    matrix = np.ascontiguousarray(data[at[:, None] + np.arange(size)])
-    return matrix.view(f"<u{size}").reshape(-1).astype(np.int64)
-
-
 def _seen_by_all(parts: Sequence[SnapshotPart], place: np.ndarray) -> bool:
-    return bool(parts) and all(int(place[0]) < place_of(part.snapshot) for part in parts)
+    return bool(parts) and all(int(place[0]) < lsn_of(part.snapshot) for part in parts)
 
 
 def _copied_texts(data: np.ndarray, spans: Spans, column: ChangedColumn) -> pa.Array:

@@ -130,6 +130,11 @@ def effect_of(schema: str, statement: str, table: tuple[str, str]) -> Effect:
     return Effect.NONE
 
 
+def is_rollback(statement: str) -> bool:
+    """True for a statement that undoes a transaction or a part of one."""
+    return _COMMENT.sub(" ", statement).strip().upper().startswith("ROLLBACK")
+
+
 def _parts(name: str, schema: str) -> tuple[str, str]:
     parts = [_unquoted(part) for part in re.findall(_NAME, name)]
     return (parts[0], parts[1]) if len(parts) == 2 else (schema, parts[0])

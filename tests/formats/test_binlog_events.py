@@ -14,6 +14,7 @@ from sqlstream.formats.binlog_events import (
     XID,
     Effect,
     effect_of,
+    is_rollback,
     is_standalone,
     statement_of,
     uncompressed,
@@ -54,6 +55,11 @@ from tests.mariadb_server import MariaDbServer, running_server
 )
 def test_statements(statement: str, effect: Effect):
     assert effect_of("shop", statement, ("shop", "t")) == effect
+
+
+def test_what_undoes_a_transaction():
+    statements = ("ROLLBACK", "/* now */ rollback TO SAVEPOINT `a`", "COMMIT", "SAVEPOINT rollback")
+    assert [is_rollback(statement) for statement in statements] == [True, True, False, False]
 
 
 def test_quotes_in_names():

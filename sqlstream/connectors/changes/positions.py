@@ -6,18 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlstream.udfs.database_changes import SnapshotPart
-
-
-def lsn_text(lsn: int) -> str:
-    """A place in the log (LSN) as PostgreSQL writes it."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def lsn_of(text: str) -> int:
-    """Returns a place in the log (LSN) from PostgreSQL's spelling."""
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
+from sqlstream.udfs.database_changes import SnapshotPart, lsn_of, lsn_text
 
 
 @dataclass(frozen=True)

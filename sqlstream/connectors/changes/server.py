@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from sqlstream.connectors.changes.copies import TableCopier
-from sqlstream.connectors.changes.positions import Position, lsn_text
+from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.received_log import ReceivedLog
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.udfs.database_changes import ChangedTable, RowsOfChanges
+from sqlstream.udfs.database_changes import ChangedTable, RowsOfChanges, lsn_text
 
 LOG_LOST = repeating("SS621")
 CANNOT_READ = "SS562"

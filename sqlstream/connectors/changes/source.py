@@ -65,7 +65,7 @@ class DatabaseChanges(Source):
             message = f"'changelog-mode' of the connector \"{self.name}\" has updates, because rows of tables change"
             hint = f"Leave it out, or write 'I,UB,UA,D'{self.old_rows_where}."
             yield Diagnostic(WRONG_VALUE, message, spans.get("changelog-mode"), hint=hint)
-        if given.get(ON_ERROR, "fail") != "fail":
+        if given.get(ON_ERROR, "fail").strip().lower() != "fail":
             message = f'option "{ON_ERROR}" of the connector "{self.name}" is \'fail\': no change may be left out'
             yield Diagnostic(WRONG_VALUE, message, spans.get(ON_ERROR), hint="Declare odd columns as STRING.")
 

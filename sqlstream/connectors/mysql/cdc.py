@@ -116,7 +116,8 @@ class MySqlChanges(DatabaseChanges):
         Option(
             "heartbeat.interval",
             DURATION,
-            "After which time without changes the position moves on, so that the server may remove its log; 0: never.",
+            "After which time without changes the position moves on, so that a job that starts again needs no log that "
+            "the server has removed by then; 0: never.",
             "30 s",
         ),
         CONNECT_TIMEOUT,
@@ -133,7 +134,7 @@ class MySqlChanges(DatabaseChanges):
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         given = dict(table.options)
-        specific = given.get("scan.startup.mode") == SPECIFIC
+        specific = given.get("scan.startup.mode", "").strip().lower() == SPECIFIC
         for key in (_FILE, _OFFSET):
             if specific and key not in given:
                 message = f"'scan.startup.mode' = '{SPECIFIC}' requires the option \"{key}\""

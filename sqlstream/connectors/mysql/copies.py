@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors.changes.copies import Key, TableCopier, in_files, whole_file
-from sqlstream.connectors.changes.positions import CopiedFile, lsn_text
+from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn
+from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn, lsn_text
 from sqlstream.udfs.mysql_changes import connected
 
 if TYPE_CHECKING:

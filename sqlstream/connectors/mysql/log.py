@@ -32,6 +32,7 @@ from sqlstream.formats.binlog_events import (
     XID,
     Effect,
     effect_of,
+    is_rollback,
     is_standalone,
     statement_of,
     uncompressed,
@@ -267,7 +268,7 @@ class BinlogReceiver(ReceivedLog[int]):
         if effect is Effect.BEGIN:
             self._ends_by_itself = False
         elif effect is Effect.COMMIT:
-            if statement.strip().upper().startswith("ROLLBACK"):
+            if is_rollback(statement):
                 self._map = None  # what has come of the transaction is left out, with its TABLE_MAP
                 self._in_transaction = self._has_messages = False
                 if end is not None:
@@ -277,7 +278,7 @@ class BinlogReceiver(ReceivedLog[int]):
         else:
             if effect is not Effect.NONE:
                 self._add(incoming, event)
-            elif self._has_messages and statement.strip().upper().startswith("ROLLBACK"):
+            elif self._has_messages and is_rollback(statement):
                 raise _not_decoded(f'a transaction has changed table "{".".join(self._table)}" and undone a part of it')
             if self._ends_by_itself:
                 self._end_transaction(incoming, event, end)

@@ -95,10 +95,10 @@ class Product:
 
 
 def product_of(server: Connection) -> Product:
-    """Returns which server it is."""
-    ((text,),) = rows(server, "SELECT VERSION()")
-    version = tuple(map(int, re.findall(r"\d+", str(text))[:3]))
-    return Product("MariaDB" if "mariadb" in str(text).lower() else "MySQL", version)
+    """Returns which server it is, as it has said when the connection began."""
+    text = server.get_server_info().removeprefix("5.5.5-")  # before the version of MariaDB, for old clients
+    version = tuple(map(int, re.findall(r"\d+", text)[:3]))
+    return Product("MariaDB" if "mariadb" in text.lower() else "MySQL", version)
 
 
 def require_row_log(server: Connection, database: str) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.changes.positions import lsn_text
 from sqlstream.connectors.changes.received_log import Incoming, ReceivedLog
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.pgoutput import BEGIN, COMMIT, EPOCH, RELATION, Commit, Relation
+from sqlstream.udfs.database_changes import lsn_text
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
 
 if TYPE_CHECKING:

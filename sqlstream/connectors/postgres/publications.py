@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.changes.positions import lsn_of, lsn_text
 from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.database_tables import READABLE, matched
 from sqlstream.connectors.postgres.server import columns_there, regclass
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.planner.catalog import RowKind, Table
-from sqlstream.udfs.database_changes import METADATA, ChangedColumn, ChangedTable, KeyColumn
+from sqlstream.udfs.database_changes import METADATA, ChangedColumn, ChangedTable, KeyColumn, lsn_of, lsn_text
 from sqlstream.udfs.postgres_changes import no_old_row
 
 if TYPE_CHECKING:

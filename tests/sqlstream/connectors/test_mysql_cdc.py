@@ -621,6 +621,10 @@ def test_options_that_do_not_go_together_are_refused(server: MariaDbServer):
         "SS503: 'scan.startup.mode' = 'specific-offset' requires the option \"scan.startup.specific-offset.file\"",
         "SS503: 'scan.startup.mode' = 'specific-offset' requires the option \"scan.startup.specific-offset.pos\"",
     ]
+    assert messages(
+        scan__startup__mode=" SPECIFIC-OFFSET", scan__startup__specific_offset__pos="4",
+        scan__startup__specific_offset__file="log.000001",
+    ) == []  # fmt: skip
     assert messages(scan__startup__specific_offset__pos="4") == [
         "SS504: option \"scan.startup.specific-offset.pos\" is of 'scan.startup.mode' = 'specific-offset' alone"
     ]

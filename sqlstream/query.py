@@ -62,7 +62,7 @@ def has_texts(table: pa.Table) -> bool:
     """True where all STRINGs of the rows are UTF-8."""
     try:
         for column in table.columns:
-            if any(part.name == "STRING" for part in from_arrow(column.type).parts()):
+            if _has(column.type, "STRING"):
                 column.validate(full=True)
     except pa.ArrowInvalid:
         return False
@@ -71,12 +71,12 @@ def has_texts(table: pa.Table) -> bool:
 
 def in_time_zone(table: pa.Table, zone: str) -> pa.Table:
     """Returns the table with all TIMESTAMP columns, also nested ones, in the time zone. The instants do not change."""
-    fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has_zone(f.type) else f for f in table.schema]
-    return table.cast(pa.schema(fields)) if any(_has_zone(f.type) for f in table.schema) else table
+    fields = [f.with_type(from_arrow(f.type).to_arrow(zone)) if _has(f.type, "TIMESTAMP") else f for f in table.schema]
+    return table.cast(pa.schema(fields)) if any(_has(f.type, "TIMESTAMP") for f in table.schema) else table
 
 
-def _has_zone(type_: pa.DataType) -> bool:
-    return any(nested.name == "TIMESTAMP" for nested in from_arrow(type_).parts())
+def _has(type_: pa.DataType, name: str) -> bool:
+    return any(nested.name == name for nested in from_arrow(type_).parts())
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -91,15 +91,11 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     what = f'a value of column "{name}"'
-    if not _has_map(column.type):
+    if not _has(column.type, "MAP"):
         return python_list(column, what)
     if int(pa.__version__.partition(".")[0]) < 19:  # which has no name for it yet
         return [with_dicts(value, column.type) for value in python_list(column, what)]
     return python_list(column, what, maps_as_pydicts="strict")
-
-
-def _has_map(type_: pa.DataType) -> bool:
-    return any(nested.name == "MAP" for nested in from_arrow(type_).parts())
 
 
 def with_dicts(value: Any, type_: pa.DataType) -> Any:
@@ -198,7 +194,7 @@ class Query:
     of an updating query have their kind (+I, -U, +U, -D) in the first column, ``op``; ``table`` and ``tables`` apply
     these changes. ``key``: positions of the columns, not counting ``op``, by which changes replace rows. TIMESTAMP
     values are in ``time_zone``. ``find_no_text`` looks for the place of a STRING that is not UTF-8, of which there is
-    one in the rows, and returns its error; None where it does not find it.
+    one in the rows, and returns its error, or None where it does not find it; not given, nobody looks at texts.
     """
 
     def __init__(
@@ -209,7 +205,7 @@ class Query:
         *,
         updating: bool = False,
         key: Sequence[int] = (),
-        find_no_text: Callable[[], SqlStreamError | None] = lambda: None,
+        find_no_text: Callable[[], SqlStreamError | None] | None = None,
     ) -> None:
         self.job = job
         self.columns = tuple(name for name, _ in columns)
@@ -235,7 +231,8 @@ class Query:
 
     def _checked(self, table: pa.Table) -> pa.Table:
         """The rows that have arrived. Spark does not look at texts of files that it reads itself."""
-        if not has_texts(table) and (error := self._find_no_text()) is not None:
+        find = self._find_no_text
+        if find is not None and not has_texts(table) and (error := find()) is not None:
             raise error
         return in_time_zone(table, self._time_zone)
 

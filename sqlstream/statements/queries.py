@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -62,11 +62,11 @@ class SelectStatement(StatementType[nodes.Query]):
         reach_views(plan, workspace.settings)
         if isinstance(plan, Batch):
             run, columns = execution.batches.start(plan, workspace, execution.text)
-            return Query(run, columns, _time_zone(execution), find_no_text=partial(_no_text, plan.tables))
+            return Query(run, columns, _time_zone(execution), find_no_text=_texts_looked_at(plan.tables))
         assert isinstance(plan, Output)
         job = execution.runner.start(plan, workspace, to_sql(statement))
         updating = plan.changelog_mode != APPEND_ONLY
-        key, find_no_text = key_of(plan), partial(_no_text, scanned_tables(plan))
+        key, find_no_text = key_of(plan), _texts_looked_at(scanned_tables(plan))
         zone = _time_zone(execution)
         return Query(job, columns_of(plan), zone, updating=updating, key=key, find_no_text=find_no_text)
 
@@ -75,9 +75,16 @@ class SelectStatement(StatementType[nodes.Query]):
         return True
 
 
-def _no_text(tables: Iterable[Table]) -> SqlStreamError | None:
-    """The error for a STRING that is not UTF-8, from the first of the tables whose source finds one."""
-    sources = ((source, table) for table in tables if isinstance(source := connector(table.connector), Source))
+def _texts_looked_at(tables: Iterable[Table]) -> Callable[[], SqlStreamError | None] | None:
+    """What looks for a STRING that is not UTF-8, and returns the error of the first of the tables whose source finds
+    one; None where no source looks.
+    """
+    sources = ((connector(table.connector), table) for table in tables)
+    looking = [(s, t) for s, t in sources if isinstance(s, Source) and type(s).no_text is not Source.no_text]
+    return partial(_no_text, looking) if looking else None
+
+
+def _no_text(sources: Iterable[tuple[Source, Table]]) -> SqlStreamError | None:
     return next((error for source, table in sources if (error := source.no_text(table)) is not None), None)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -22,14 +23,15 @@ import pyarrow as pa
 
 from sqlstream.connectors.files.tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
-from sqlstream.errors import Diagnostic, SqlStreamError
+from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
+from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.files import avro as avro_files
 from sqlstream.udfs.files.columnar import ColumnarFiles, schema_of
-from sqlstream.udfs.files.listed import Mismatch, mismatches, require_readable, shown_name
+from sqlstream.udfs.files.listed import Mismatch, mismatches, require_readable, shown_name, version_of
 from sqlstream.udfs.files.sink_log import logged_paths
 from sqlstream.udfs.texts import is_text, json_of
 
@@ -39,6 +41,7 @@ MISSPELT_FIELD = "SS526"
 MOST_FILES = 100
 _MOST_TEXT_FILES = 4
 MOST_RECORDS = 100
+_REMEMBERED_FILES = 100_000
 _LIKENESS = 0.75  # the least ratio of difflib for two names of which one is surely the other misspelt
 
 
@@ -122,15 +125,32 @@ def no_text(format: str, columns: Sequence[Column], paths: Iterable[Path]) -> Sq
     """Returns the error SS402 for the first value of the columns in Parquet and ORC files that is no UTF-8; None
     without one. It reads their texts, for which Spark takes any bytes.
     """
-    texts = [c for c in columns if any(part.name == "STRING" for part in c.type.parts())]
-    for file in _files(paths) if format in ("orc", "parquet") else ():
-        for column in texts:
-            try:
-                for _ in ColumnarFiles(format, ((column.name, column.type),), nulls=True).batches(str(file)):
-                    pass
-            except SqlStreamError as error:
-                if error.code == BAD_ROW:
-                    return error
+    texts = tuple((c.name, c.type) for c in columns if any(part.name == "STRING" for part in c.type.parts()))
+    for file in _files(paths) if format in ("orc", "parquet") and texts else ():
+        with suppress(OSError):  # gone meanwhile
+            found = _text_that_is_none(str(file), format, texts, version_of(file.stat()))
+            if found is not None:
+                return ExecutionError.of([found])
+    return None
+
+
+@lru_cache(maxsize=_REMEMBERED_FILES)
+def _text_that_is_none(
+    file: str,
+    format: str,  # noqa: A002
+    texts: tuple[tuple[str, DataType], ...],
+    version: tuple[int, ...],
+) -> Diagnostic | None:
+    """The fault of the first of these columns of a file that has one. What is known of a ``version`` of a file is not
+    read again: a query that makes such a text itself asks for each batch of its rows.
+    """
+    for column in texts:
+        try:
+            for _ in ColumnarFiles(format, (column,), nulls=True).batches(file):
+                pass
+        except SqlStreamError as error:
+            if error.code == BAD_ROW:
+                return error.diagnostic
     return None
 
 

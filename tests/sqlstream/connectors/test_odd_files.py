@@ -7,7 +7,7 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
@@ -19,13 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from sqlstream.connectors.files.checks import walk, wrong_files
+from sqlstream.connectors.files.checks import no_text, walk, wrong_files
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import Column, Table
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.statements.jobs import properties
+from sqlstream.types import parse_type
+from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.listed import ListedFiles
 
 LINES = '{"id": 1, "name": "a"}\n'
@@ -382,3 +384,28 @@ def test_a_link_to_its_own_directory_gives_no_row_twice(format: str, spark: Any,
         assert len(rows(session, "SELECT id FROM t")) == 6
         counts = rows(session, "SELECT COUNT(*) AS n FROM t GROUP BY COUNT WINDOW (6 ROWS)")
     assert counts == [(6,)]
+
+
+def test_texts_of_a_file_are_looked_at_once_for_each_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    batches = ColumnarFiles.batches
+
+    def counted(files: ColumnarFiles, path: str) -> Iterator[pa.RecordBatch]:
+        read.append(path)
+        return batches(files, path)
+
+    monkeypatch.setattr(ColumnarFiles, "batches", counted)
+    columns = [Column("id", parse_type("BIGINT")), Column("name", parse_type("STRING"))]
+    for name in ("a", "b"):
+        pq.write_table(TABLE, tmp_path / f"{name}.parquet")
+    assert [no_text("parquet", columns, [tmp_path]) for _ in range(3)] == [None] * 3
+    assert len(read) == 2
+    bad = TABLE.set_column(1, "name", pa.array([b"\xff"] * TABLE.num_rows))
+    pq.write_table(bad, tmp_path / "b.parquet")
+    for _ in range(2):
+        error = no_text("parquet", columns, [tmp_path])
+        assert error is not None
+        assert error.diagnostic.message == (
+            f'column "name" of type STRING is "\ufffd" in row 1 of file "{tmp_path}/b.parquet"'
+        )
+    assert len(read) == 3

@@ -17,14 +17,28 @@ _DATES = int(_FIRST.astype(np.int64)), int(_LAST.astype(np.int64))
 _TIMES = _DATES[0] * _DAY, (_DATES[1] + 1) * _DAY - 1
 
 
-def rows_beyond(values: pa.Array, start: int = 0) -> list[int]:
-    """Returns the rows with a time beyond these years, also within an ARRAY, MAP or STRUCT, counted from ``start``."""
+def rows_beyond(values: pa.Array) -> list[int]:
+    """Returns the rows with a time beyond these years, also within an ARRAY, MAP or STRUCT."""
     if not any(_is_beyond(times) for times in _times(values)):
         return []
-    if len(values) == 1:
-        return [start]
-    half = len(values) // 2
-    return [*rows_beyond(values.slice(0, half), start), *rows_beyond(values.slice(half), start + half)]
+    rows: list[int] = np.flatnonzero(_are_beyond(values)).tolist()
+    return rows
+
+
+def _are_beyond(values: pa.Array) -> np.ndarray:
+    kind, found = values.type, np.zeros(len(values), np.bool_)
+    if kinds.is_map(kind):
+        return _are_beyond(values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
+    if kinds.is_list(kind):
+        found[pc.list_parent_indices(values).to_numpy(zero_copy_only=False)[_are_beyond(values.flatten())]] = True
+    elif kinds.is_struct(kind):
+        for member in values.flatten():
+            found |= _are_beyond(member)
+    elif kinds.is_date32(kind) or kinds.is_timestamp(kind):
+        (first, last), numbers = _limits(kind), _numbers(values)
+        beyond = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+        found = beyond.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def beyond(values: pa.Array, row: int) -> str:

@@ -19,8 +19,6 @@ import pyarrow.types as kinds
 _NO_NANOSECONDS = 1_000
 _DAY = 86_400_000_000
 _MOST_DIGITS = 76
-_SHOWN = 100
-"""Characters of a value in a message."""
 
 
 class Ambiguous(ValueError):
@@ -57,8 +55,8 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
             return kind
 
 
-def _stored(values: pa.Array, *, as_text: bool) -> pa.Array:
-    """The values of a column without what Arrow wraps them in. ``as_text``: UUIDs are texts."""
+def stored_values(values: pa.Array, *, as_text: bool) -> pa.Array:
+    """Returns the values of a column without what Arrow wraps them in. ``as_text``: UUIDs are texts."""
     while True:
         kind = values.type
         if kinds.is_dictionary(kind):
@@ -250,9 +248,10 @@ _OTHERWISE_IN_SPARK: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Dat
 def converted(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> pa.Array:
     """Converts the values of a file's column into the declared type.
 
-    Raises pa.ArrowInvalid if the type does not fit (``fits``), or if the type does not have a value (``misfit``).
+    Raises pa.ArrowInvalid if the type does not fit (``fits``), or if the type does not have a value (see
+    ``formats.misfits``).
     """
-    values = _stored(values, as_text=kinds.is_string(declared))
+    values = stored_values(values, as_text=kinds.is_string(declared))
     if values.type == declared and not _has(declared, kinds.is_time):
         if _has(declared, kinds.is_string):
             values.validate(full=True)  # files may have STRINGs that are no UTF-8
@@ -268,56 +267,6 @@ def converted(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> 
     if is_list(declared):
         return _list(values, declared, orc)
     return _scalars(values, declared)
-
-
-def misfit(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> tuple[int, str] | None:
-    """For values that ``converted`` refuses: returns the row of the first one that the declared type does not have, and
-    the value for messages; None where the type does not fit, whatever the values.
-    """
-    if not fits(values.type, declared, orc=orc):
-        return None
-    first, behind = 0, len(values)
-    while behind - first > 1:
-        middle = (first + behind) // 2
-        try:
-            converted(values.take(pa.array(range(first, middle))), declared, orc=orc)
-        except pa.ArrowInvalid:
-            behind = middle
-        else:
-            first = middle
-    return first, _spelled(_stored(values, as_text=kinds.is_string(declared))[first])
-
-
-def misfits(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> dict[int, str]:
-    """For values of a type that fits: the rows of all that the declared type does not have, with the value of each for
-    messages.
-    """
-    wrong = _misfits(values, declared, orc, np.arange(len(values)))
-    stored = _stored(values, as_text=kinds.is_string(declared)) if wrong else values
-    return {row: _spelled(stored[row]) for row in wrong}
-
-
-def _misfits(values: pa.Array, declared: pa.DataType, orc: bool, rows: np.ndarray) -> list[int]:
-    try:
-        converted(values.take(pa.array(rows)), declared, orc=orc)
-    except pa.ArrowInvalid:
-        if len(rows) == 1:
-            return [int(rows[0])]
-        half = len(rows) // 2
-        return [*_misfits(values, declared, orc, rows[:half]), *_misfits(values, declared, orc, rows[half:])]
-    return []
-
-
-def _spelled(value: pa.Scalar) -> str:
-    if kinds.is_time(value.type):
-        return f"{value.value:,} {value.type.unit}, which is no time of a day"
-    if is_text(value.type) or kinds.is_fixed_size_binary(value.type):
-        found = value.as_buffer()
-        return f'"{found.to_pybytes()[:_SHOWN].decode(errors="replace")}"'
-    try:
-        return str(value.as_py())[:_SHOWN]
-    except (ArithmeticError, ValueError):
-        return f"{value.value:,} {value.type.unit}" if kinds.is_timestamp(value.type) else f"a {value.type}"
 
 
 def _has(kind: pa.DataType, is_one: Callable[[pa.DataType], bool]) -> bool:
@@ -366,9 +315,9 @@ def _floored(nanoseconds: pa.Array) -> pa.Array:
 
 def _struct(values: pa.StructArray, declared: pa.StructType, orc: bool) -> pa.Array:
     numbers = (position_of(values.type.names, field.name) for field in declared)
-    nothing = pa.nulls(len(values))
+    nothing, found = pa.nulls(len(values)), values.flatten()  # without what NULLs hide
     members = [
-        converted(nothing if number is None else values.field(number), field.type, orc=orc)
+        converted(nothing if number is None else found[number], field.type, orc=orc)
         for number, field in zip(numbers, declared, strict=True)
     ]
     mask = values.is_null() if values.null_count else None

@@ -18,7 +18,9 @@ import numpy as np
 
 _LF, _CR = 10, 13
 _CHECKED = 1 << 16
-"""Bytes that are looked at for UTF-8 at once: an error costs a copy of so many."""
+"""Bytes that are looked at for UTF-8 at once: where one is wrong, these are decoded again, into wider characters."""
+_ESCAPED = 0xDC80, 0xDCFF
+"""What Python decodes bytes to that are not UTF-8."""
 
 LONGEST_BROKEN = 1 << 16
 """The most bytes of a record with line breaks where the table has no multi-line: a quote that is closed only behind
@@ -383,11 +385,21 @@ def lines_without_utf8(data: bytes, starts: np.ndarray) -> list[int]:
         last = max(int(np.searchsorted(starts, starts[first] + _CHECKED)), first + 1)
         begin = int(starts[first])
         end = int(starts[last]) if last < len(starts) else len(data)
-        try:
-            codecs.utf_8_decode(view[begin:end], "strict", True)
-            first = last
-        except UnicodeDecodeError as error:
-            found = int(np.searchsorted(starts, begin + error.start, "right")) - 1
-            wrong.append(found)
-            first = found + 1
+        places = begin + _places_without_utf8(view[begin:end])
+        wrong.extend(np.unique(np.searchsorted(starts, places, "right") - 1).tolist())
+        first = last
     return wrong
+
+
+def _places_without_utf8(text: memoryview) -> np.ndarray:
+    """The offsets of the bytes that are not valid UTF-8."""
+    try:
+        codecs.utf_8_decode(text, "strict", True)
+    except UnicodeDecodeError:
+        escaped, _ = codecs.utf_8_decode(text, "surrogateescape", True)
+        characters = np.frombuffer(escaped.encode("utf-32-le", "surrogatepass"), np.uint32)
+        is_wrong = (characters >= _ESCAPED[0]) & (characters <= _ESCAPED[1])
+        lengths = 1 + (characters >= 0x80).astype(np.int64) + (characters >= 0x800) + (characters >= 0x10000)
+        lengths[is_wrong] = 1
+        return (np.cumsum(lengths) - lengths)[is_wrong]
+    return np.zeros(0, np.int64)

@@ -45,7 +45,7 @@ class LineDecoder(Decoder):
         try:
             texts = records.cast(pa.string())
         except pa.ArrowInvalid:
-            bad = np.union1d(bad, _without_utf8(records))
+            bad = np.union1d(bad, rows_without_utf8(records))
         faults = [
             Fault(int(n), int(starts[n]), (records[n].as_py() or b"").rstrip(b"\r\n"), _reason(records[n])) for n in bad
         ]
@@ -71,8 +71,8 @@ def _slices(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), data])
 
 
-def _without_utf8(records: pa.BinaryArray) -> list[int]:
-    """The indices of the records that are not valid UTF-8. A line feed between them ends what one begins."""
+def rows_without_utf8(records: pa.BinaryArray) -> list[int]:
+    """Returns the indices of the records that are not valid UTF-8. A line feed between them ends what one begins."""
     joined = pc.binary_join_element_wise(records.fill_null(b""), b"\n", b"")
     offsets = offsets_of(joined)
     return lines_without_utf8(bytes_of(joined)[: offsets[-1]].tobytes(), offsets[:-1])

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlstream.formats.columnar import Ambiguous, converted, differs_in_spark, fits, misfit, position_of
+from sqlstream.formats.columnar import Ambiguous, converted, differs_in_spark, fits, position_of
+from sqlstream.formats.misfits import misfit, misfits
 from sqlstream.types import parse_type
+from tests.depth import depth
 
 INSTANT = pa.timestamp("us", "UTC")
 WHOLE = {f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -194,3 +197,74 @@ def test_the_first_value_that_the_type_does_not_have_is_named(name):
     assert misfit(values, kind) == (1, spelled)
     assert converted(values.slice(0, 1), kind).null_count in (0, 1)
     assert misfit(values, parse_type("BOOLEAN").to_arrow()) is None
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_all_values_that_the_type_does_not_have_are_found(name):
+    values, declared, spelled = BAD_VALUES[name]
+    kind = parse_type(declared).to_arrow()
+    many = pa.concat_arrays([values, values.slice(0, 1), values.slice(1), values])
+    last = len(values) + 1 + len(values) - 1
+    assert misfits(many, kind) == dict.fromkeys((1, len(values) + 1, last + 1), spelled)
+    assert misfits(values.slice(0, 1), kind) == {}
+
+
+FOUND = (
+    (pa.decimal128(6, 3), "DECIMAL(4, 1)"), (pa.decimal128(6, 3), "DECIMAL(5, 3)"),
+    (pa.decimal128(6, -2), "DECIMAL(7, 0)"), (pa.decimal256(40, 2), "DECIMAL(38, 2)"),
+    (pa.timestamp("s"), "TIMESTAMP"), (pa.timestamp("ms", "UTC"), "TIMESTAMP_NTZ"),
+    (pa.time32("s"), "TIME"), (pa.time64("us"), "TIME"), (pa.time64("ns"), "TIME"), (pa.date64(), "TIMESTAMP_NTZ"),
+    (pa.date32(), "TIMESTAMP_NTZ"), (pa.binary(), "STRING"), (pa.binary(3), "STRING"),
+)  # fmt: skip
+"""Types in files, and declared ones that lack some of their values."""
+
+
+@settings(deadline=None, max_examples=depth(60, 3000))
+@given(st.sampled_from(FOUND), st.sampled_from(["", "list", "struct", "map"]), st.data())
+def test_masks_find_what_is_found_value_by_value(types, within, data):
+    in_file, declared = types[0], parse_type(types[1]).to_arrow()
+    flat = [data.draw(_value_of(in_file)) for _ in range(data.draw(st.integers(0, 6)))]
+    values = _array_of(flat, in_file)
+    if within == "struct":
+        mask = pa.array([data.draw(st.booleans()) for _ in flat], pa.bool_())
+        values = pa.StructArray.from_arrays([values], ["a"], mask=mask)
+        declared = pa.struct([("a", declared)])
+    elif within:
+        ends = sorted(data.draw(st.lists(st.integers(0, len(flat)), min_size=2, max_size=4)))
+        if within == "list":
+            values, declared = pa.ListArray.from_arrays(ends, values), pa.list_(declared)
+        else:
+            keys = pa.array([*map(str, range(len(flat)))])
+            values, declared = pa.MapArray.from_arrays(ends, keys, values), pa.map_(pa.string(), declared)
+    values = values.slice(data.draw(st.integers(0, 1)))
+    assert [*misfits(values, declared)] == [row for row in range(len(values)) if _is_refused(values, row, declared)]
+
+
+def _is_refused(values: pa.Array, row: int, declared: pa.DataType) -> bool:
+    try:
+        converted(values.slice(row, 1), declared)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _value_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    if pa.types.is_decimal(kind):
+        return st.none() | st.integers(-(10**kind.precision) + 1, 10**kind.precision - 1)
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        least, most = (0, 5) if pa.types.is_binary(kind) else (3, 3)
+        return st.none() | st.binary(min_size=least, max_size=most) | st.just(b"abc")
+    bits = kind.bit_width
+    day = 86_400 * {"s": 1, "ms": 1_000, "us": 10**6, "ns": 10**9}.get(getattr(kind, "unit", "s"), 1)
+    edges = st.sampled_from([-1, 0, day - 1, day, (2**63 - 1) // 1000, (2**63 - 1) // 10**6, 106_751_991, 106_751_992])
+    whole = st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return st.none() | edges.filter(lambda n: n < 2 ** (bits - 1)) | whole
+
+
+def _array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind):
+        digits = [None if n is None else Decimal(n).scaleb(-kind.scale, Context(prec=80)) for n in values]
+        return pa.array(digits, kind)
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array(values, kind)
+    return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)

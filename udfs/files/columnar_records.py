@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sqlstream.errors import ExecutionError
-from sqlstream.formats.columnar import converted, fits, misfits, position_of
+from sqlstream.formats.columnar import converted, fits, position_of
 from sqlstream.formats.decoder import Decoded, Fault, Field
+from sqlstream.formats.misfits import misfits
 from sqlstream.udfs.files.columnar import ColumnarFiles, require_whole
 from sqlstream.udfs.files.listed import Mismatch
 from sqlstream.udfs.files.parquet import batches_of, own_names, without_view
@@ -90,7 +91,8 @@ class ColumnarFormat(RecordFormat):
         bad = sorted(reasons)
         good = pa.array(np.delete(np.arange(batch.num_rows), bad))
         columns = {f.name: self._converted(stored[f.name].take(good), f) for f in self.fields if f.wanted}
-        faults = [Fault(row, 0, _text(batch, row), ", ".join(reasons[row])) for row in bad]
+        texts = _texts(batch, bad)
+        faults = [Fault(row, 0, text, ", ".join(reasons[row])) for row, text in zip(bad, texts, strict=True)]
         return Decoded(self._rows(columns, len(good)), batch.num_rows, faults)
 
     def _rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
@@ -119,19 +121,34 @@ class ColumnarFormat(RecordFormat):
         return values
 
 
-def _text(batch: pa.RecordBatch, row: int) -> bytes:
-    """A row as JSON, with the values of the file."""
-    values = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            values[name] = column[row].as_py()
-        except (ArithmeticError, ValueError):  # a time or a text that Python does not have
-            values[name] = repr(column[row])
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"), default=_spelled).encode(errors="replace")
+def _texts(batch: pa.RecordBatch, rows: Sequence[int]) -> list[bytes]:
+    """Rows as JSON, with the values of the file."""
+    names, chosen = batch.schema.names, pa.array(rows, pa.int64())
+    columns = [_values(without_view(column).take(chosen)) for column in batch.columns]
+    records = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    return [_JSON.encode(record).encode(errors="replace") for record in records]
+
+
+def _values(column: pa.Array) -> list[object]:
+    try:
+        values: list[object] = column.to_pylist()
+    except (ArithmeticError, ValueError):  # a time or a text that Python does not have
+        return [_value(scalar) for scalar in column]
+    return values
+
+
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except (ArithmeticError, ValueError):
+        return repr(scalar)
 
 
 def _spelled(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_spelled)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
-from sqlstream.formats.columnar import Ambiguous, differs_in_spark, fits, misfit, position_of
+from sqlstream.formats.columnar import Ambiguous, differs_in_spark, fits, position_of
+from sqlstream.formats.misfits import misfit
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.files.directories import path_of_url

@@ -19,7 +19,7 @@ from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn, lsn_text
-from sqlstream.udfs.mysql_changes import connected
+from sqlstream.udfs.mysql_connection import connected
 
 if TYPE_CHECKING:
     from sqlstream.connectors.mysql.server import Connection
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NOT_LOCKED = "SS631"
 
 _LOCK_SECONDS = 30
+_MOST_BYTES, _END, _ERROR = 0xFFFFFF, 0xFE, 0xFF
+_LOST = 2013
 
 
 @dataclass(frozen=True)
@@ -140,13 +142,30 @@ def _packets(server: Connection, query: str) -> Iterator[Iterator[bytes]]:
 
 
 def _rows_of(server: Connection, result: Any) -> Iterator[bytes]:
-    while True:
-        packet = server._read_packet()
-        if result._check_packet_is_eof(packet):
-            result.unbuffered_active = False
-            result.connection = None
-            return
-        yield packet.get_all_data()
+    """Reads packets here, as an object of PyMySQL for each would take longer than all else."""
+    import pymysql  # an optional package
+
+    read = server._rfile.read
+    parts: list[bytes] = []
+    try:
+        while True:
+            head = read(4)
+            size = int.from_bytes(head[:3], "little")
+            packet = read(size) if len(head) == 4 else b""
+            if len(packet) < size or len(head) < 4:
+                raise pymysql.OperationalError(_LOST, "Lost connection to the server while it sent rows")
+            if size == _MOST_BYTES or parts:
+                parts.append(packet)
+                if size == _MOST_BYTES:
+                    continue
+                packet, parts = b"".join(parts), []
+            if packet[0] == _END and len(packet) < 9:
+                return
+            if packet[0] == _ERROR:
+                pymysql.err.raise_mysql_exception(packet)
+            yield packet
+    finally:
+        result.unbuffered_active, result.connection = False, None
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------

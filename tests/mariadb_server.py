@@ -19,15 +19,16 @@ PASSWORD = "hunter2"
 _PROGRAMS = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 _SETTINGS = (
     "--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--log-bin=log", "--server-id=1",
+    "--log-slave-updates", "--max-allowed-packet=64M",
     "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-buffer-pool-size=32M", "--skip-name-resolve",
 )  # fmt: skip
 
 
 class MariaDbServer:
-    """Listens on a port of 127.0.0.1, and has the database ``shop``."""
+    """Listens on a port of 127.0.0.1, and has the database ``shop``. ``settings``: more words of its command line."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self._directory, self._settings = directory, settings
         self._data = directory / "data"
         self._user = "mysql" if os.geteuid() == 0 else None
         if self._user is not None:
@@ -47,7 +48,7 @@ class MariaDbServer:
 
     def start(self) -> None:
         command = [_program("mariadbd"), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
-        command += ["--bind-address=127.0.0.1", f"--socket={self._directory}/socket", *_SETTINGS]
+        command += ["--bind-address=127.0.0.1", f"--socket={self._directory}/socket", *_SETTINGS, *self._settings]
         command += [f"--user={self._user}"] * (self._user is not None)
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -98,14 +99,14 @@ def _program(name: str) -> str:
 
 
 @contextmanager
-def running_server() -> Iterator[MariaDbServer]:
+def running_server(*settings: str) -> Iterator[MariaDbServer]:
     """Below a directory that every user may enter, unlike pytest's. Skips where Debian's package or PyMySQL lacks."""
     pytest.importorskip("pymysql", reason="the package PyMySQL is not installed")
     _program("mariadbd")
     directory = Path(tempfile.mkdtemp(prefix="sqlstream-mariadb-"))
     directory.chmod(0o755)
     try:
-        server = MariaDbServer(directory)
+        server = MariaDbServer(directory, *settings)
         try:
             yield server
         finally:

@@ -5,7 +5,7 @@ log with the changes that followed, as rows with their kinds. What is the same o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -201,6 +201,18 @@ class RowsOfChanges(ABC):
         moments = pa.array(times, pa.int64()).cast(DataType("TIMESTAMP").to_arrow())
         more = [moments if key == "op_ts" else pa.repeat(constant[key], len(kinds)) for _, key in self.table.metadata]
         return pa.RecordBatch.from_arrays([*columns, *more, kinds], schema=self.table.result)
+
+
+def seen_by_parts(seen: np.ndarray, part_of: Callable[[], np.ndarray]) -> np.ndarray:
+    """Which changes are in the snapshot that has read their row. ``seen``: for each snapshot, which changes it holds;
+    ``part_of``: which part each row is in. Only a server knows that, which is asked where snapshots differ.
+    """
+    count = seen.shape[1]
+    if len(seen) == 1 or not count or bool((seen == seen[0]).all()):
+        first: np.ndarray = seen[0]
+        return first
+    chosen: np.ndarray = seen[np.minimum(part_of(), len(seen) - 1), np.arange(count)]
+    return chosen
 
 
 def windows(path: str, begin: int, first: int, until: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -46,8 +46,10 @@ from sqlstream.udfs.database_changes import (
     RowsOfChanges,
     SnapshotPart,
     lsn_of,
+    seen_by_parts,
     windows,
 )
+from sqlstream.udfs.mysql_connection import connected
 
 NOT_OF_ROWS = repeating("SS620")
 UNREADABLE = repeating("SS630")
@@ -63,17 +65,6 @@ _FLOATS = ("float", "double")
 _KINDS = pa.array(["+I", "-U", "-D", "+U"])
 _KEYS_AT_ONCE = 10_000
 _ANEW = "Start in a new directory, with the rows of the table as they are now."
-
-
-def connected(parameters: Mapping[str, str]) -> Any:
-    """Opens a connection in UTC."""
-    import pymysql  # an optional package
-
-    return pymysql.connect(
-        host=parameters["host"], port=int(parameters["port"]), user=parameters["user"],
-        password=parameters["password"], connect_timeout=int(parameters["connect_timeout"]), charset="utf8mb4",
-        autocommit=True, init_command="SET time_zone = '+00:00', sql_mode = ''",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,15 +194,13 @@ class RowsOfMySql(RowsOfChanges):
 
     def _seen(self, parts: Sequence[SnapshotPart], places: np.ndarray, read: _Read, rows: np.ndarray) -> np.ndarray:
         """Which of the rows the snapshot holds that has read the part where they are."""
-        seen = np.stack([places < lsn_of(part.snapshot) for part in parts])
-        if len(parts) == 1 or not len(rows) or bool((seen == seen[0]).all()):
-            first: np.ndarray = seen[0]
-            return first
-        keys = [_key_texts(read.texts(key.name, rows)) for key in self.cut_by]
-        bounds = [part.until for part in parts if part.until is not None]
-        part_of = parts_of(self.cut_by, keys, bounds, dict(self.table.connection))
-        chosen: np.ndarray = seen[np.minimum(part_of, len(parts) - 1), np.arange(len(rows))]
-        return chosen
+
+        def part_of() -> np.ndarray:
+            keys = [_key_texts(read.texts(key.name, rows)) for key in self.cut_by]
+            bounds = [part.until for part in parts if part.until is not None]
+            return parts_of(self.cut_by, keys, bounds, dict(self.table.connection))
+
+        return seen_by_parts(np.stack([places < lsn_of(part.snapshot) for part in parts]), part_of)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from sqlstream.udfs.database_changes import (
     KeyColumn,
     RowsOfChanges,
     SnapshotPart,
+    seen_by_parts,
     windows,
 )
 
@@ -270,15 +271,13 @@ class _Chosen:
         self, parts: Sequence[SnapshotPart], numbers: np.ndarray, columns: Sequence[TextColumn], rows: np.ndarray
     ) -> np.ndarray:
         """Which changes the snapshot holds that has read the row."""
-        seen = np.stack([Snapshot.of(part.snapshot).sees(numbers) for part in parts])
-        if len(parts) == 1 or not len(rows) or bool((seen == seen[0]).all()):
-            first: np.ndarray = seen[0]
-            return first
-        keys = [self._key(key, columns, rows) for key in self._cut_by]
-        bounds = [part.until for part in parts if part.until is not None]
-        part_of = parts_of(self._cut_by, keys, bounds, dict(self.table.connection))
-        chosen: np.ndarray = seen[np.minimum(part_of, len(parts) - 1), np.arange(len(rows))]
-        return chosen
+
+        def part_of() -> np.ndarray:
+            keys = [self._key(key, columns, rows) for key in self._cut_by]
+            bounds = [part.until for part in parts if part.until is not None]
+            return parts_of(self._cut_by, keys, bounds, dict(self.table.connection))
+
+        return seen_by_parts(np.stack([Snapshot.of(part.snapshot).sees(numbers) for part in parts]), part_of)
 
 
 def parts_of(

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from sqlstream.formats.avro_cursor import slices
 
 BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE = b"BCRIUDT"
+STREAM_START, STREAM_STOP, STREAM_COMMIT, STREAM_ABORT = b"SEcA"
 KEY_ONLY, OLD_ROW, NEW_ROW = b"KON"
 NULL, UNCHANGED, TEXT = b"nut"
 
@@ -79,6 +80,34 @@ class Commit:
     def of(message: bytes) -> Commit:
         """Reads a message of the kind COMMIT."""
         return Commit(int.from_bytes(message[2:10], "big"), int.from_bytes(message[10:18], "big"))
+
+
+@dataclass(frozen=True)
+class StreamCommit:
+    """The end of a transaction that was sent while it was running. ``time``: in microseconds since 2000."""
+
+    transaction: int
+    at: int
+    end: int
+    time: int
+
+    @staticmethod
+    def of(message: bytes) -> StreamCommit:
+        """Reads a message of the kind STREAM_COMMIT."""
+        numbers = (int.from_bytes(message[begin : begin + 8], "big") for begin in (6, 14, 22))
+        return StreamCommit(int.from_bytes(message[1:5], "big"), *numbers)
+
+
+def begin_message(transaction: int, at: int = 0, time: int = 0) -> bytes:
+    """The message BEGIN of a transaction, which the server leaves out where it sends one while it is running."""
+    return bytes([BEGIN]) + at.to_bytes(8, "big") + time.to_bytes(8, "big") + transaction.to_bytes(4, "big")
+
+
+def without_owner(message: bytes) -> tuple[int, bytes]:
+    """Returns of a message of a running transaction which (sub-)transaction it is of, and the message as it is in
+    others.
+    """
+    return int.from_bytes(message[1:5], "big"), message[:1] + message[5:]
 
 
 def truncated(message: bytes) -> list[int]:

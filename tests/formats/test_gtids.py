@@ -1,57 +1,24 @@
-"""Sets of transactions, in the texts of both servers."""
+"""Positions of MariaDB's log by global transaction identifiers."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sqlstream.formats.gtids import MariaDbGtids, MySqlGtids
-
-_SERVERS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562")
-_Transactions = set[tuple[str, int]]
-_transactions = st.sets(st.tuples(st.sampled_from(_SERVERS), st.integers(1, 12)), max_size=14)
+from sqlstream.formats.gtids import GtidPosition
 
 
-def event(server: str, number: int) -> bytes:
-    """That of MySQL with which a transaction begins."""
-    return bytes(20) + bytes.fromhex(server.replace("-", "")) + number.to_bytes(8, "little")
+def test_texts():
+    position = GtidPosition.of("1-2-7,\n0-1-270")
+    assert str(position) == "0-1-270,1-2-7"
+    assert position == GtidPosition.of("0-1-270,1-2-7")
+    assert str(GtidPosition.of("")) == ""
+    for text in ("0-1", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "0-1-270;1-1-1"):
+        with pytest.raises(ValueError, match=r"unpack|invalid"):
+            GtidPosition.of(text)
 
 
-def of(transactions: _Transactions) -> MySqlGtids:
-    return MySqlGtids.of(",".join(f"{server}:{number}" for server, number in transactions))
-
-
-@given(_transactions, _transactions)
-def test_sets_of_mysql_are_sets(some: _Transactions, others: _Transactions):
-    assert (of(some) <= of(others)) == (some <= others)
-    assert (of(some) < of(others)) == (some < others)
-    assert (of(some) == of(others)) == (some == others) == (str(of(some)) == str(of(others)))
-
-
-@given(st.lists(st.tuples(st.sampled_from(_SERVERS), st.integers(1, 12)), unique=True))
-def test_transactions_are_added_in_any_order(transactions: list[tuple[str, int]]):
-    read = MySqlGtids()
-    for server, number in transactions:
-        read = read.with_transaction(event(server, number))
-    assert read == of(set(transactions))
-    assert MySqlGtids.of(str(read)) == read
-
-
-def test_texts_of_mysql():
-    one, other = _SERVERS
-    assert str(MySqlGtids.of(f"{one.upper()}:5:1-3:4,\n {other}:7")) == f"{one}:1-5,{other}:7"
-    assert str(MySqlGtids.of(f"{one}:1-3:backup:1:3")) == f"{one}:1-3,{one}:backup:1:3"
-    assert str(MySqlGtids.of("")) == ""
-    with pytest.raises(ValueError, match="0-1-5"):
-        MySqlGtids.of("0-1-5")
-
-
-def test_texts_of_mariadb():
-    state = MariaDbGtids.of("1-2-7,0-1-270")
-    assert str(state) == "0-1-270,1-2-7"
-    assert MariaDbGtids.of("0-9-269") < state
-    assert not state <= MariaDbGtids.of("0-1-270")
-    assert MariaDbGtids() < state <= state
-    with pytest.raises(ValueError, match="unpack"):
-        MariaDbGtids.of("0-1")
+def test_a_transaction_is_the_last_one_of_its_domain():
+    event = bytes(5) + (9).to_bytes(4, "little") + bytes(10) + (271).to_bytes(8, "little")
+    for domain, text in ((0, "0-9-271"), (7, "0-1-270,7-9-271")):
+        with_domain = event + domain.to_bytes(4, "little") + b"\0"
+        assert str(GtidPosition.of("0-1-270").with_transaction(with_domain)) == text

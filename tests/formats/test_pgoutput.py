@@ -11,9 +11,12 @@ from sqlstream.formats.pgoutput import (
     Relation,
     RelationColumn,
     Snapshot,
+    StreamCommit,
+    begin_message,
     changes_of,
     transactions_of,
     truncated,
+    without_owner,
 )
 
 BEGIN = bytes.fromhex("42000000000 14a92b0 00030447a2321bc1 000002dd".replace(" ", ""))
@@ -48,6 +51,17 @@ def test_a_relation_says_which_columns_follow():
 
 def test_a_commit_says_where_it_is_and_where_the_next_transaction_may_begin():
     assert Commit.of(COMMIT) == Commit(0x14A9200, 0x14A92B0)
+
+
+def test_a_running_transaction_is_read_like_others_when_it_is_committed():
+    """As the documentation describes its messages: each has the number of its (sub-)transaction."""
+    number = (0x2DD).to_bytes(4, "big")
+    assert without_owner(b"I" + number + b"rest") == (0x2DD, b"Irest")
+    commit = StreamCommit.of(b"c" + number + COMMIT[1:])
+    assert (commit.transaction, commit.at, commit.end) == (0x2DD, 0x14A9200, 0x14A92B0)
+    begin = begin_message(0x2DD, commit.at, commit.time)
+    assert len(begin) == len(BEGIN) == len(begin_message(1))
+    assert transactions_of(messages(begin), (0, 0)).last == transactions_of(messages(BEGIN), (0, 0)).last
 
 
 def test_truncate_names_tables():

@@ -24,6 +24,8 @@ class Position:
     * ``system``: which server it is, as that says itself; its replicas say the same.
     * ``lsn``: transactions whose commit is at or behind this place of the log are still to be read.
     * ``since``: where the micro-batch that ends here began to read the log.
+    * ``gtids``, ``gtids_since``: how other servers that have the same transactions call these places; empty where they
+      have no name for them.
     * ``chunk``: the number of the next part of the rows that were there; None: they are all read.
     * ``after``: the key of the last row that was read of them.
     * ``files``: what the micro-batch that ends here has read of them.
@@ -39,11 +41,13 @@ class Position:
     files: tuple[CopiedFile, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
     unseen: int = 0
+    gtids: str = ""
+    gtids_since: str = ""
 
     @staticmethod
-    def at(system: str, lsn: int, *, with_rows: bool) -> Position:
+    def at(system: str, lsn: int, gtids: str = "", *, with_rows: bool) -> Position:
         """Where a job begins: with the rows that are there, or with what changes from now on."""
-        return Position(system, lsn, lsn, 0 if with_rows else None)
+        return Position(system, lsn, lsn, 0 if with_rows else None, gtids=gtids, gtids_since=gtids)
 
     def to_json(self) -> dict[str, Any]:
         """The position as Spark's offset log holds it."""
@@ -54,6 +58,8 @@ class Position:
             given["files"] = [[file.name, file.longest] for file in self.files]
         if self.parts:
             given |= {"parts": [part.to_json() for part in self.parts], "unseen": lsn_text(self.unseen)}
+        if self.gtids:
+            given |= {"gtids": self.gtids, "gtids_since": self.gtids_since}
         return given
 
     @staticmethod
@@ -68,14 +74,19 @@ class Position:
             tuple(CopiedFile(*file) for file in value.get("files", ())),
             tuple(map(SnapshotPart.of_json, value.get("parts", ()))),
             lsn_of(value.get("unseen", "0/0")),
+            value.get("gtids", ""),
+            value.get("gtids_since", ""),
         )
 
-    def read_to(self, lsn: int) -> Position:
+    def read_to(self, lsn: int, gtids: str = "") -> Position:
         """The position after a micro-batch that has read the log up to ``lsn``. It forgets snapshots that hold nothing
         of what follows.
         """
         parts = self.parts if self.lsn < self.unseen else ()
-        return replace(self, lsn=lsn, since=self.lsn, files=(), parts=parts, unseen=self.unseen if parts else 0)
+        unseen = self.unseen if parts else 0
+        return replace(
+            self, lsn=lsn, since=self.lsn, files=(), parts=parts, unseen=unseen, gtids=gtids, gtids_since=self.gtids
+        )
 
     def copied(
         self, files: tuple[CopiedFile, ...], until: tuple[str, ...] | None, snapshot: str, unseen: int
@@ -88,6 +99,7 @@ class Position:
         return replace(
             self,
             since=self.lsn,
+            gtids_since=self.gtids,
             chunk=None if until is None else self.chunk + 1,
             after=until,
             files=files,

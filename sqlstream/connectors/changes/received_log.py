@@ -14,24 +14,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Event, Thread
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import IO
 from uuid import uuid4
 
+from sqlstream.connectors.changes.spools import Spool
 from sqlstream.udfs.database_changes import INDEX
 
 _AT_ONCE = 5_000
 _FILE_BYTES = 64 << 20
 _AHEAD_BYTES = 64 << 20
-
-
-class Place(Protocol):
-    """A place of a log, which says what was committed before it. Places of a log are in order."""
-
-    def __lt__(self, other: Any, /) -> bool: ...
-    def __gt__(self, other: Any, /) -> bool: ...
-
-
-PlaceT = TypeVar("PlaceT", bound=Place)
 
 
 @dataclass(frozen=True)
@@ -48,34 +39,42 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Taken(Generic[PlaceT]):
-    """What a micro-batch reads of the log: whole transactions up to ``end``."""
+class Taken:
+    """What a micro-batch reads of the log: whole transactions up to ``end``. ``gtids``: how other servers call what is
+    before that, where they have a name for it.
+    """
 
-    end: PlaceT
-    segments: tuple[Segment, ...]
+    end: int
+    segments: tuple[Segment, ...] = ()
+    gtids: str = ""
 
 
 @dataclass(frozen=True)
-class _Transaction(Generic[PlaceT]):
+class _Transaction:
     """``at``: where it was committed; ``end``: the place behind it. ``relation``: the last message of it that describes
     the table.
     """
 
-    at: PlaceT
-    end: PlaceT
+    at: int
+    end: int
     path: str
     begin: int
     first: int
     until: int
     size: int
     relation: bytes | None
+    gtids: str = ""
 
 
 @dataclass
-class Incoming(Generic[PlaceT]):
-    """Messages that are received at a time. ``at`` and ``number``: where the next one is in the file; ``begun``: where
-    the transaction begins that is being received; ``done``: those that are complete. ``reached``: what was committed
-    before it has been received; None if nothing is known.
+class Incoming:
+    """Messages that are received at a time.
+
+    * ``at`` and ``number``: where the next one is in the file; ``begun``: where the transaction begins that is being
+      received, if one ``is_open``; ``done``: those that are complete.
+    * ``reached``: what was committed before it has been received; None if nothing is known. ``gtids``: how other
+      servers call that.
+    * ``apart``: how many messages were written to files of their transactions.
     """
 
     path: str
@@ -83,19 +82,22 @@ class Incoming(Generic[PlaceT]):
     number: int
     begun: tuple[int, int]
     relation: bytes | None
+    is_open: bool
     payloads: list[bytes] = field(default_factory=list)
     lengths: array[int] = field(default_factory=lambda: array("I"))
-    done: list[_Transaction[PlaceT]] = field(default_factory=list)
-    reached: PlaceT | None = None
+    done: list[_Transaction] = field(default_factory=list)
+    reached: int | None = None
+    gtids: str = ""
+    apart: int = 0
 
     @property
     def full(self) -> bool:
         """True where so much has come that it should be stored."""
-        return len(self.lengths) >= _AT_ONCE or (bool(self.done) and self.at > _FILE_BYTES)
+        return len(self.lengths) + self.apart >= _AT_ONCE or (bool(self.done) and self.at > _FILE_BYTES)
 
     def begin(self) -> None:
         """Says that the next message is the first of a transaction."""
-        self.begun, self.relation = (self.at, self.number), None
+        self.begun, self.relation, self.is_open = (self.at, self.number), None, True
 
     def add(self, payload: bytes) -> None:
         self.payloads.append(payload)
@@ -103,17 +105,27 @@ class Incoming(Generic[PlaceT]):
         self.at += len(payload)
         self.number += 1
 
-    def commit(self, at: PlaceT, end: PlaceT) -> None:
+    def commit(self, at: int, end: int, gtids: str = "") -> None:
         """Says that the last message was the last of a transaction."""
         begin, first = self.begun
         place = self.path, begin, first, self.number, self.at - begin
-        self.done.append(_Transaction(at, end, *place, self.relation))
+        self.done.append(_Transaction(at, end, *place, self.relation, gtids))
+        self.reached, self.gtids, self.is_open = end, gtids, False
+
+    def commit_apart(self, at: int, end: int, spool: Spool) -> None:
+        """Says that a transaction is complete whose messages have a file of their own."""
+        self.done.append(_Transaction(at, end, str(spool.path), 0, 0, spool.count, spool.size, spool.relation))
         self.reached = end
 
+    def reach(self, place: int, gtids: str = "") -> None:
+        """Says that what was committed before this place has been received."""
+        if place >= (self.reached or 0):
+            self.reached, self.gtids = place, gtids
 
-class ReceivedLog(ABC, Generic[PlaceT]):
-    """Receives a log from ``since`` on into files of ``folder``, after ``start_receiving``. ``system``: which server it
-    is of, as that says itself.
+
+class ReceivedLog(ABC):
+    """Receives a log from ``since`` on into files of ``folder``, after ``start_receiving``. ``gtids``: how other
+    servers call what is before ``since``. ``system``: which server it is of, as that says itself.
 
     Transactions are given out by ``take``. While more than some megabytes of them wait for it, nothing more is
     received.
@@ -121,15 +133,16 @@ class ReceivedLog(ABC, Generic[PlaceT]):
 
     system: str
 
-    def __init__(self, since: PlaceT, folder: Path) -> None:
+    def __init__(self, since: int, folder: Path, gtids: str = "") -> None:
         self._folder = folder
-        self._transactions: deque[_Transaction[PlaceT]] = deque()
+        self._transactions: deque[_Transaction] = deque()
         self._waiting_bytes = 0
         self._changed = Condition()
         self._stopped, self._asks = Event(), Event()
         self.error: Exception | None = None
         self.since = since
-        self._reached = since
+        self._reached, self._gtids_reached = since, gtids
+        self._gtids_since = gtids
         self._relation: bytes | None = None
         self._files: list[str] = []
         self._content: IO[bytes] | None = None
@@ -137,6 +150,7 @@ class ReceivedLog(ABC, Generic[PlaceT]):
         self._bytes = self._messages = 0
         self._begun: tuple[int, int] = (0, 0)
         self._described: bytes | None = None
+        self._is_open = False
 
     def start_receiving(self, name: str) -> None:
         """Starts the thread, of this name."""
@@ -146,7 +160,7 @@ class ReceivedLog(ABC, Generic[PlaceT]):
     # --- what a server says -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _receive(self, incoming: Incoming[PlaceT]) -> bool:
+    def _receive(self, incoming: Incoming) -> bool:
         """Receives what is there until ``incoming`` is full. True if there may be more. Raises what ends the log."""
 
     @abstractmethod
@@ -161,13 +175,14 @@ class ReceivedLog(ABC, Generic[PlaceT]):
     def _close(self) -> None:
         """Ends the connection."""
 
-    def confirm(self, place: PlaceT) -> None:
+    @abstractmethod
+    def confirm(self, place: int) -> None:
         """Says that what was committed before this place is never asked for again."""
 
     # --- what the driver asks ---------------------------------------------------------------------------------
 
     @property
-    def reached(self) -> PlaceT:
+    def reached(self) -> int:
         """All transactions that were committed before this place of the log have been received."""
         with self._changed:
             return self._reached
@@ -192,19 +207,25 @@ class ReceivedLog(ABC, Generic[PlaceT]):
         """True where some wait for ``take``."""
         return bool(self._transactions)
 
-    def skip(self, end: PlaceT | None = None) -> PlaceT:
-        """Returns the place of the log, or ``end``, up to which there is nothing for ``take``, which goes on there."""
+    def skip(self) -> Taken:
+        """Returns the place of the log up to which there is nothing for ``take``, which goes on there."""
         with self._changed:
-            if end is not None or not self._transactions:
-                self.since = max(self.since, self._reached if end is None else end)
-            return self.since
+            if not self._transactions and self._reached > self.since:
+                self.since, self._gtids_since = self._reached, self._gtids_reached
+            return Taken(self.since, gtids=self._gtids_since)
 
-    def take(self, most: int | None, end: PlaceT | None = None) -> Taken[PlaceT] | None:
+    def skip_to(self, end: int, gtids: str) -> None:
+        """Says that there is nothing for ``take`` up to ``end``, where it goes on."""
+        with self._changed:
+            if end >= self.since:
+                self.since, self._gtids_since = end, gtids
+
+    def take(self, most: int | None, end: int | None = None) -> Taken | None:
         """Gives out transactions that were received: about ``most`` messages, of those that were committed before
         ``end``. None if there are none.
         """
         segments: list[Segment] = []
-        reached, count = self.since, 0
+        reached, gtids, count = self.since, self._gtids_since, 0
         all_taken = True
         with self._changed:
             if self.error is not None and not self._transactions:
@@ -219,7 +240,7 @@ class ReceivedLog(ABC, Generic[PlaceT]):
                 self._transactions.popleft()
                 self._waiting_bytes -= transaction.size
                 count += transaction.until - transaction.first
-                reached = transaction.end
+                reached, gtids = transaction.end, transaction.gtids
                 last = segments[-1] if segments else None
                 if last is not None and last.path == transaction.path and last.until == transaction.first:
                     segments[-1] = Segment(last.path, last.begin, last.first, transaction.until, last.relation)
@@ -229,8 +250,8 @@ class ReceivedLog(ABC, Generic[PlaceT]):
                 self._relation = transaction.relation or self._relation
         if not segments:
             return None
-        self.since = end if end is not None and all_taken else reached
-        return Taken(self.since, tuple(segments))
+        self.since, self._gtids_since = end if end is not None and all_taken else reached, gtids
+        return Taken(self.since, tuple(segments), gtids)
 
     def remove(self, needed: Iterable[str]) -> None:
         """Removes files of which everything was given out and that are not ``needed``."""
@@ -277,19 +298,21 @@ class ReceivedLog(ABC, Generic[PlaceT]):
                     file.close()
 
     def _received_some(self) -> bool:
-        incoming: Incoming[PlaceT] = Incoming(self._file(), self._bytes, self._messages, self._begun, self._described)
+        path = self._file()
+        incoming = Incoming(path, self._bytes, self._messages, self._begun, self._described, self._is_open)
         more = self._receive(incoming)
         self._store(incoming)
-        self._begun, self._described = incoming.begun, incoming.relation
+        self._begun, self._described, self._is_open = incoming.begun, incoming.relation, incoming.is_open
         with self._changed:
             self._bytes, self._messages = incoming.at, incoming.number
+            self._files[:0] = [t.path for t in incoming.done if t.path != path]
             new = [t for t in incoming.done if not t.at < self.since]
             self._transactions.extend(new)
             self._waiting_bytes += sum(t.size for t in new)
-            if incoming.reached is not None:
-                self._reached = max(self._reached, incoming.reached)
+            if incoming.reached is not None and incoming.reached > self._reached:
+                self._reached, self._gtids_reached = incoming.reached, incoming.gtids
             self._changed.notify_all()
-        if incoming.at > _FILE_BYTES and incoming.done and incoming.done[-1].until == incoming.number:
+        if incoming.at > _FILE_BYTES and not incoming.is_open:
             self._next_file()
         return more
 
@@ -310,7 +333,7 @@ class ReceivedLog(ABC, Generic[PlaceT]):
         self._index.close()
         self._content = self._index = None
 
-    def _store(self, incoming: Incoming[PlaceT]) -> None:
+    def _store(self, incoming: Incoming) -> None:
         if not incoming.payloads:
             return
         assert self._content is not None

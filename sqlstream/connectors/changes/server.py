@@ -48,6 +48,16 @@ class ChangeServer(ABC):
     def log_end(self) -> int:
         """Where the log ends: what was committed by now is before this place."""
 
+    def gtids_at(self, place: int) -> str:
+        """How other servers that have the same transactions call a place of the log; empty where they have no name for
+        it.
+        """
+        return ""
+
+    def located(self, position: Position) -> Position:
+        """The position in the log of the server that answers now. ConnectorError SS621 if it is not in that."""
+        return position
+
     @abstractmethod
     def copier(self, position: Position, folder: Path) -> TableCopier:
         """Opens a snapshot, which has a connection of its own. ConnectorError SS621 if the log behind ``position`` is
@@ -55,8 +65,10 @@ class ChangeServer(ABC):
         """
 
     @abstractmethod
-    def receiver(self, since: int, folder: Path) -> ReceivedLog[int]:
-        """Starts to receive the log from this place on. ConnectorError SS621 if it is gone."""
+    def receiver(self, since: int, folder: Path, gtids: str) -> ReceivedLog:
+        """Starts to receive the log from this place on, which other servers call ``gtids``. ConnectorError SS621 if it
+        is gone.
+        """
 
     @abstractmethod
     def is_broken(self, error: Exception) -> bool:

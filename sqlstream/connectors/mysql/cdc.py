@@ -23,10 +23,12 @@ from sqlstream.connectors.mysql.server import asked, place, require_pymysql, req
 from sqlstream.connectors.mysql.tables import METADATA, READABLE, changed_table, charsets
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
+from sqlstream.formats.gtids import GtidPosition
 from sqlstream.options import (
     DURATION,
     MISSING_OPTION,
     NAME,
+    PATH,
     STRING,
     WRONG_VALUE,
     Option,
@@ -37,9 +39,12 @@ from sqlstream.options import (
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType, parse_type
 from sqlstream.udfs import database_changes
+from sqlstream.udfs.mysql_connection import DISABLED, PREFERRED, TLS_MODES, VERIFYING
 
 _MOST_ID = (1 << 32) - 1
 _FILE, _OFFSET = "scan.startup.specific-offset.file", "scan.startup.specific-offset.pos"
+_GTIDS = "scan.startup.specific-offset.gtid-set"
+_OF_TLS = ("ssl.ca-file", "ssl.cert-file", "ssl.key-file")
 
 
 def _server_ids(text: str) -> range:
@@ -60,6 +65,16 @@ def _log_file(text: str) -> str:
 
 
 LOG_FILE = OptionKind("file of the binary log", "its name, which ends in a number: mysql-bin.000003", _log_file)
+
+
+def _gtids(text: str) -> str:
+    position = GtidPosition.of(text)
+    if not position.last:
+        raise ValueError(text)
+    return str(position)
+
+
+GTIDS = OptionKind("GTID position of MariaDB", "the last transaction of each domain: '0-1-270,7-1-3'", _gtids)
 
 
 class MySqlChanges(DatabaseChanges):
@@ -91,6 +106,11 @@ class MySqlChanges(DatabaseChanges):
         ),
         Option(_FILE, LOG_FILE, "The file of the log where the job begins."),
         Option(_OFFSET, integer(4), "The byte in it."),
+        Option(
+            _GTIDS,
+            GTIDS,
+            "In place of file and byte, for MariaDB: the job begins behind these transactions, '0-1-270'.",
+        ),
         *COPY_OPTIONS,
         Option(
             "scan.truncate",
@@ -121,11 +141,24 @@ class MySqlChanges(DatabaseChanges):
             "30 s",
         ),
         CONNECT_TIMEOUT,
+        Option(
+            "ssl.mode",
+            one_of(*TLS_MODES),
+            "Whether connections use TLS: never, where the server has it, always, or with a certificate of the server "
+            "that is checked, and that must be of the host.",
+            PREFERRED,
+        ),
+        Option(
+            "ssl.ca-file", PATH, "The file with the certificates that vouch for the server's; those of the machine."
+        ),
+        Option("ssl.cert-file", PATH, "The file with the certificate of the user, where the server asks for one."),
+        Option("ssl.key-file", PATH, "The file with its key, where that is another."),
     )
     refused: ClassVar[Mapping[str, str]] = {
         **REFUSED,
-        "scan.startup.specific-offset.gtid-set": "Name the file and the byte of the log where the job begins.",
         "scan.startup.timestamp-millis": "Name the file and the byte of the log where the job begins.",
+        "debezium.database.ssl.mode": "It is 'ssl.mode'.",
+        "jdbc.properties.useSSL": "It is 'ssl.mode'.",
         "server-time-zone": "TIMESTAMP is read in UTC, and DATETIME as it is.",
         "scan.newly-added-table.enabled": "Each table is declared.",
     }
@@ -135,14 +168,19 @@ class MySqlChanges(DatabaseChanges):
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         given = dict(table.options)
         specific = given.get("scan.startup.mode", "").strip().lower() == SPECIFIC
-        for key in (_FILE, _OFFSET):
-            if specific and key not in given:
+        by_gtids = _GTIDS in given
+        for key in (_FILE, _OFFSET, _GTIDS):
+            if specific and by_gtids and key != _GTIDS and key in given:
+                message = f'option "{key}" does not go with "{_GTIDS}"'
+                yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave one of them out.")
+            if specific and not by_gtids and key not in given and key != _GTIDS:
                 message = f"'scan.startup.mode' = '{SPECIFIC}' requires the option \"{key}\""
                 hint = "SHOW BINARY LOGS; lists the files."
                 yield Diagnostic(MISSING_OPTION, message, spans.get("scan.startup.mode"), hint=hint)
             if not specific and key in given:
                 message = f"option \"{key}\" is of 'scan.startup.mode' = '{SPECIFIC}' alone"
                 yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Leave it out, or give that mode.")
+        yield from _check_tls(given, spans)
         yield from super().check(table, spans)
         for column in table.physical_columns:
             if column.type.name not in READABLE:
@@ -178,6 +216,7 @@ class MySqlChanges(DatabaseChanges):
                 _server_id(values["server-id"], scan),
                 values["scan.startup.mode"],
                 place(values[_FILE], values[_OFFSET]) if values[_FILE] is not None else 0,
+                values[_GTIDS],
             ),
             secrets_of(table),
             values["source.max-rows-per-trigger"],
@@ -201,4 +240,23 @@ def _connection(values: Mapping[str, Any]) -> dict[str, str]:
     return {
         "host": values["hostname"], "port": str(values["port"]), "user": values["username"],
         "password": values["password"], "connect_timeout": str(max(1, -(-values["connect.timeout"] // 1000))),
+        "ssl.mode": values["ssl.mode"], **{key: values[key] for key in _OF_TLS if values[key] is not None},
     }  # fmt: skip
+
+
+def _check_tls(given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS504 for files that the mode of TLS does not use."""
+    mode = given.get("ssl.mode", PREFERRED).strip().lower()
+    unused = {
+        "ssl.ca-file": mode not in VERIFYING, "ssl.cert-file": mode in (DISABLED, PREFERRED), "ssl.key-file": "ssl.cert-file" not in given,
+    }  # fmt: skip
+    for key, is_unused in unused.items():
+        if key in given and is_unused and "${" not in mode:
+            message = f"option \"{key}\" has no effect with 'ssl.mode' = '{mode}'"
+            hint = "Give 'ssl.mode' = 'verify-identity'."
+            if key == "ssl.key-file":
+                message, hint = (
+                    'option "ssl.key-file" needs the option "ssl.cert-file"',
+                    "Add it, or leave the key out.",
+                )
+            yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors.changes.positions import Position
-from sqlstream.connectors.changes.server import ChangeServer
+from sqlstream.connectors.changes.server import LOG_LOST, ChangeServer
 from sqlstream.connectors.mysql.copies import CopyPlan, MySqlCopier
-from sqlstream.connectors.mysql.log import BinlogReceiver, LogEnded
-from sqlstream.connectors.mysql.server import log_end, log_files, reason_of, require_log, shown_place, system_of
+from sqlstream.connectors.mysql.dump import LogEnded, place_behind
+from sqlstream.connectors.mysql.log import BinlogReceiver
+from sqlstream.connectors.mysql.server import (
+    gtids_at,
+    log_end,
+    log_files,
+    product_of,
+    reason_of,
+    require_gtids,
+    require_log,
+    shown_place,
+    system_of,
+)
+from sqlstream.errors import ConnectorError
+from sqlstream.formats.gtids import GtidPosition
 from sqlstream.udfs.database_changes import ChangedTable
-from sqlstream.udfs.mysql_changes import RowsOfMySql, connected
+from sqlstream.udfs.mysql_changes import RowsOfMySql
+from sqlstream.udfs.mysql_connection import connected
 
 if TYPE_CHECKING:
     from sqlstream.connectors.mysql.server import Connection
@@ -28,7 +42,7 @@ INITIAL, LATEST, EARLIEST, SPECIFIC = "initial", "latest-offset", "earliest-offs
 @dataclass
 class MySqlChangeServer(ChangeServer):
     """``connection``: what a connection is made with; ``plan``: how the table is copied. ``mode``: where a job without
-    checkpoint begins, for SPECIFIC at the place ``at``.
+    checkpoint begins, for SPECIFIC at the place ``at``, or behind the transactions of ``gtids``.
     """
 
     connection: tuple[tuple[str, str], ...] = field(repr=False)
@@ -37,6 +51,7 @@ class MySqlChangeServer(ChangeServer):
     server_id: int
     mode: str = INITIAL
     at: int = 0
+    gtids: str | None = None
     _server: Connection | None = field(default=None, init=False, repr=False)
 
     product: ClassVar[str] = "MySQL"
@@ -57,23 +72,59 @@ class MySqlChangeServer(ChangeServer):
         server = self._connected()
         places: dict[str, Callable[[], int]] = {
             EARLIEST: lambda: next(iter(log_files(server))) << 32 | 4,
-            SPECIFIC: lambda: self.at,
+            SPECIFIC: lambda: self.at if self.gtids is None else self._place_behind(self.gtids),
         }
         at = places.get(self.mode, lambda: log_end(server))()
         require_log(server, at)
-        return Position.at(system_of(server), at, with_rows=self.mode == INITIAL)
+        return Position.at(system_of(server), at, gtids_at(server, at), with_rows=self.mode == INITIAL)
 
     def log_end(self) -> int:
         return log_end(self._connected())
 
+    def gtids_at(self, place: int) -> str:
+        return gtids_at(self._connected(), place)
+
+    def located(self, position: Position) -> Position:
+        """On another server of MariaDB the places behind the same transactions, unless rows are still compared with
+        places of the log of the one before.
+        """
+        server = self._connected()
+        system = system_of(server)
+        if system == position.system or not position.system:
+            if position.gtids and position.lsn >> 32 in log_files(server) and position.lsn <= log_end(server):
+                there = gtids_at(server, position.lsn)  # none where no event begins in another log
+                if GtidPosition.of(there) != GtidPosition.of(position.gtids):
+                    raise self.another()
+            return position
+        if not position.gtids or position.chunk is not None or position.parts or product_of(server).name != "MariaDB":
+            raise self.another()
+        since = self._place_behind(position.gtids_since)
+        lsn = since if position.gtids == position.gtids_since else self._place_behind(position.gtids)
+        return replace(position, system=system, since=since, lsn=lsn)
+
+    def _place_behind(self, gtids: str) -> int:
+        """The place of the log with these transactions before it and all others behind it."""
+        server = self._connected()
+        require_gtids(server)
+        wanted, end = GtidPosition.of(gtids), log_end(server)
+        at = end
+        if GtidPosition.of(gtids_at(server, end)) != wanted:
+            at = place_behind(dict(self.connection), self.server_id, gtids)
+        if GtidPosition.of(gtids_at(server, at)) != wanted:
+            message = f"the log of the server has transactions in another order than that of GTID {gtids}"
+            raise ConnectorError(LOG_LOST, message, hint=self.anew)
+        return at
+
     def copier(self, position: Position, folder: Path) -> MySqlCopier:
         require_log(self._connected(), position.lsn)
+        if position.system not in ("", system_of(self._connected())):
+            raise self.another()
         return MySqlCopier(dict(self.connection), self.plan, folder)
 
-    def receiver(self, since: int, folder: Path) -> BinlogReceiver:
+    def receiver(self, since: int, folder: Path, gtids: str) -> BinlogReceiver:
         file = require_log(self._connected(), since)
         where = self.table.schema, self.table.table
-        return BinlogReceiver(dict(self.connection), where, self.server_id, since, file, folder)
+        return BinlogReceiver(dict(self.connection), where, self.server_id, since, file, folder, gtids)
 
     def is_broken(self, error: Exception) -> bool:
         import pymysql  # an optional package

@@ -13,7 +13,8 @@ from typing import Any
 from sqlstream.connectors.changes.server import CANNOT_READ, LOG_LOST
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.lookup.sources.clients import no_package
-from sqlstream.udfs.mysql_changes import NOT_OF_ROWS, connected
+from sqlstream.udfs.mysql_changes import NOT_OF_ROWS
+from sqlstream.udfs.mysql_connection import connected
 
 Connection = Any
 """One of PyMySQL, which has no types."""
@@ -31,6 +32,7 @@ _SETTINGS = (
 )
 """Settings with the value that they must have where the server has them, and what sets it."""
 
+_OF_TLS = ("tls", "ssl", "certificate", "secure_transport")
 _NO_PRIVILEGE = frozenset({1044, 1045, 1142, 1143, 1227})
 
 
@@ -64,10 +66,11 @@ def asked(name: str, connection: Mapping[str, str]) -> Iterator[Connection]:
         where = f"{connection['host']}:{connection['port']}"
         message = f'the MySQL server at "{where}" of table "{name}" cannot be reached'
         refused = error.args and error.args[0] in _NO_PRIVILEGE
-        hint = (
-            'Correct the options "username" and "password".' if refused
-            else 'Is the server running, and can it be reached from here? Its address is in "hostname" and "port".'
-        )  # fmt: skip
+        hint = 'Is the server running, and can it be reached from here? Its address is in "hostname" and "port".'
+        if any(word in str(error).lower() for word in _OF_TLS):
+            hint = 'The options "ssl.mode", "ssl.ca-file", "ssl.cert-file" and "ssl.key-file" say how connections are encrypted.'
+        if refused:
+            hint = 'Correct the options "username" and "password".'
         raise ConnectorError(CANNOT_READ, message, detail=f"{reason_of(error)}.", hint=hint) from None
     try:
         with server:
@@ -179,6 +182,23 @@ def log_files(server: Connection) -> dict[int, str]:
     except pymysql.Error as error:
         raise not_allowed(error) from None
     return {int(name.rpartition(".")[2]): name for name in names}
+
+
+def gtids_at(server: Connection, place: int) -> str:
+    """Which transactions are before a place of the log; empty where the server does not say it, as MySQL does not."""
+    if product_of(server).name != "MariaDB":
+        return ""
+    name = log_files(server).get(place >> 32)
+    found = rows(server, "SELECT BINLOG_GTID_POS(%s, %s)", [name, place & 0xFFFFFFFF])
+    return str(found[0][0] or "")
+
+
+def require_gtids(server: Connection) -> None:
+    """ConnectorError SS620 for servers whose GTIDs are not read."""
+    product = product_of(server)
+    if product.name != "MariaDB":
+        message = f"places of the log are named by GTID for MariaDB alone, and the server is {product.name}"
+        raise ConnectorError(NOT_OF_ROWS, message, hint="Name the file and the byte of the log where the job begins.")
 
 
 def shown_place(at: int, files: Mapping[int, str] = MappingProxyType({})) -> str:

@@ -114,14 +114,17 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._folder = Path(settings.folder)
         self._last: Position | None = None
         self._copier: TableCopier | None = None
-        self._receiver: ReceivedLog[int] | None = None
+        self._receiver: ReceivedLog | None = None
         self._given: dict[tuple[int, int], tuple[Segment, ...]] = {}
         self._beaten = time.monotonic()
         self._target: int | None = None
+        self._gtids_of_target = ""
+        self._located: tuple[Position, Position] | None = None
         self._patience = _PATIENT_SECONDS
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._asking(self._server.log_end)
+        self._gtids_of_target = self._asking(partial(self._server.gtids_at, self._target))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         self._last = self._asking(self._server.first)
@@ -144,6 +147,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Share([self._file(file.name, file.longest)]) for file in position.files]
         if position.since == position.lsn:
             return [Share([])]
+        position = self._here(position)
         segments = self._given.get((position.since, position.lsn))
         if segments is None:
             segments = self._again(position)
@@ -190,9 +194,10 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise self._server.failed(error) from None
 
     def _advanced(self, position: Position) -> Position:
-        received = self._received(position.lsn, position.system)
+        given, position = position, self._here(position)
+        received = self._received(position.lsn, position.gtids, position.system)
         if self._target is not None and position.lsn >= self._target:
-            return position
+            return given
         end = self._asking(self._server.log_end) if self._target is None else self._target
         patience = self._patience if self._target is None else _REPLAY_SECONDS
         try:
@@ -204,22 +209,27 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if taken is not None:
             self._beaten = time.monotonic()
             self._given[position.lsn, taken.end] = taken.segments
-            return position.read_to(taken.end)
+            gtids = self._gtids_of_target if taken.end == self._target else taken.gtids
+            return position.read_to(taken.end, gtids)
         if self._target is not None:
-            return position.read_to(received.skip(self._target)) if there else position
+            if not there:
+                return given
+            received.skip_to(self._target, self._gtids_of_target)
+            return position.read_to(self._target, self._gtids_of_target)
         heartbeat = self._settings.heartbeat_ms
         if heartbeat and time.monotonic() - self._beaten > heartbeat / 1000:
             self._beaten = time.monotonic()
-            if (reached := received.skip()) > position.lsn:
-                return position.read_to(reached)
-        return position
+            if (skipped := received.skip()).end > position.lsn:
+                return position.read_to(skipped.end, skipped.gtids)
+        return given
 
     def _again(self, position: Position) -> tuple[Segment, ...]:
         """The transactions of a micro-batch that is repeated, received once more."""
-        received = self._received(position.since, position.system)
+        received = self._received(position.since, position.gtids_since, position.system)
         if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
             raise self._server.sends_no_more(position.lsn)
         taken = received.take(None, position.lsn)
+        received.skip_to(position.lsn, position.gtids)
         return () if taken is None else taken.segments
 
     def _file(self, name: str, longest: int) -> dict[str, Any]:
@@ -231,11 +241,24 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _received(self, since: int, system: str) -> ReceivedLog[int]:
+    def _here(self, position: Position) -> Position:
+        """The position in the log of the server that answers now, which may be another one since it was written down.
+        It is asked only where the log is not received from that server already.
+        """
+        known = self._receiver
+        if known is not None and known.error is None and position.system in ("", known.system):
+            return position
+        if self._located is None or self._located[0] != position or known is None or known.error is not None:
+            self._located = position, self._asking(partial(self._server.located, position))
+        return self._located[1]
+
+    def _received(self, since: int, gtids: str, system: str) -> ReceivedLog:
         """The receiver that gives out transactions from ``since`` on next. A connection that broke is made again."""
         known = self._receiver
         if known is not None and known.since == since and (known.error is None or known.has_transactions()):
             return known
+        if known is not None and isinstance(known.error, ConnectorError):
+            raise known.error
         if known is not None:
             known.stop()
             self._receiver = None
@@ -243,7 +266,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob("log-*"):  # of a process that was killed
             left.unlink()
-        self._receiver = self._asking(partial(self._server.receiver, since, self._folder))
+        self._receiver = self._asking(partial(self._server.receiver, since, self._folder, gtids))
         if system not in ("", self._receiver.system):
             raise self._server.another()
         return self._receiver

@@ -75,7 +75,7 @@ class PostgresChangeServer(ChangeServer):
         self._server = None
         return opened
 
-    def receiver(self, since: int, folder: Path) -> LogReceiver:
+    def receiver(self, since: int, folder: Path, gtids: str) -> LogReceiver:
         slot = self.slot
         require_slot(self._connected(), slot, since)
         open_receiver = partial(

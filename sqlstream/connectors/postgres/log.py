@@ -2,9 +2,10 @@
 
 psycopg has no protocol of replication, but libpq has all that it needs, and psycopg passes libpq on. The driver
 receives the messages as they are into files, whole transactions at a time; tasks read them there. A connection that
-lasts lets the server decode each change once. The function pg_logical_slot_peek_binary_changes, the other way, decodes
-from where the oldest running transaction began each time that it is called, and says of a quiet table nothing but that
-the log has grown.
+lasts lets the server decode each change once. Large transactions are sent while they run, in parts (version 2 of the
+protocol), so that the server need not store them until they are committed. The function
+pg_logical_slot_peek_binary_changes, the other way, decodes from where the oldest running transaction began each time
+that it is called, and says of a quiet table nothing but that the log has grown.
 """
 
 from __future__ import annotations
@@ -15,10 +16,30 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from sqlstream.connectors.changes.received_log import Incoming, ReceivedLog
+from sqlstream.connectors.changes.spools import Spool
 from sqlstream.errors import ConnectorError
-from sqlstream.formats.pgoutput import BEGIN, COMMIT, EPOCH, RELATION, Commit, Relation
+from sqlstream.formats.pgoutput import (
+    BEGIN,
+    COMMIT,
+    DELETE,
+    EPOCH,
+    INSERT,
+    RELATION,
+    STREAM_ABORT,
+    STREAM_COMMIT,
+    STREAM_START,
+    STREAM_STOP,
+    TRUNCATE,
+    UPDATE,
+    Commit,
+    Relation,
+    StreamCommit,
+    begin_message,
+    without_owner,
+)
 from sqlstream.udfs.database_changes import lsn_text
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
 
@@ -28,6 +49,8 @@ if TYPE_CHECKING:
 SLOT_IN_USE = "SS627"
 
 _DATA, _KEEPALIVE = b"wk"
+_OF_STREAMS = frozenset({STREAM_START, STREAM_STOP, STREAM_COMMIT, STREAM_ABORT})
+_OF_TABLES = frozenset({RELATION, INSERT, UPDATE, DELETE, TRUNCATE})
 _HEADER = 25
 _STATUS_SECONDS = 5.0
 _IN_USE = "55006"
@@ -63,7 +86,7 @@ def system_of(connection: PGconn) -> str:
     return value.decode()
 
 
-class LogReceiver(ReceivedLog[int]):
+class LogReceiver(ReceivedLog):
     """Receives the log of a slot.
 
     ``publication`` says which changes; ``table``: schema and name of the one whose relation is remembered. The server
@@ -81,6 +104,8 @@ class LogReceiver(ReceivedLog[int]):
     ) -> None:
         super().__init__(since, folder)
         self._table = table
+        self._running: dict[int, Spool] = {}
+        self._sent: Spool | None = None
         self._connection = replication(connection)
         self.system = system_of(self._connection)
         self._confirmed = 0
@@ -98,7 +123,7 @@ class LogReceiver(ReceivedLog[int]):
         name = publication.replace('"', '""').replace("'", "''")
         command = (
             f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(self.since)} '
-            f"(proto_version '1', publication_names '\"{name}\"')"
+            f"(proto_version '2', streaming 'on', publication_names '\"{name}\"')"
         )
         result = self._connection.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -120,8 +145,10 @@ class LogReceiver(ReceivedLog[int]):
 
     def _close(self) -> None:
         self._connection.finish()
+        for spool in self._running.values():
+            spool.discard()
 
-    def _receive(self, incoming: Incoming[int]) -> bool:
+    def _receive(self, incoming: Incoming) -> bool:
         read = self._connection.get_copy_data
         size = 1
         while size > 0 and not incoming.full:
@@ -135,24 +162,56 @@ class LogReceiver(ReceivedLog[int]):
             self._ended()
         return size > 0
 
-    def _heed(self, incoming: Incoming[int], data: memoryview) -> None:
+    def _heed(self, incoming: Incoming, data: memoryview) -> None:
         if data[0] == _KEEPALIVE:
-            incoming.reached = max(incoming.reached or 0, int.from_bytes(data[1:9], "big"))
+            incoming.reach(int.from_bytes(data[1:9], "big"))
             if data[17]:
                 self._asks.set()
             return
         payload = bytes(data[_HEADER:])
         what = payload[0]
+        if what in _OF_STREAMS:
+            self._heed_running(incoming, what, payload)
+        elif self._sent is not None:
+            if what in _OF_TABLES:
+                owner, message = without_owner(payload)
+                self._sent.add(owner, message, describes=what == RELATION and self._describes(message))
+            incoming.apart += 1
+        else:
+            self._heed_complete(incoming, what, payload)
+
+    def _heed_complete(self, incoming: Incoming, what: int, payload: bytes) -> None:
+        """A message of a transaction that is sent when it is committed."""
         if what == BEGIN:
             incoming.begin()
         incoming.add(payload)
         if what == COMMIT:
             commit = Commit.of(payload)
             incoming.commit(commit.at, commit.end)
-        elif what == RELATION:
-            relation = Relation.of(payload)
-            if (relation.schema, relation.name) == self._table:
-                incoming.relation = payload
+        elif what == RELATION and self._describes(payload):
+            incoming.relation = payload
+
+    def _heed_running(self, incoming: Incoming, what: int, payload: bytes) -> None:
+        """Where a part of a running transaction begins or ends, or the transaction."""
+        number = int.from_bytes(payload[1:5], "big")
+        if what == STREAM_START:
+            if number not in self._running:
+                self._running[number] = Spool(self._folder / f"log-{uuid4().hex}", begin_message(number))
+            self._sent = self._running[number]
+        elif what == STREAM_STOP:
+            self._sent = None
+        elif what == STREAM_COMMIT:
+            commit, spool = StreamCommit.of(payload), self._running.pop(number)
+            spool.commit(begin_message(number, commit.at, commit.time))
+            incoming.commit_apart(commit.at, commit.end, spool)
+        elif (undone := int.from_bytes(payload[5:9], "big")) != number:
+            self._running[number].undo(undone)
+        else:
+            self._running.pop(number).discard()
+
+    def _describes(self, message: bytes) -> bool:
+        relation = Relation.of(message)
+        return (relation.schema, relation.name) == self._table
 
     def _ended(self) -> None:
         result = self._connection.get_result()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import ssl
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,16 +17,61 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.mysql import copies
+from sqlstream.connectors.mysql import copies, log
+from sqlstream.connectors.mysql import server as mysql_server
+from sqlstream.errors import SqlStreamError
+from sqlstream.formats.binlog import TABLE_MAP
+from sqlstream.formats.binlog_events import MYSQL_ANONYMOUS, PARTIAL_UPDATE, PAYLOAD
 from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
 from tests.mariadb_server import PASSWORD, MariaDbServer, running_server
-from tests.sqlstream.connectors.change_streams import Open, Row, declared_table, merged, opening, text_of_error
+from tests.sqlstream.connectors.change_streams import (
+    Open,
+    Row,
+    Stream,
+    declared_table,
+    merged,
+    opening,
+    text_of_error,
+)
 
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[MariaDbServer]:
     with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def certificates() -> Iterator[Path]:
+    """The folder of an authority's certificate, ``ca.pem``, and one for 127.0.0.1 with its key."""
+    directory = Path(tempfile.mkdtemp(prefix="sqlstream-tls-"))
+    directory.chmod(0o755)
+
+    def openssl(*words: str) -> None:
+        usual = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        subprocess.run(["openssl", "req", "-x509", *usual, *words], check=True, capture_output=True, cwd=directory)
+
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not there: apt-get install openssl")
+    try:
+        openssl("-subj", "/CN=authority", "-keyout", "ca-key.pem", "-out", "ca.pem")
+        openssl(
+            "-subj", "/CN=server", "-addext", "subjectAltName=IP:127.0.0.1", "-CA", "ca.pem", "-CAkey", "ca-key.pem",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem",
+        )  # fmt: skip
+        for path in directory.iterdir():
+            path.chmod(0o644)
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def replica(certificates: Path) -> Iterator[MariaDbServer]:
+    """Another server, which has TLS."""
+    files = [f"--ssl-{name}={certificates / name}.pem" for name in ("ca", "cert", "key")]
+    with running_server("--server-id=2", *files) as server:
         yield server
 
 
@@ -96,6 +145,24 @@ def test_a_job_goes_on_where_it_was_and_repeats_what_was_not_complete(server: Ma
         assert stream.read() == changed
         rest += changed + stream.all()
     assert merged(rows + rest) == [(1, 0), (2, 22), (3, 23), (4, 16)]
+
+
+def test_a_position_between_transactions_that_follow_each_other_is_of_one_of_them(server: MariaDbServer, opened: Open):
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    stream = opened("id INT", source__max_rows_per_trigger="1")
+    assert stream.all() == []
+    with server.connected() as one, server.connected() as other:
+        for writer, key in ((one, 1), (other, 2)):
+            writer.begin()
+            writer.query(f"INSERT INTO t VALUES ({key})")
+        other.commit()
+        one.commit()
+    for key in (2, 1):
+        assert stream.plan()
+        for _ in range(2):
+            stream.restart()
+            assert stream.read() == [(key, "+I")]
+    assert not stream.plan()
 
 
 def test_a_quiet_table_lets_the_server_forget_its_log(server: MariaDbServer, opened: Open):
@@ -303,6 +370,102 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: Maria
     assert str(first["t0"]) == "2024-02-29 23:59:59.999999+00:00"
 
 
+@pytest.mark.long
+def test_rows_may_be_longer_than_a_packet(server: MariaDbServer, opened: Open):
+    longest = (1 << 24) - 1
+    sizes = [longest - 6, longest - 5, longest - 4, 20_000_000, 1]  # behind the id and the length
+    server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)",
+        *(f"INSERT INTO t VALUES ({n}, REPEAT('x', {size}))" for n, size in enumerate(sizes)),
+    )
+    stream = opened("id INT; v STRING")
+    assert [(n, len(v)) for n, v, _ in stream.all()] == list(enumerate(sizes))
+    server.execute("UPDATE t SET id = id + 5")
+    assert [(n, len(v)) for n, v, kind in stream.all() if kind == "+I"] == list(enumerate(sizes, 5))
+
+
+_ODD = {
+    "tn TIME(6)": ("-00:00:00.000001", "-01:30:00.25", "838:59:59.999999"),
+    "t1 TIME(1)": ("-00:00:00.9", "-838:59:59.9", "00:00:00"),
+    "t4 TIME(4)": ("-12:00:00.0001", "-00:59:59.9999", "100:00:00.5"),
+    "ti TIME": ("-00:00:01", "00:00:00", "838:59:59"),
+    "dz DATETIME(3)": ("0000-00-00", "2024-00-10 00:00:00", "9999-12-31 23:59:59.999"),
+    "dd DATE": ("2024-02-00", "0000-00-00", "9999-12-31"),
+    "tz TIMESTAMP(6) NULL": ("0000-00-00", "1970-01-01 00:00:01", "2038-01-19 03:14:07.999999"),
+    "y YEAR": ("0", "2155", "1901"),
+    "e ENUM('a', 'b', 'ü')": ("", "ü", "none of them"),
+    "s SET('x', 'y', 'ü')": ("", "x,y,ü", "ü"),
+    "b BIT(64)": ("18446744073709551615", "0", "9223372036854775808"),
+    "n DECIMAL(65, 30)": ("-99999999999999999999999999999999999.000000000000000000000000000001", "0", "-0.1"),
+    "c CHAR(3) CHARACTER SET utf16": ("Ω😀", "", "ab"),
+    "u VARCHAR(9) CHARACTER SET ucs2": ("Ωя", "", "ab"),
+    "v VARCHAR(9) CHARACTER SET utf32": ("Ω😀", "", "ab"),
+    "j VARCHAR(9) CHARACTER SET sjis": ("テスト", "", "ab"),
+    "g VARCHAR(9) CHARACTER SET gbk": ("中文", "", "ab"),
+    "r TEXT CHARACTER SET cp1251": ("привет", "", "ab"),
+    "k CHAR(9) CHARACTER SET koi8r COLLATE koi8r_bin": ("привет", "", "ab"),
+    "x ENUM('да', 'нет') CHARACTER SET cp1251": ("да", "нет", "да"),
+    "l VARCHAR(9) CHARACTER SET latin1": ("€ÿ", "", "ab"),
+    "a VARCHAR(9) CHARACTER SET ascii": ("~", "", "ab"),
+}
+"""Columns that are read as STRING, with values of three rows."""
+
+
+def test_odd_values_are_read_alike_from_rows_and_from_the_log(server: MariaDbServer, opened: Open):
+    """Also while the server, and whoever writes, are in another time zone."""
+    server.execute("SET GLOBAL time_zone = '+05:30'")
+    names = [column.split()[0] for column in _ODD]
+    try:
+        server.execute(
+            f"CREATE TABLE t (id INT PRIMARY KEY, {', '.join(_ODD)}, g1 INT AS (id + 1) VIRTUAL, h1 INT AS (id) STORED)"
+        )
+        for n in range(3):
+            values = ", ".join(
+                value[n] if name == "b" else f"'{value[n]}'" for name, value in zip(names, _ODD.values(), strict=True)
+            )
+            server.execute(f"INSERT INTO t (id, {', '.join(names)}) VALUES ({n}, {values})")
+        stream = opened(f"id INT; {'; '.join(f'{name} STRING' for name in names)}")
+        copied = stream.all()
+        server.execute("SET time_zone = '-08:00'", "UPDATE t SET id = id + 10")
+    finally:
+        server.execute("SET GLOBAL time_zone = 'SYSTEM'")
+    retracted = [row for row in stream.all() if row[-1] == "-D"]
+    for n, name in enumerate(names, 1):
+        assert [row[n] for row in copied] == [row[n] for row in retracted], name
+    there = {name: [row[n] for row in copied] for n, name in enumerate(names, 1)}
+    assert there["tn"] == ["-00:00:00.000001", "-01:30:00.250000", "838:59:59.999999"]
+    assert there["dz"] == ["0000-00-00 00:00:00.000", "2024-00-10 00:00:00.000", "9999-12-31 23:59:59.999"]
+    assert there["tz"][0] == "0000-00-00 00:00:00.000000"
+    assert there["e"] == ["", "ü", ""]
+    assert there["b"][0] == "18446744073709551615"
+    assert (there["c"][0], there["j"][0], there["k"][0], there["x"][1]) == ("Ω😀", "テスト", "привет", "нет")
+
+
+@pytest.mark.parametrize(
+    ("stored", "type_", "value", "shown"),
+    [
+        ("DATE", "DATE", "'0000-00-00'", "0000-00-00"),
+        ("DATETIME", "TIMESTAMP_NTZ", "'2024-00-10'", "2024-00-10 00:00:00"),
+        ("DECIMAL(20, 2)", "DECIMAL(5, 2)", "1000", "1000.00"),
+        ("TINYINT", "BOOLEAN", "NULL", ""),
+    ],
+)
+def test_values_without_a_place_in_the_declared_type_are_refused(
+    server: MariaDbServer, opened: Open, stored: str, type_: str, value: str, shown: str
+):
+    server.execute(f"CREATE TABLE t (id INT PRIMARY KEY, v {stored})")
+    stream = opened(f"id INT; v {type_}")
+    assert stream.all() == []
+    server.execute(f"INSERT INTO t VALUES (1, {value})")
+    other = opened(f"id INT; v {type_}")
+    if value == "NULL":
+        assert stream.all() == other.all() == [(1, None, "+I")]
+        return
+    for each in (stream, other):
+        assert each.plan()
+        assert error_of(each.read).startswith(f'SS402: column "v" of table "t" is "{shown}", which is no {type_}\n')
+
+
 def test_a_value_that_does_not_fit_is_refused(server: MariaDbServer, opened: Open):
     server.execute("CREATE TABLE t (id INT PRIMARY KEY, v BIGINT UNSIGNED)")
     stream = opened("id INT; v BIGINT")
@@ -454,6 +617,59 @@ def test_xa_transactions_are_told(server: MariaDbServer, opened: Open):
     )
 
 
+def logged(kind: int, body: bytes = b"") -> bytes:
+    """An event that ends at byte 1000 of its file."""
+    sizes = (19 + len(body)).to_bytes(4, "little") + (1000).to_bytes(4, "little")
+    return bytes(4) + bytes([kind]) + bytes(4) + sizes + bytes(2) + body
+
+
+_MAPPED, _OTHER = (
+    logged(TABLE_MAP, number.to_bytes(6, "little") + bytes(2) + b"\4shop\0\1" + name + b"\0")
+    for number, name in ((7, b"t"), (8, b"u"))
+)
+_PARTIAL, _OF_OTHER = (logged(PARTIAL_UPDATE, number.to_bytes(6, "little")) for number in (7, 8))
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([PAYLOAD], "the server compresses transactions (binlog_transaction_compression)"),
+        ([_MAPPED, _PARTIAL], "the server logs parts of JSON (binlog_row_value_options)"),
+        ([_OTHER, _OF_OTHER, _MAPPED, _PARTIAL], "the server logs parts of JSON (binlog_row_value_options)"),
+        ([_OTHER, _OF_OTHER], None),
+    ],
+)
+def test_events_of_mysql_that_are_not_read_are_told(
+    events: list[Any], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Dump:
+        system = "one"
+
+        def __init__(self, *_: object) -> None:
+            self._left = [logged(MYSQL_ANONYMOUS), *(logged(e) if isinstance(e, int) else e for e in events)]
+
+        def event(self) -> bytes | None:
+            return self._left.pop(0) if self._left else None
+
+        def rest(self) -> None:
+            time.sleep(0.001)
+
+        def close(self) -> None:
+            """There is no connection."""
+
+    monkeypatch.setattr(log, "BinlogDump", Dump)
+    receiver = log.BinlogReceiver({}, ("shop", "t"), 1, 4, "log.1", tmp_path, "")
+    try:
+        if message is None:
+            assert not receiver.wait(receiver.has_transactions, 0.05)
+        else:
+            assert error_of(lambda: receiver.wait(lambda: False, 5)) == (
+                f"SS630: {message}, and the log cannot be read\nHINT: Read it by Debezium and Kafka."
+            )
+    finally:
+        receiver.stop()
+
+
 # --- servers --------------------------------------------------------------------------------------------------
 
 
@@ -501,6 +717,140 @@ def test_a_job_begins_where_it_is_told(server: MariaDbServer, opened: Open):
     )
 
 
+def test_a_job_begins_behind_transactions(server: MariaDbServer, opened: Open):
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "RESET MASTER", "INSERT INTO t VALUES (1)")
+    ((gtids,),) = server.rows("SELECT @@gtid_binlog_pos")
+    where = {"scan__startup__mode": "specific-offset", "scan__startup__specific_offset__gtid_set": gtids}
+    at_the_end = opened("id INT", **where)
+    assert at_the_end.all() == []
+    server.execute("INSERT INTO t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (3)")
+    assert opened("id INT", **where).all() == at_the_end.all() == [(2, "+I"), (3, "+I")]
+    where["scan__startup__specific_offset__gtid_set"] = "0-1-9999"
+    assert error_of(opened("id INT", **where).first).startswith(
+        "SS621: the server does not send its log from GTID 0-1-9999 on: "
+    )
+
+
+def test_another_log_of_the_same_server_is_told(server: MariaDbServer, opened: Open):
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "RESET MASTER", "INSERT INTO t VALUES (1)")
+    stream = opened("id INT", scan__startup__mode="earliest-offset")
+    assert stream.all() == [(1, "+I")]
+    stream.stop()
+    server.execute("RESET MASTER", "SET gtid_domain_id = 5", "INSERT INTO t SELECT seq FROM seq_2_to_500")
+    stream.start()
+    assert error_of(stream.all) == (
+        'SS621: the server of table "shop.t" is another one than the job has read before\n'
+        "HINT: Start in a new directory."
+    )
+
+
+def test_a_replica_that_takes_over_is_read_from_the_same_transaction_on(
+    server: MariaDbServer, replica: MariaDbServer, opened: Open
+):
+    """Its log has other files and other places, and a micro-batch that was not complete has the same rows."""
+    server.execute(
+        "RESET MASTER", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)",
+        "CREATE TABLE u (id INT)",
+    )  # fmt: skip
+    source = (
+        f"MASTER_HOST = '127.0.0.1', MASTER_PORT = {server.port}, MASTER_USER = 'cdc', MASTER_PASSWORD = '{PASSWORD}'"
+    )
+    replica.execute(
+        "RESET MASTER", "SET GLOBAL gtid_slave_pos = ''", f"CHANGE MASTER TO {source}, MASTER_USE_GTID = slave_pos",
+        "START SLAVE",
+    )  # fmt: skip
+    stream = opened("id INT; v INT")
+    rows = stream.all()
+    for _ in range(2):  # until no snapshot is compared with the log any more
+        server.execute("UPDATE t SET v = v + 1")
+        rows += stream.all()
+    server.execute("UPDATE t SET v = 10 WHERE id = 1", "INSERT INTO u VALUES (1)")
+    assert stream.plan()
+    changed = stream.read()
+    stream.stop()
+    server.execute("DELETE FROM t WHERE id = 2", "INSERT INTO u VALUES (2)")
+    deadline = time.monotonic() + 30
+    while replica.rows("SELECT @@gtid_slave_pos") != server.rows("SELECT @@gtid_binlog_pos"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    replica.execute("STOP SLAVE", "RESET SLAVE ALL", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (3, 3)")
+    stream.table = declared(replica, "id INT; v INT")
+    stream.start()
+    assert stream.read() == changed == [(1, 10, "+U")]
+    assert stream.all() == [(2, 4, "-D"), (3, 3, "+I")]
+    assert merged(rows) == [(1, 3), (2, 4)]
+    stream.restart()
+    replica.execute("INSERT INTO t VALUES (4, 4)")
+    assert stream.all() == [(4, 4, "+I")]
+    stream.stop()
+    stream.table = declared(server, "id INT; v INT")
+    stream.start()
+    assert error_of(stream.all).startswith("SS621: the server does not send its log from GTID 0-2-")
+
+
+def test_a_server_that_has_other_rows_is_told(server: MariaDbServer, replica: MariaDbServer, opened: Open):
+    for each in (server, replica):
+        each.execute("DROP TABLE IF EXISTS t", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    stream = opened("id INT", scan__incremental__snapshot__chunk__size="1")
+    assert stream.next() == [(1, "+I")]
+    stream.stop()
+    stream.table = declared(replica, "id INT")
+    stream.start()
+    assert error_of(stream.all).startswith('SS621: the server of table "shop.t" is another one than the job has read')
+
+
+def test_two_readers_with_one_number_are_told(server: MariaDbServer, opened: Open):
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    stream, other = (opened("id INT", server_id="5400") for _ in range(2))
+    assert stream.all() == other.all() == []
+    server.execute("INSERT INTO t VALUES (1)")
+    assert other.all() == [(1, "+I")]
+    deadline = time.monotonic() + 30
+    text = ""
+    while not text and time.monotonic() < deadline:
+        try:
+            stream.all()
+        except SqlStreamError as error:
+            text = str(error)
+    assert text == (
+        "SS632: another job or replica reads the log of the server with 'server-id' = '5400'\n"
+        "HINT: Give each job and each replica a number of its own, or leave the option out."
+    )
+    server.execute("INSERT INTO t VALUES (2)")
+    assert other.all() == [(2, "+I")]
+
+
+def test_connections_are_encrypted(server: MariaDbServer, replica: MariaDbServer, certificates: Path, opened: Open):
+    def reading(at: MariaDbServer, mode: str, **options: str) -> Stream:
+        return opened("id INT", port=str(at.port), ssl__mode=mode, **options)
+
+    ca = {"ssl__ca_file": str(certificates / "ca.pem")}
+    replica.execute(
+        "DROP TABLE IF EXISTS t", "CREATE TABLE t (id INT PRIMARY KEY)",
+        "CREATE USER secure@'127.0.0.1' IDENTIFIED BY 'hunter2' REQUIRE SSL", "GRANT ALL ON *.* TO secure@'127.0.0.1'",
+        user="root", password="",
+    )  # fmt: skip
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    text = error_of(lambda: reading(replica, "disabled", username="secure"))
+    assert text.endswith('HINT: Correct the options "username" and "password".')
+    streams = [
+        reading(replica, "required", username="secure"), reading(replica, "verify-ca", username="secure", **ca),
+        reading(replica, "Verify-Identity", username="secure", **ca), reading(replica, "preferred", username="secure"),
+    ]  # fmt: skip
+    assert [stream.all() for stream in streams] == [[]] * 4
+    replica.execute("INSERT INTO t SELECT seq FROM seq_1_to_20000")
+    assert [len(stream.all()) for stream in streams] == [20_000] * 4
+    hint = 'HINT: The options "ssl.mode", "ssl.ca-file", "ssl.cert-file" and "ssl.key-file" say how connections are encrypted.'
+    for text in (
+        error_of(lambda: reading(server, "required")),
+        error_of(lambda: reading(replica, "verify-identity", ssl__ca_file=str(certificates / "key.pem"))),
+        error_of(lambda: reading(replica, "verify-identity")),
+        error_of(lambda: reading(replica, "verify-identity", hostname="localhost", **ca)),
+    ):
+        assert text.startswith("SS562: the MySQL server at ")
+        assert text.endswith(hint)
+
+
 def test_a_run_of_what_is_there_ends(server: MariaDbServer, opened: Open):
     server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     stream = opened("id INT", scan__incremental__snapshot__chunk__size="1")
@@ -541,6 +891,34 @@ def test_a_server_that_restarts_is_asked_again(server: MariaDbServer, opened: Op
     server.start()
     server.execute("INSERT INTO t VALUES (3)")
     assert merged(rows + stream.all()) == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "hint"),
+    [
+        ("binlog_row_value_options", "PARTIAL_JSON", "SET GLOBAL binlog_row_value_options = '';"),
+        ("binlog_transaction_compression", "ON", "SET GLOBAL binlog_transaction_compression = OFF;"),
+        ("log_bin", "OFF", "Start the server with log_bin, and with binlog_row_metadata = FULL."),
+    ],
+)
+def test_settings_of_mysql_that_are_not_read_are_told(
+    setting: str, value: str, hint: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mysql_server, "rows", lambda *_: [(setting, value)])
+    monkeypatch.setattr(mysql_server, "product_of", lambda _: mysql_server.Product("MySQL", (8, 0, 36)))
+    assert error_of(lambda: mysql_server.require_row_log(None, "shop")) == (
+        f"SS620: the server has {setting} = {value}, and its log does not have what is read\n"
+        f"HINT: {hint} What was logged before stays as it is."
+    )
+
+
+def test_servers_whose_transactions_have_other_names_are_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mysql_server, "product_of", lambda _: mysql_server.Product("MySQL", (8, 0, 36)))
+    assert mysql_server.gtids_at(None, 4) == ""
+    assert error_of(lambda: mysql_server.require_gtids(None)) == (
+        "SS620: places of the log are named by GTID for MariaDB alone, and the server is MySQL\n"
+        "HINT: Name the file and the byte of the log where the job begins."
+    )
 
 
 @pytest.mark.parametrize(
@@ -629,6 +1007,23 @@ def test_options_that_do_not_go_together_are_refused(server: MariaDbServer):
         "SS504: option \"scan.startup.specific-offset.pos\" is of 'scan.startup.mode' = 'specific-offset' alone"
     ]
     assert messages(server_id="7-5")[0].startswith("SS504: ")
+    gtids = {"scan__startup__specific_offset__gtid_set": "0-1-5"}
+    assert messages(scan__startup__mode="specific-offset", **gtids) == []
+    assert messages(**gtids) == [
+        "SS504: option \"scan.startup.specific-offset.gtid-set\" is of 'scan.startup.mode' = 'specific-offset' alone"
+    ]
+    assert messages(scan__startup__mode="specific-offset", scan__startup__specific_offset__pos="4", **gtids) == [
+        'SS504: option "scan.startup.specific-offset.pos" does not go with "scan.startup.specific-offset.gtid-set"'
+    ]
+    of_mysql = {"scan__startup__specific_offset__gtid_set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}
+    assert messages(scan__startup__mode="specific-offset", **of_mysql)[0].endswith("is not a GTID position of MariaDB")
+    assert messages(ssl__ca_file="ca.pem", ssl__key_file="key.pem") == [
+        "SS504: option \"ssl.ca-file\" has no effect with 'ssl.mode' = 'preferred'",
+        'SS504: option "ssl.key-file" needs the option "ssl.cert-file"',
+    ]
+    assert (
+        messages(ssl__mode="verify-ca", ssl__ca_file="ca.pem", ssl__cert_file="cert.pem", ssl__key_file="key.pem") == []
+    )
     assert messages("id INT; m MAP<STRING, INT>") == [
         'SS505: connector "mysql-cdc" has no values of type MAP<STRING, INT> for column "m"'
     ]

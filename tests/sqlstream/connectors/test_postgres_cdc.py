@@ -6,6 +6,7 @@ import json
 import resource
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ _slots = count()
 @pytest.fixture
 def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     yield postgres_server
+    postgres_server.execute("ALTER ROLE postgres RESET ALL")
     for (name,) in postgres_server.rows("SELECT slot_name FROM pg_replication_slots"):
         postgres_server.execute(f"SELECT pg_drop_replication_slot('{name}')")
     for (name,) in postgres_server.rows("SELECT quote_ident(pubname) FROM pg_publication"):
@@ -115,6 +117,24 @@ def test_the_slot_moves_only_when_a_micro_batch_is_complete(server: PostgresServ
     assert kept() == (int(high, 16) << 32) + int(low, 16) > begun
 
 
+def test_a_position_between_transactions_that_follow_each_other_is_of_one_of_them(server: PostgresServer, opened: Open):
+    """The record of the second COMMIT begins where that of the first ends."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT", source__max_rows_per_trigger="1")
+    assert stream.all() == []
+    with server.connected() as one, server.connected() as other:
+        for writer, key in ((one, 1), (other, 2)):
+            writer.execute(f"BEGIN; INSERT INTO t VALUES ({key})")
+        other.execute("COMMIT")
+        one.execute("COMMIT")
+    for key in (2, 1):
+        assert stream.plan()
+        for _ in range(2):
+            stream.restart()
+            assert stream.read() == [(key, "+I")]
+    assert not stream.plan()
+
+
 def test_a_quiet_table_lets_the_server_forget_its_log(server: PostgresServer, opened: Open):
     server.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE other (id int)")
     stream = opened("id INT", heartbeat__interval="1 ms")
@@ -139,8 +159,8 @@ def test_a_table_of_no_columns_read_and_one_without_rows_are_read(server: Postgr
 
 
 class Work:
-    """Transactions of two connections that overlap, are rolled back or move rows to other keys. Keys are texts, because
-    only the server knows their order.
+    """Transactions of two connections that overlap, are rolled back whole or to a savepoint, or move rows to other
+    keys. Keys are texts, because only the server knows their order.
     """
 
     def __init__(self, server: PostgresServer, random: Random) -> None:
@@ -152,7 +172,7 @@ class Work:
             writer.autocommit = False
 
     def step(self) -> None:
-        writer, what = self._random.choice(self._writers), self._random.randrange(9)
+        writer, what = self._random.choice(self._writers), self._random.randrange(11)
         key, other = (self._random.choice(self._keys) for _ in range(2))
         try:
             if what < 3:
@@ -164,6 +184,8 @@ class Work:
                 writer.execute("UPDATE t SET id = %s WHERE id = (SELECT min(id) FROM t WHERE id >= %s)", [other, key])
             elif what == 6:
                 writer.rollback()
+            elif what > 8:
+                writer.execute("SAVEPOINT s" if what == 9 else "ROLLBACK TO s")
             else:
                 writer.commit()
         except psycopg.Error:  # another one has the row, or the key
@@ -179,10 +201,14 @@ class Work:
 def test_any_order_of_work_and_of_failures_gives_the_table(
     server: PostgresServer, opened: Open, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also while rows are copied, and while micro-batches are repeated by other processes."""
+    """Also while rows are copied, while micro-batches are repeated by other processes, and where the server sends all
+    transactions while they run.
+    """
     monkeypatch.setattr("sqlstream.udfs.database_changes._AT_ONCE", 3)
     random = Random(seed)
     before = bool(seed % 2)
+    if seed % 3:
+        server.execute("ALTER ROLE postgres SET debug_logical_replication_streaming = immediate")
     server.execute(
         "CREATE TABLE t (id text PRIMARY KEY, v int)",
         "INSERT INTO t SELECT chr(i) || i, i FROM generate_series(65, 122, 3) i",
@@ -205,6 +231,51 @@ def test_any_order_of_work_and_of_failures_gives_the_table(
     work.end()
     merged(stream.all(), 1, table)
     assert sorted(table.values()) == sorted(server.rows("TABLE t"))
+
+
+def test_large_transactions_are_received_while_they_run(
+    server: PostgresServer, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def received() -> int:
+        return sum(path.stat().st_size for path in tmp_path.rglob("log-*"))
+
+    def wait_for(least: int, most: int) -> None:
+        deadline = time.monotonic() + 30
+        while not least <= received() <= most:
+            assert stream.next() == []
+            assert time.monotonic() < deadline, received()
+
+    monkeypatch.setattr("sqlstream.connectors.changes.spools._BYTES_AT_ONCE", 1000)
+    monkeypatch.setattr("sqlstream.connectors.on_spark.database_changes._PATIENT_SECONDS", 0.1)
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)", "ALTER ROLE postgres SET logical_decoding_work_mem = '64kB'"
+    )
+    stream = opened("id INT; v STRING")
+    assert stream.all() == []
+    many = "INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series({}, {}) i"
+    with server.connected() as writer, server.connected() as other:
+        writer.autocommit = other.autocommit = False
+        writer.execute(many.format(1, 3000))
+        wait_for(200_000, 10_000_000)
+        other.execute(many.format(10_001, 14_000))
+        writer.execute("SAVEPOINT s")
+        writer.execute(many.format(3001, 9000))
+        wait_for(900_000, 10_000_000)
+        stream.restart()
+        wait_for(900_000, 10_000_000)
+        writer.execute("ROLLBACK TO s")
+        server.execute("INSERT INTO t VALUES (0, 'small')")
+        assert stream.all() == [(0, "small", "+I")]
+        writer.execute("UPDATE t SET id = -id WHERE id = 1")
+        writer.commit()
+        found = stream.all()
+        assert merged(found[:3000] + found[3000:]) == sorted(
+            ((n if n > 1 else -1, "x" * 100) for n in range(1, 3001)), key=repr
+        )
+        other.rollback()
+        server.execute("INSERT INTO t VALUES (1, 'new')")
+        assert stream.all() == [(1, "new", "+I")]
+        wait_for(0, 1000)
 
 
 @pytest.mark.parametrize("key", [("b", "a"), ("c",)])
@@ -289,14 +360,26 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: Postg
         ("numeric", "DECIMAL(5, 2)", "'NaN'"),
         ("timestamptz", "TIMESTAMP", "'infinity'"),
         ("int[]", "ARRAY<INT>", "'{{1}}'"),
+        ("numeric", "DECIMAL(5, 2)", "'-Infinity'"),
+        ("numeric", "DECIMAL(5, 2)", "1000"),
+        ("date", "DATE", "'infinity'"),
+        ("date", "DATE", "'0044-03-15 BC'"),
+        ("date", "DATE", "'5874897-12-31'"),
+        ("timestamp", "TIMESTAMP_NTZ", "'4713-01-01 BC'"),
+        ("timestamp", "TIMESTAMP_NTZ", "'294276-12-31 23:59:59'"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(
     server: PostgresServer, opened: Open, stored: str, declared_as: str, value: str
 ):
-    server.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {stored})", f"INSERT INTO t VALUES (1, {value})")
-    stream = opened(f"id INT; v {declared_as}")
-    assert 'SS402: column "v" of table "t" is "' in error_of(stream.next)
+    """In the log as in the rows that were there; a STRING takes it."""
+    server.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {stored})")
+    logged, texts = opened(f"id INT; v {declared_as}"), opened("id INT; v STRING")
+    assert logged.all() == texts.all() == []
+    server.execute(f"INSERT INTO t VALUES (1, {value})")
+    for stream in (logged, opened(f"id INT; v {declared_as}")):
+        assert 'SS402: column "v" of table "t" is "' in error_of(stream.next)
+    assert len(texts.all()) == 1
 
 
 def test_metadata_columns_say_where_a_row_is_from(server: PostgresServer, opened: Open):
@@ -337,6 +420,10 @@ def test_large_values_that_did_not_change_are_those_of_the_old_row(server: Postg
         (1, text, 0, "-U"), (1, text, 1, "+U"), (1, text, 1, "-U"), (1, text, 2, "+U"),
         (1, text, 2, "-D"), (2, "small", 2, "+I"), (2, "small", 2, "-D"),
     ]  # fmt: skip
+    server.execute(f"INSERT INTO t VALUES (3, {big}, 0)", "UPDATE t SET id = 4", "UPDATE t SET id = 5, n = 1")
+    assert stream.all() == [
+        (3, text, 0, "+I"), (3, text, 0, "-D"), (4, text, 0, "+I"), (4, text, 0, "-D"), (5, text, 1, "+I"),
+    ]  # fmt: skip
 
 
 def test_a_large_value_that_the_log_lacks_is_an_error_where_it_is_read(server: PostgresServer, opened: Open):
@@ -346,8 +433,8 @@ def test_a_large_value_that_the_log_lacks_is_an_error_where_it_is_read(server: P
     )
     stream, other = opened("id INT; v STRING; n INT"), opened("id INT; n INT")
     assert len(stream.next()) == len(other.next()) == 1
-    server.execute("UPDATE t SET n = 1")
-    assert other.all() == [(1, 1, "+U")]
+    server.execute("UPDATE t SET v = v || 'new'", "UPDATE t SET n = 1")
+    assert other.all() == [(1, 0, "+U"), (1, 1, "+U")]
     assert error_of(stream.next) == (
         'SS623: column "v" of table "public.t" has a large value that an update left as it was, and the log does not '
         'repeat it\nHINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; and start in a new directory and with a new '
@@ -404,6 +491,33 @@ def test_columns_may_be_added_and_other_changes_of_the_table_are_told(server: Po
         'SS622: table "public.t" has a column "v" in the log whose type was not integer: it was changed\nHINT: Declare'
     )
     assert [row for row in other.all() if row[0] != 1] == [(3, 3, "+I"), (2, 4, "+U"), (5, None, "+I")]
+
+
+def test_older_log_is_read_as_the_table_was_then(server: PostgresServer, opened: Open):
+    """By a job that starts with the table as it is now: columns have other places, and other names."""
+    server.execute("CREATE TABLE t (a int, id int PRIMARY KEY, v int, old text)")
+    stream, strict = opened("id INT; v INT; a INT"), opened("id INT; old STRING")
+    follows = opened("id INT; old STRING", scan__schema_change="follow")
+    for each in (stream, strict, follows):
+        assert each.all() == []
+        each.stop()
+    server.execute(
+        "INSERT INTO t VALUES (7, 1, 10, 'x')", "ALTER TABLE t ADD w int DEFAULT 3", "INSERT INTO t VALUES (7, 2, 20)",
+        "ALTER TABLE t DROP a", "ALTER TABLE t ADD a int DEFAULT 5", "INSERT INTO t VALUES (3, 30, 'y', 4, 8)",
+        "ALTER TABLE t RENAME old TO new", "UPDATE t SET a = 9",
+    )  # fmt: skip
+    stream.start()
+    assert stream.all() == [
+        (1, 10, 7, "+I"), (2, 20, 7, "+I"), (3, 30, 8, "+I"), (1, 10, 9, "+U"), (2, 20, 9, "+U"), (3, 30, 9, "+U"),
+    ]  # fmt: skip
+    for each in (strict, follows):
+        each.table = replace(each.table, columns=(each.table.columns[0], Column("new", parse_type("STRING"))))
+        each.columns = ("id", "new")
+        each.start()
+    assert error_of(strict.all).startswith('SS622: table "public.t" has no column "new" in the log: it was changed\n')
+    assert follows.all() == [
+        (1, None, "+I"), (2, None, "+I"), (3, None, "+I"), (1, "x", "+U"), (2, None, "+U"), (3, "y", "+U"),
+    ]  # fmt: skip
 
 
 def test_names_are_taken_as_they_are(server: PostgresServer, opened: Open):

@@ -248,7 +248,8 @@ def _check_tls(given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterable[
     """SS504 for files that the mode of TLS does not use."""
     mode = given.get("ssl.mode", PREFERRED).strip().lower()
     unused = {
-        "ssl.ca-file": mode not in VERIFYING, "ssl.cert-file": mode in (DISABLED, PREFERRED), "ssl.key-file": "ssl.cert-file" not in given,
+        "ssl.ca-file": mode not in VERIFYING, "ssl.cert-file": mode in (DISABLED, PREFERRED),
+        "ssl.key-file": "ssl.cert-file" not in given,
     }  # fmt: skip
     for key, is_unused in unused.items():
         if key in given and is_unused and "${" not in mode:

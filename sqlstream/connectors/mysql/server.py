@@ -68,7 +68,9 @@ def asked(name: str, connection: Mapping[str, str]) -> Iterator[Connection]:
         refused = error.args and error.args[0] in _NO_PRIVILEGE
         hint = 'Is the server running, and can it be reached from here? Its address is in "hostname" and "port".'
         if any(word in str(error).lower() for word in _OF_TLS):
-            hint = 'The options "ssl.mode", "ssl.ca-file", "ssl.cert-file" and "ssl.key-file" say how connections are encrypted.'
+            hint = (
+                'Options say how connections are encrypted: "ssl.mode", "ssl.ca-file", "ssl.cert-file", "ssl.key-file".'
+            )
         if refused:
             hint = 'Correct the options "username" and "password".'
         raise ConnectorError(CANNOT_READ, message, detail=f"{reason_of(error)}.", hint=hint) from None

@@ -840,7 +840,8 @@ def test_connections_are_encrypted(server: MariaDbServer, replica: MariaDbServer
     assert [stream.all() for stream in streams] == [[]] * 4
     replica.execute("INSERT INTO t SELECT seq FROM seq_1_to_20000")
     assert [len(stream.all()) for stream in streams] == [20_000] * 4
-    hint = 'HINT: The options "ssl.mode", "ssl.ca-file", "ssl.cert-file" and "ssl.key-file" say how connections are encrypted.'
+    hint = "HINT: Options say how connections are encrypted: "
+    hint += '"ssl.mode", "ssl.ca-file", "ssl.cert-file", "ssl.key-file".'
     for text in (
         error_of(lambda: reading(server, "required")),
         error_of(lambda: reading(replica, "verify-identity", ssl__ca_file=str(certificates / "key.pem"))),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from sqlstream.connectors.formats import json_options
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, registry_options
@@ -31,18 +32,30 @@ class Operation(Enum):
     SKIPPED = "skipped"
 
 
+class Instant(NamedTuple):
+    """How a field of messages is read as a time alone: parsed as the type ``read``, of a STRUCT the field ``member``.
+    ``unit``: it is a number, which counts so many microseconds since 1970.
+    """
+
+    read: str
+    unit: int | None = None
+    member: str | None = None
+
+
 @dataclass(frozen=True)
 class Metadata:
     """A METADATA column that a change format offers.
 
     * ``path``: the field of the message that it is read from; ``read``: the type that this field is parsed as.
     * ``type``: the default type of the column; ``sql``: Spark SQL that converts the parsed field (``{}``) into it.
+    * ``instant``: the same for times, where no Spark is.
     """
 
     path: str
     read: str
     type: DataType
     sql: str = "{}"
+    instant: Instant | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,10 @@ class ChangeFormat:
 
 _STRING, _TIMESTAMP = DataType("STRING"), DataType("TIMESTAMP")
 _STRINGS = parse_type("ARRAY<STRING>")
-_MILLIS = "timestamp_millis({})"
+_MILLIS, _SOURCE_MILLIS = "timestamp_millis({})", "timestamp_millis(bigint({}.ts_ms))"
+_SECONDS, _TEXT = "timestamp_seconds({})", "try_cast({} AS TIMESTAMP)"
+_OF_MILLIS, _OF_SECONDS, _OF_TEXT = Instant("BIGINT", 1000), Instant("BIGINT", 1_000_000), Instant("TIMESTAMP")
+_OF_SOURCE = Instant("STRUCT<ts_ms: BIGINT>", 1000, "ts_ms")
 
 
 def _options(name: str, *own: Option) -> tuple[Option, ...]:
@@ -94,8 +110,8 @@ _DEBEZIUM = ChangeFormat(
     ("c", "d"),
     metadata={
         "schema": Metadata("schema", "STRING", _STRING),
-        "ingestion-timestamp": Metadata("ts_ms", "BIGINT", _TIMESTAMP, _MILLIS),
-        "source.timestamp": Metadata("source", "MAP<STRING, STRING>", _TIMESTAMP, "timestamp_millis(bigint({}.ts_ms))"),
+        "ingestion-timestamp": Metadata("ts_ms", "BIGINT", _TIMESTAMP, _MILLIS, _OF_MILLIS),
+        "source.timestamp": Metadata("source", "MAP<STRING, STRING>", _TIMESTAMP, _SOURCE_MILLIS, _OF_SOURCE),
         "source.database": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.db"),
         "source.schema": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.schema"),
         "source.table": Metadata("source", "MAP<STRING, STRING>", _STRING, "{}.table"),
@@ -139,8 +155,8 @@ _CANAL = ChangeFormat(
         "table": Metadata("table", "STRING", _STRING),
         "sql-type": Metadata("sqlType", "MAP<STRING, INT>", parse_type("MAP<STRING, INT>")),
         "pk-names": Metadata("pkNames", "ARRAY<STRING>", _STRINGS),
-        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, _MILLIS),
-        "event-timestamp": Metadata("es", "BIGINT", _TIMESTAMP, _MILLIS),
+        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, _MILLIS, _OF_MILLIS),
+        "event-timestamp": Metadata("es", "BIGINT", _TIMESTAMP, _MILLIS, _OF_MILLIS),
     },
     options=_options(
         "canal-json",
@@ -160,7 +176,7 @@ _MAXWELL = ChangeFormat(
         "database": Metadata("database", "STRING", _STRING),
         "table": Metadata("table", "STRING", _STRING),
         "primary-key-columns": Metadata("primary_key_columns", "ARRAY<STRING>", _STRINGS),
-        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, "timestamp_seconds({})"),
+        "ingestion-timestamp": Metadata("ts", "BIGINT", _TIMESTAMP, _SECONDS, _OF_SECONDS),
     },
     options=_options("maxwell-json"),
 )
@@ -172,8 +188,8 @@ _OGG = ChangeFormat(
     metadata={
         "table": Metadata("table", "STRING", _STRING),
         "primary-keys": Metadata("primary_keys", "ARRAY<STRING>", _STRINGS),
-        "ingestion-timestamp": Metadata("current_ts", "STRING", _TIMESTAMP, "try_cast({} AS TIMESTAMP)"),
-        "event-timestamp": Metadata("op_ts", "STRING", _TIMESTAMP, "try_cast({} AS TIMESTAMP)"),
+        "ingestion-timestamp": Metadata("current_ts", "STRING", _TIMESTAMP, _TEXT, _OF_TEXT),
+        "event-timestamp": Metadata("op_ts", "STRING", _TIMESTAMP, _TEXT, _OF_TEXT),
     },
     options=_options("ogg-json"),
 )

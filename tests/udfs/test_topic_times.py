@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from sqlstream.formats.decoder import Field
+from sqlstream.formats.decoder import Decoded, Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
@@ -16,6 +18,26 @@ from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka.times import LOOKED_AT, NewestTimes, TopicTimes
 
 RECORDS = TopicRecords(JsonDecoder((Field("at", DataType("TIMESTAMP")),)), tolerant=True, skips_blank=True)
+
+
+@dataclass(frozen=True)
+class Twice(Decoder):
+    """Gives each record twice, the second time without its values."""
+
+    of: Decoder
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.of.schema
+
+    def block(self, data: pa.Buffer) -> Decoded:
+        raise AssertionError
+
+    def messages(self, values: pa.BinaryArray) -> Decoded:
+        decoded = self.of.messages(values)
+        both = np.repeat(np.arange(decoded.rows.num_rows), 2)
+        rows = decoded.rows.take(pa.array(both, mask=np.arange(len(both)) % 2 == 1))
+        return replace(decoded, rows=rows, origins=decoded.numbers[both])
 
 
 @pytest.fixture
@@ -53,9 +75,17 @@ def test_the_newest_of_the_last_messages_counts_and_none_that_cannot_be_read(ask
 
 
 def test_the_time_of_messages_themselves_is_one_too(asked: list[list[Any]]):
-    newest = NewestTimes(TopicTimes(RECORDS, "at", "timestamp"), {})
+    newest = NewestTimes(TopicTimes(None, part="timestamp"), {})
     assert newest.of({("t", 1): (0, 3)}) == {("t", 1): 7_000_000}
     assert len(asked) == 1
+
+
+def test_a_message_of_several_rows_has_the_newest_of_their_times(asked: list[list[Any]]):
+    twice = TopicTimes(TopicRecords(Twice(RECORDS.decoder), tolerant=True), "at")
+    assert NewestTimes(twice, {}).of({("t", 1): (0, 3), ("t", 2): (0, 3)}) == {
+        ("t", 1): 15_000_000,
+        ("t", 2): 25_000_000,
+    }
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,21 @@ def lift_of(ranges: Iterable[pa.RecordBatch]) -> int | None:
 
 
 @dataclass(frozen=True)
+class LiftedMessages:
+    """Fetches messages with one more column: LIFT, that of their micro-batch."""
+
+    fetched: FetchedMessages
+
+    def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The messages of a task's ranges. Raises what fetching raises."""
+        ranges = [*places]
+        lift = pa.scalar(lift_of(ranges), pa.int64())
+        for batch in self.fetched.rows(ranges):
+            lifts = pa.repeat(lift, batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, lifts], [*batch.schema.names, LIFT])
+
+
+@dataclass(frozen=True)
 class RowsOfTopics:
     """Fetches messages and decodes them, in one task. The rows have the columns of ``records`` by the ``names``, and
     the columns ``kept`` of their message. If ``lifts``, they also have LIFT, that of their micro-batch.

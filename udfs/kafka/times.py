@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
 from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, TopicRecords
-from sqlstream.udfs.messages import VALUE
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
@@ -25,15 +26,34 @@ _TIME = "time"
 
 @dataclass(frozen=True)
 class TopicTimes:
-    """How the event time of a message is found: it is the column ``column`` of what ``records`` decode, or, if given,
-    the ``metadata`` of the message (one of ``fetch.FIELDS``). ``unit``: the column is a number, which counts so
-    many microseconds since 1970.
+    """How the event time of a message is found: it is the column ``column`` of what ``records`` decode of a ``part`` of
+    it (``fetch.FIELDS``), its value or its key; or, without ``records``, that part itself.
+
+    ``unit``: the column is a number, which counts so many microseconds since 1970. ``member``: it is a STRUCT, of which
+    this field is the time. ``only``: pairs of a column and a regular expression, which its values must match as a whole
+    where they are not NULL; other rows do not count.
     """
 
-    records: TopicRecords
-    column: str
-    metadata: str | None = None
+    records: TopicRecords | None
+    column: str = ""
+    part: str = "value"
     unit: int | None = None
+    member: str | None = None
+    only: tuple[tuple[str, str], ...] = ()
+
+    def found(self, messages: pa.RecordBatch) -> tuple[pa.Array, np.ndarray]:
+        """The times of messages in microseconds since 1970, and the index of the message of each. There is none of a
+        message that is no row or cannot be read, and there are several where it is several rows.
+        """
+        values = messages.column(self.part)
+        if self.records is None:
+            return self.of(values), np.arange(len(values))
+        decoded = self.records.decoded(values)
+        column = decoded.rows.column(self.column)
+        times = self.of(column if self.member is None else pc.struct_field(column, self.member))
+        for name, pattern in self.only:
+            times = pc.if_else(_matches(decoded.rows.column(name), pattern), times, None)
+        return times, decoded.numbers
 
     def of(self, values: pa.Array) -> pa.Array:
         """The times of a column's values in microseconds since 1970; NULL where a number is out of range."""
@@ -58,7 +78,7 @@ class NewestTimes:
 
         ConnectorError SS590 where the brokers do not give them.
         """
-        fields = ("value", TOPIC, PARTITION, "offset", *filter(None, (self.times.metadata,)))
+        fields = (self.times.part, TOPIC, PARTITION, "offset")
         fetched = FetchedMessages({**self.properties, **_FETCHED_AHEAD}, fields, skips_lost=True)
         last = [(topic, n, max(begin, end - LOOKED_AT), end, None) for (topic, n), (begin, end) in ranges.items()]
         if not last:
@@ -71,14 +91,16 @@ class NewestTimes:
         return newest
 
     def _newest(self, messages: pa.RecordBatch) -> dict[Slot, int]:
-        renamed = [VALUE if name == "value" else name for name in messages.schema.names]
-        messages = messages.rename_columns(renamed)
-        decoded = self.times.records.decoded(messages.column(VALUE))
-        of_rows = messages.take(pa.array(decoded.numbers))
-        metadata = self.times.metadata
-        of_message = None if metadata is None else of_rows.column(metadata)
-        times = self.times.of(decoded.rows.column(self.times.column) if of_message is None else of_message)
+        times, numbers = self.times.found(messages)
+        of_rows = messages.take(pa.array(numbers))
         rows = pa.table({_TIME: times, TOPIC: of_rows.column(TOPIC), PARTITION: of_rows.column(PARTITION)})
         good = pc.and_(pc.greater_equal(times, EARLIEST), pc.less_equal(times, LATEST)).fill_null(False)
         found = rows.filter(good).group_by([TOPIC, PARTITION]).aggregate([(_TIME, "max")])
         return {(row[TOPIC], row[PARTITION]): row[f"{_TIME}_max"] for row in found.to_pylist()}
+
+
+def _matches(values: pa.Array, pattern: str) -> pa.Array:
+    """Where texts match as a whole, or are NULL."""
+    texts = pc.unique(values)
+    matching = [text for text in texts.to_pylist() if text is None or re.fullmatch(pattern, text)]
+    return pc.is_in(values, pa.array(matching, texts.type))

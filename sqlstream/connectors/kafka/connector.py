@@ -148,11 +148,17 @@ READING_OPTIONS = (
 
 
 def messages_of_table(kind: Source, environment: Environment, table: Table, fields: tuple[str, ...]) -> DataFrame:
-    """The messages of a table of either connector, with at least the columns ``fields``."""
+    """The messages of a table of either connector, with at least the columns ``fields``, and LIFT where the source
+    knows how far the watermark may go.
+    """
     values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
     if values[CLIENT] == LIBRDKAFKA:
         return on_spark.kafka_source.messages_of(
-            environment.spark, _settings(environment, values), fields, finished=environment.finished
+            environment.spark,
+            _settings(environment, values),
+            fields,
+            finished=environment.finished,
+            watermark=on_spark.kafka_times.watermark_of_topics(environment, table, values, by_rows=True),
         )
     return on_spark.kafka.messages_of(environment.spark, source_options(table, values), finished=environment.finished)
 
@@ -306,7 +312,7 @@ class Kafka(SplitSource, StreamSink):
             environment.spark,
             _settings(environment, values),
             finished=environment.finished,
-            watermark=on_spark.kafka.watermark_of_topics(environment, table, values),
+            watermark=on_spark.kafka_times.watermark_of_topics(environment, table, values, by_rows=False),
         )
 
     def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TopicFormat:

@@ -38,6 +38,7 @@ class Position:
 
     For tables whose partitions have watermarks (``watermarks``), in microseconds since 1970: ``times``, the
     newest event time of each partition, and ``lift``, which the watermark may reach; and the partition that holds it.
+    ``lifts``: the table whose watermark the job is to lift, because no row of the micro-batch says how far it may go.
 
     ``ids``: what Kafka calls each topic, by which one that was deleted and made again is known for another.
     """
@@ -48,6 +49,7 @@ class Position:
     times: Offsets = field(default_factory=dict)
     lift: int | None = None
     holder: Partition | None = None
+    lifts: str | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -57,8 +59,9 @@ class Position:
         times = {"times": _to_json(self.times)} if self.times else {}
         lift = {} if self.lift is None else {"lift": self.lift}
         holder = {} if self.holder is None else {"holder": [*self.holder]}
+        lifts = {} if self.lifts is None else {"lifts": self.lifts}
         ids = {"ids": dict(sorted(self.ids.items()))} if self.ids else {}
-        return {"next": _to_json(self.next), **stop, **begun, **times, **lift, **holder, **ids}
+        return {"next": _to_json(self.next), **stop, **begun, **times, **lift, **holder, **lifts, **ids}
 
     @staticmethod
     def of_json(value: Mapping[str, Any]) -> Position:
@@ -70,6 +73,7 @@ class Position:
             _of_json(value.get("times", {})),
             value.get("lift"),
             None if holder is None else Partition(*holder),
+            value.get("lifts"),
             dict(value.get("ids", {})),
         )
 

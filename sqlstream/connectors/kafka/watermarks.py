@@ -43,11 +43,13 @@ class IdlePartitions:
 class PartitionWatermarks:
     """Adds to positions which time the watermark may reach.
 
-    ``newest``: looks into ranges for the newest event time of each partition, in microseconds since 1970.
+    ``newest``: looks into ranges for the newest event time of each partition, in microseconds since 1970. ``by_rows``:
+    the table, if only its rows say how far the watermark may go; None where tasks say so without rows, too.
     """
 
     newest: Callable[[Collection[OffsetRange]], Mapping[Partition, int]]
     idle: IdlePartitions
+    by_rows: str | None = None
 
     def timed(self, before: Position, after: Position, latest: Offsets) -> Position:
         """The position ``after`` with times; ``before`` itself where nothing has changed. ``latest``: where the
@@ -64,7 +66,8 @@ class PartitionWatermarks:
         if after is before and (lift, holder) == (before.lift, before.holder):
             return before
         begun = {} if after is before else after.begun
-        return replace(after, times=times, lift=lift, holder=holder, begun=begun)
+        lifts = self.by_rows if not read and lift != before.lift else None
+        return replace(after, times=times, lift=lift, holder=holder, lifts=lifts, begun=begun)
 
 
 def _reached(

@@ -122,7 +122,7 @@ def change_decoder(
         fields,
         envelope,
         ROW_KIND,
-        tuple((_of_envelope(path), Field(path, parse_type(read))) for path, read in paths.items()),
+        tuple((envelope_column(path), Field(path, parse_type(read))) for path, read in paths.items()),
         RowKind.UPDATE_BEFORE in table.changelog,
         bool(values.get(form.key("ignore-parse-errors"))),
         values.get(form.key("timestamp-format.standard")),
@@ -143,13 +143,13 @@ def _avro_envelope(form: ChangeFormat, fields: tuple[Field, ...], values: Mappin
     return RegisteredAvro(envelope, registry_of(values))
 
 
-def _of_envelope(path: str) -> str:
-    """The name of the column of a field of the envelope."""
+def envelope_column(path: str) -> str:
+    """The name of the column that ``change_decoder`` gives to a field of the envelope."""
     return f"__envelope_{path}"
 
 
 def _metadata(metadata: Metadata) -> SparkColumn:
-    return F.expr(metadata.sql.format(quoted(_of_envelope(metadata.path))))
+    return F.expr(metadata.sql.format(quoted(envelope_column(metadata.path))))
 
 
 def _included(form: ChangeFormat, text: SparkColumn, values: Mapping[str, Any]) -> SparkColumn:

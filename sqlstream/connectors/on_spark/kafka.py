@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -14,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of, idle_timeout_ms
+from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of
 from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
@@ -28,11 +27,10 @@ from sqlstream.connectors.kafka.messages import (
     table_of_values,
 )
 from sqlstream.connectors.kafka.offsets import TopicSettings
-from sqlstream.connectors.kafka.watermarks import counted_time
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
-from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
+from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
@@ -46,7 +44,6 @@ from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka.produce import HEADERS as WRITTEN_HEADERS
 from sqlstream.udfs.kafka.produce import TIME
 from sqlstream.udfs.kafka.rows import TopicFormat
-from sqlstream.udfs.kafka.times import TopicTimes
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import MessageRows
 
@@ -130,6 +127,7 @@ def rows_of_messages(
     payload = tuple(name for name in columns if name not in keep and name not in in_key)
     if in_key:
         keep = with_key_text(keep, place_of_message())
+    keep = with_lift(keep, messages)
     if has_schema(values["format"]):
         given = messages.where(F.col("value").isNotNull())
         rows = rows_of_bytes(given, table_of_values(table), payload, values, keep)
@@ -166,8 +164,13 @@ def rows_of_bytes(
     return rows.select(*(as_variants(c, kinds[c]) if c in payload else F.col(quoted(c)) for c in rows.columns))
 
 
+def with_lift(keep: Mapping[str, SparkColumn], messages: DataFrame) -> dict[str, SparkColumn]:
+    """Returns ``keep`` with LIFT, where messages have it, so that their rows do, too."""
+    return {**keep, **({LIFT: F.col(LIFT)} if LIFT in messages.columns else {})}
+
+
 def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    extra = [name for name in (BAD, ROW_KIND, LIFT) if name in rows.columns]
     return [F.col(quoted(name)) for name in (*columns, *extra)]
 
 
@@ -230,7 +233,7 @@ def rows_by_tasks(
     keys = {c.metadata_key for c in columns_of(table, columns) if c.name in metadata}
     kept = tuple(name for name in FIELDS if name in {METADATA[key][0] for key in keys if key is not None})
     kept = kept if payload or kept else ("offset",)  # rows that are only counted need a column
-    watermark = watermark_of_topics(environment, table, values)
+    watermark = watermark_of_topics(environment, table, values, by_rows=True)
     places = on_spark.kafka_source.ranges_of_topics(
         environment.spark, settings, finished=environment.finished, watermark=watermark
     )
@@ -280,28 +283,8 @@ def topic_format(
     assert records is not None and fields is not None, table.name
     needed = {"value", "topic", "partition", "offset", *fields.values()}
     fetched = FetchedMessages(settings.properties, tuple(f for f in FIELDS if f in needed), settings.skips_lost)
-    return TopicFormat(fetched, records, fields, watermark_of_topics(environment, table, values) is not None)
-
-
-def watermark_of_topics(environment: Environment, table: Table, values: Mapping[str, Any]) -> TopicWatermark | None:
-    """Returns how the source finds the watermark of a table from those of its partitions; None where rows move it: if
-    Spark decodes the messages, or computes the event time otherwise than from a whole number; and where no operator
-    waits for it.
-    """
-    mark = table.watermark
-    if mark is None or mark.expression is not None or environment.finished or table.name not in environment.timed:
-        return None
-    column = next(c for c in table.columns if c.name == mark.column)
-    counted = counted_time(table, column)
-    if column.type.name != "TIMESTAMP" or (column.expression is not None and counted is None):
-        return None
-    name, unit = counted or (column.name, None)
-    fields = fields_of_columns(table, (name,))
-    records = topic_records(environment, table, (name,), values)
-    if fields is None or records is None:
-        return None
-    times = TopicTimes(replace(records, tolerant=True), name, fields.get(name), unit)
-    return TopicWatermark(times, idle_timeout_ms(table, environment.idle_timeout_ms))
+    watermark = watermark_of_topics(environment, table, values, by_rows=False)
+    return TopicFormat(fetched, records, fields, watermark is not None)
 
 
 # --- keys in a format of their own ----------------------------------------------------------------------------
@@ -362,7 +345,8 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...], *, in_val
     for name in key_fields(table):
         of_key = F.when(has_key, F.col(quoted(name_in_key(table, name))))
         fields[name] = of_key.otherwise(F.col(f"{_REST}.{quoted(name)}")) if name in in_values else of_key
-    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
+    own = (*columns, LIFT) if LIFT in rows.columns else columns
+    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in own]
     in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
     if BAD not in read.columns:
         return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))

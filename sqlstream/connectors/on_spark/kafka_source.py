@@ -37,6 +37,7 @@ from sqlstream.connectors.kafka.offsets import (
 )
 from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
 from sqlstream.errors import ConnectorError, repeating
+from sqlstream.options import WRONG_VALUE
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
@@ -49,6 +50,7 @@ from sqlstream.udfs.kafka.fetch import (
     RANGES_DDL,
     UNREACHABLE,
     FetchedMessages,
+    LiftedMessages,
     RowsOfTopics,
     TopicRecords,
     consumer_of,
@@ -78,12 +80,22 @@ _WATERMARK = "watermark_secret"
 """The option with a TopicWatermark, which may hold the secrets of a registry of schemas."""
 
 
-def messages_of(spark: SparkSession, settings: TopicSettings, columns: tuple[str, ...], *, finished: bool) -> DataFrame:
-    """Returns the messages of a table with the given columns (``udfs.kafka.fetch.FIELDS``), as a streaming DataFrame,
-    or, if ``finished``, as a batch DataFrame.
+def messages_of(
+    spark: SparkSession,
+    settings: TopicSettings,
+    columns: tuple[str, ...],
+    *,
+    finished: bool,
+    watermark: TopicWatermark | None = None,
+) -> DataFrame:
+    """Returns the messages of a table with the given columns (``udfs.kafka.fetch.FIELDS``), and with LIFT if there is a
+    ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame.
     """
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
-    return ranges_of_topics(spark, settings, finished=finished).mapInArrow(rows_of(fetched), _ddl(columns))
+    places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)
+    if watermark is None:
+        return places.mapInArrow(rows_of(fetched), _ddl(columns))
+    return places.mapInArrow(rows_of(LiftedMessages(fetched)), f"{_ddl(columns)}, {_LIFT_DDL}")
 
 
 def rows_of_topics(
@@ -98,8 +110,11 @@ def rows_of_topics(
     types = (f"{name} {from_arrow(f.type).ddl()}" for name, f in zip(names, records.schema, strict=True))
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
     work = RowsOfTopics(fetched, records, names, kept, lifts)
-    lift = f"{LIFT} BIGINT" if lifts else ""
+    lift = _LIFT_DDL if lifts else ""
     return places.mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept), lift))))
+
+
+_LIFT_DDL = f"{LIFT} BIGINT"
 
 
 def _ddl(columns: Iterable[str]) -> str:
@@ -109,11 +124,12 @@ def _ddl(columns: Iterable[str]) -> str:
 @dataclass(frozen=True)
 class TopicWatermark:
     """How the watermark of a table is found: from the event ``times`` of messages, without partitions that have none
-    for ``idle_ms``.
+    for ``idle_ms``. ``by_rows``: as of ``PartitionWatermarks``.
     """
 
     times: TopicTimes
     idle_ms: int = 0
+    by_rows: str | None = None
 
     def of(self, properties: Mapping[str, str]) -> PartitionWatermarks:
         """The watermarks of a table's partitions, which begin now. ``properties``: those of librdkafka."""
@@ -123,7 +139,7 @@ class TopicWatermark:
             found = newest.of({r.partition: (r.begin, r.end) for r in ranges})
             return {Partition(*slot): time for slot, time in found.items()}
 
-        return PartitionWatermarks(look, IdlePartitions(self.idle_ms))
+        return PartitionWatermarks(look, IdlePartitions(self.idle_ms), self.by_rows)
 
 
 def ranges_of_topics(
@@ -247,6 +263,8 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advanced(self, position: Position) -> Position:
         latest, begun = self.brokers.latest(position)
+        if position.stop is not None:  # which is there; messages of a transaction that is open are waited for
+            latest = {p: max(offset, position.stop.get(p, 0)) for p, offset in latest.items()}
         if self._what_is_there:
             if self._target is None:
                 self._target = latest
@@ -360,12 +378,25 @@ class Brokers:
             time.sleep(0.1)
 
     def first_position(self) -> Position:
-        """Where a job without checkpoint begins, and where a bounded table ends."""
+        """Where a job without checkpoint begins, and where a bounded table ends.
+
+        ConnectorError SS504 where a partition ends before the offset at which the table should.
+        """
         found = self._partitions()
         begin = self._at(self._settings.start, found, _earliest)
         if self._settings.stop is None:
             return Position(begin, ids=self.ids)
-        return Position(begin, self._at(self._settings.stop, found, _latest), ids=self.ids)
+        stop = self._at(self._settings.stop, found, _latest)
+        self._require_reached(stop)
+        return Position(begin, stop, ids=self.ids)
+
+    def _require_reached(self, stop: Offsets) -> None:
+        ends = self._offsets(stop, _latest(), uncommitted=True)
+        for partition, offset in stop.items():
+            if offset > (end := ends.get(partition, 0)):
+                name, hint = f"{partition.topic}[{partition.number}]", "Leave it out to end at what is there, or wait."
+                message = f"{name} ends at offset {end}, and the table should at {offset} ('scan.bounded.mode')"
+                raise ConnectorError(WRONG_VALUE, message, hint=hint)
 
     def latest(self, position: Position) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """Returns where partitions end, and where those begin that ``position`` lacks or that have lost messages.
@@ -475,14 +506,18 @@ class Brokers:
             case _:
                 return self._of_group(partitions)
 
-    def _offsets(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+    def _offsets(
+        self, partitions: Iterable[Partition], spec: Any, *, uncommitted: bool = False
+    ) -> dict[Partition, int]:
+        """The offsets of ``spec``. ``uncommitted``: messages of open transactions are there, too."""
         from confluent_kafka import IsolationLevel, TopicPartition  # an optional package
 
         asked = {TopicPartition(p.topic, p.number): spec for p in partitions}
         if not asked:
             return {}
         level = self._settings.properties.get("isolation.level", "read_committed")
-        isolation = IsolationLevel.READ_UNCOMMITTED if level == "read_uncommitted" else IsolationLevel.READ_COMMITTED
+        uncommitted = uncommitted or level == "read_uncommitted"
+        isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
         def ask() -> dict[Partition, int]:
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)

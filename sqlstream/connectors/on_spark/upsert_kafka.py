@@ -29,12 +29,14 @@ from sqlstream.connectors.on_spark.kafka import (
     with_key,
     with_key_text,
     with_keys,
+    with_lift,
     written_metadata,
 )
 from sqlstream.connectors.on_spark.records import decode, encode
 from sqlstream.connectors.schema_formats import has_schema
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kernel import ROW_KIND
 
 _GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
@@ -49,7 +51,7 @@ def rows_of_upserts(messages: DataFrame, table: Table, columns: tuple[str, ...])
     columns.
     """
     kind = F.when(F.col("value").isNull(), RowKind.DELETE.value).otherwise(RowKind.UPDATE_AFTER.value)
-    keep = {**metadata_columns(table, columns), ROW_KIND: kind}
+    keep = with_lift({**metadata_columns(table, columns), ROW_KIND: kind}, messages)
     values = value_values(table)
     if _is_plain(table, values):
         return _of_plain_json(messages, table, columns, keep, values)
@@ -91,7 +93,7 @@ def _of_plain_json(
     texts = messages.withColumn(_TEXT, F.coalesce(F.col("value").cast("string"), _key_text(table, values)))
     payload = tuple(name for name in columns if name not in keep)
     rows = decode(texts, _TEXT, table, payload, values, keep, place_of_message())
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    extra = [name for name in (BAD, ROW_KIND, LIFT) if name in rows.columns]
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from sqlstream.connectors.connector import idle_timeout_ms
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import damaged
-from sqlstream.jobs.reports.counts import ROWS, SOURCE_METRIC, counts_of, observed, values_of
+from sqlstream.jobs.reports.counts import ROWS, SOURCE_METRIC, counts_of, ends_of, observed, values_of
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.time import WATERMARK_METRIC
 from sqlstream.planner.physical import PhysicalPlan
@@ -86,6 +86,32 @@ def reached_watermarks(report: Mapping[str, Any]) -> dict[str, int]:
     return watermarks
 
 
+# --- Sources that know how far their watermark may go, and have no row to say so -------------------------------------
+
+
+@dataclass(frozen=True)
+class LiftedSources:
+    """Writes the control rows that positions of sources ask for: partitions of a topic have become idle in a
+    micro-batch without messages. ``delays_ms``: the delay of each table's watermark.
+    """
+
+    control: ControlRows
+    delays_ms: Mapping[str, int]
+
+    def take_in(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Advances the watermarks of tables as the positions say at which the micro-batches of ``reports`` end."""
+        ends = (end for report in reports for end in ends_of(report))
+        lifts = {end["lifts"]: end["lift"] for end in ends if end.get("lifts") in self.delays_ms}
+        for table, micros in lifts.items():
+            self.control.lift(table, micros // 1000 - self.delays_ms[table], f"partitions-{time_ns()}")
+
+
+def lifted_sources(plan: PhysicalPlan, control: ControlRows) -> LiftedSources:
+    """Returns the object that advances the watermarks of a plan's tables as their sources ask for."""
+    marks = (mark for mark in plan.marks if mark.domain is TimeDomain.EVENT)
+    return LiftedSources(control, {mark.table: mark.delay_ms for mark in marks})
+
+
 # --- Idle sources ('table.exec.source.idle-timeout') -----------------------------------------------------------
 # The watermark of a job is the least of its sources. Control rows lift an idle source to the least watermark of the
 # active ones, or to the greatest one where all are idle, as in Flink. A source with new rows is active again, and its
@@ -137,6 +163,11 @@ class IdleSources:
         if not active:
             return max(self._reached.values(), default=None)
         return min(self._reached[t] for t in active) if all(t in self._reached for t in active) else None
+
+
+def has_idle_parts(plan: PhysicalPlan, timeout_ms: int) -> bool:
+    """True where a source of the plan, or a part of it, may become idle. ``timeout_ms`` is the default timeout."""
+    return any(idle_timeout_ms(table, timeout_ms) for table in scanned_tables(plan.logical))
 
 
 def idle_sources(plan: PhysicalPlan, control: ControlRows, timeout_ms: int) -> IdleSources | None:

@@ -15,7 +15,7 @@ from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint
 from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.jobs.checkpoints.watermarks import IdleSources, SourceWatermarks
+from sqlstream.jobs.checkpoints.watermarks import IdleSources, LiftedSources, SourceWatermarks
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
@@ -77,7 +77,8 @@ class Launch:
     * ``drained``: the input has no end, but an earlier run was drained. This run only completes what that one may have
       left undone.
     * ``end_of_input``: whether windows and timers fire at the end of bounded input, or wait for the next run.
-    * ``watermarks``: stores the watermarks of jobs with several sources. ``idle``: detects idle sources.
+    * ``watermarks``: stores the watermarks of jobs with several sources. ``lifted``: advances those of sources that
+      ask for it. ``idle``: detects idle sources.
     * ``paced``: each start reads the available rows and ends, because the job pauses between its epochs.
     * ``temporary``: the checkpoint is removed with its session.
     * ``require_sink``: called with the number of a complete micro-batch, raises an error if a sink has lost its rows.
@@ -98,6 +99,7 @@ class Launch:
     ended: bool = False
     drained: bool = False
     watermarks: SourceWatermarks | None = None
+    lifted: LiftedSources | None = None
     idle: IdleSources | None = None
     paced: bool = False
     temporary: bool = False

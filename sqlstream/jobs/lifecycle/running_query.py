@@ -210,6 +210,8 @@ class RunningQuery:
             self.progress = advanced(self.progress, reports)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
+        if self.launch.lifted is not None:
+            self.launch.lifted.take_in(new)
         if self.launch.idle is not None:
             self.launch.idle.take_in(new)
         if (changed := self._files.notice(new)) is not None:

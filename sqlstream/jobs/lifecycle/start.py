@@ -14,7 +14,12 @@ from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, Declared
 from sqlstream.jobs.checkpoints.storage import LocalStorage, storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
-from sqlstream.jobs.checkpoints.watermarks import idle_sources, restored_watermarks
+from sqlstream.jobs.checkpoints.watermarks import (
+    has_idle_parts,
+    idle_sources,
+    lifted_sources,
+    restored_watermarks,
+)
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended, row_limit_of
 from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
@@ -206,7 +211,8 @@ def _tasks(spark: SparkSession) -> int:
 
 def _control_rows(checkpoint: Checkpoint, job: JobSpecification) -> ControlRows:
     ticks = bool(clock_of(checkpoint.plan, job.execution.clock_interval_ms))
-    rises_often = ticks or checkpoint.plan.observes_watermarks  # with each tick, or with each start
+    idles = has_idle_parts(checkpoint.plan, job.execution.idle_timeout_ms)
+    rises_often = ticks or checkpoint.plan.observes_watermarks or idles  # with each tick, or with each start
     return ControlRows(checkpoint.storage, transient=rises_often and not job.work.plan.bounded)
 
 
@@ -235,6 +241,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         ended=ended,
         drained=ended and not bounded,
         watermarks=watermarks,
+        lifted=None if bounded or ended else lifted_sources(physical, control),
         idle=None if bounded or ended else idle_sources(physical, control, execution.idle_timeout_ms),
         temporary=job.place.temporary or job.place.checkpoint is None,
         end_of_input=execution.end_of_input,

@@ -21,6 +21,7 @@ from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup import metrics as lookup_metrics
 from sqlstream.udfs.lookup.source import LookupSource
+from sqlstream.udfs.texts import json_of
 
 
 def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -31,6 +32,13 @@ def observed(report: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
         first, _, rest = name.partition("/")
         if first == kind:
             yield rest, metrics
+
+
+def ends_of(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the positions of sources behind a micro-batch, of those that are objects of JSON."""
+    for source in report.get("sources", ()):
+        if (text := source.get("endOffset") or "")[:1] == "{":
+            yield json_of(text)
 
 
 def values_of(metrics: Mapping[str, Any], names: Sequence[str]) -> list[Any]:

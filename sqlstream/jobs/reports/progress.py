@@ -19,6 +19,7 @@ from sqlstream.jobs.reports.counts import (
     added_by_name,
     added_lookups,
     counts_of,
+    ends_of,
     lookups_of,
     rows_by_table,
     rows_read,
@@ -235,8 +236,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
 
 def holders_of(report: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the partitions of Kafka tables that hold a watermark back behind a micro-batch, each once."""
-    ends = [json_of(text) for source in report.get("sources", ()) if (text := source.get("endOffset") or "")[:1] == "{"]
-    holders = (end["holder"] for end in ends if end.get("holder"))
+    holders = (end["holder"] for end in ends_of(report) if end.get("holder"))
     return tuple(dict.fromkeys(f"{topic}[{number}]" for topic, number in holders))
 
 

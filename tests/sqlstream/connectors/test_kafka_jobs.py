@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from datetime import UTC, datetime
@@ -145,22 +146,39 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
         rows(session, query)
 
 
+_AT, _KEYS = "at TIMESTAMP(3)", {"key__format": "json", "key__fields": "id"}
+_UPSERTS = {"connector": "upsert-kafka", "format": "", "key__format": "json", "value__format": "json"}
+
+
 @pytest.mark.parametrize(
-    ("on_error", "at"),
-    [("", "at TIMESTAMP(3)"), ("skip", "at TIMESTAMP(3)"), ("", "ms BIGINT, at AS TO_TIMESTAMP_LTZ(ms, 3)")],
-    ids=["columns that tasks hand to the exchange", "rows of Spark", "times that are computed"],
-)
+    ("at", "options"),
+    [
+        (_AT, {}),
+        pytest.param(_AT, {"on_error": "skip"}, marks=pytest.mark.long),
+        pytest.param("ms BIGINT, at AS TO_TIMESTAMP_LTZ(ms, 3)", {}, marks=pytest.mark.long),
+        pytest.param(_AT, {"value__fields_include": "EXCEPT_KEY", **_KEYS}, marks=pytest.mark.long),
+        pytest.param(_AT, {"format": "debezium-json"}, marks=pytest.mark.long),
+        (_AT, {**_UPSERTS, "scan__startup__mode": ""}),
+    ],
+    ids=["columns that tasks hand to the exchange", "rows of Spark", "times that are computed", "keys", "changes",
+         "upserts"],
+)  # fmt: skip
 def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
-    session: Session, topics: Topics, tmp_path: Path, on_error: str, at: str
+    session: Session, topics: Topics, tmp_path: Path, at: str, options: dict[str, str]
 ):
-    topic = topics.create(2)
+    topic, numbers = topics.create(2), itertools.count()
 
     def send(partition: int, *seconds: int) -> None:
-        rows = ({"k": partition, "at": f"2026-01-01 00:00:{s:02d}", "ms": (START_S + s) * 1000} for s in seconds)
-        topics.send(topic, *(json.dumps(row).encode() for row in rows), partition=partition)
+        for s in seconds:
+            row: dict[str, Any] = {"id": next(numbers), "k": partition, "at": f"2026-01-01 00:00:{s:02d}"}
+            row["ms"] = (START_S + s) * 1000
+            value = {"op": "c", "after": row} if "debezium-json" in options.values() else row
+            key = json.dumps({"id": row["id"]}).encode()
+            topics.send(topic, json.dumps(value).encode(), partition=partition, key=key)
 
-    columns = f"k INT, {at}, WATERMARK FOR at AS at"
-    declare(session, topics, columns, topic, scan__bounded__mode="unbounded", on_error=on_error)
+    key = " PRIMARY KEY NOT ENFORCED" if options.get("connector") else ""
+    columns = f"id INT{key}, k INT, {at}, WATERMARK FOR at AS at"
+    declare(session, topics, columns, topic, scan__bounded__mode="unbounded", **options)
     session.sql("CREATE TABLE kept (k INT, n BIGINT, s TIMESTAMP(3)) WITH ('connector' = 'memory')")
     session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'partitions'")
     insert = (
@@ -185,8 +203,6 @@ def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
     send(1, 2, 11)
     assert run_until(11).progress().held_by == (f"{topic}[1]",)
     assert kept() == [(0, 1, 0), (1, 1, 0)]
-    if on_error or "ms" in at:
-        return
     session.sql("SET 'table.exec.source.idle-timeout' = '1 s'")
     send(1, 13)
     send(0, 45)

@@ -19,11 +19,11 @@ A, B, C = (Partition("t", number) for number in range(3))
 class Stream:
     """A topic whose messages have the event times of ``log``, and a job that reads it in steps."""
 
-    def __init__(self, timeout_ms: int = 0, stop: Offsets | None = None) -> None:
+    def __init__(self, timeout_ms: int = 0, stop: Offsets | None = None, by_rows: str | None = None) -> None:
         self.log: dict[Partition, list[int]] = {A: [], B: []}
         self.now_ms = 0
         self.position = Position({A: 0, B: 0}, stop)
-        self.watermarks = PartitionWatermarks(self.newest, IdlePartitions(timeout_ms, lambda: self.now_ms))
+        self.watermarks = PartitionWatermarks(self.newest, IdlePartitions(timeout_ms, lambda: self.now_ms), by_rows)
 
     def newest(self, read: Collection[OffsetRange]) -> dict[Partition, int]:
         return {r.partition: max(self.log[r.partition][r.begin : r.end]) for r in read}
@@ -80,6 +80,23 @@ def test_a_position_changes_without_messages_where_a_partition_becomes_idle_and_
     stream.step()
     assert stream.position == replace(before, lift=10, holder=None)
     assert ranges(before, stream.position) == []
+
+
+def test_a_position_asks_for_a_lift_only_where_no_row_of_its_messages_says_so():
+    stream = Stream(timeout_ms=100, by_rows="orders")
+    stream.step(a=[10], b=[1])
+    assert (stream.position.lift, stream.position.lifts) == (1, None)
+    stream.now_ms = 100
+    assert (stream.step(), stream.position.lifts) == (10, "orders")
+    stream.step(b=[20])
+    assert (stream.position.lift, stream.position.lifts) == (20, None)
+    stream.now_ms = 200
+    stream.step()  # another partition holds it at the same time
+    assert stream.position.lifts is None
+    silent = Stream(timeout_ms=100)
+    silent.step(a=[10], b=[1])
+    silent.now_ms = 100
+    assert (silent.step(), silent.position.lifts) == (10, None)
 
 
 def test_a_partition_that_never_had_a_row_is_idle_after_the_timeout_and_not_before():

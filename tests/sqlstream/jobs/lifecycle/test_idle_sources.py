@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from sqlstream.jobs import Job
-from sqlstream.jobs.checkpoints.watermarks import IdleSources
+from sqlstream.jobs.checkpoints.watermarks import IdleSources, LiftedSources
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
@@ -54,6 +54,20 @@ class Sources:
         self.now_ms = now_ms
         self.idle.look()
         return self.lifts.take()
+
+
+def test_positions_of_sources_ask_for_lifts():
+    lifts = Lifts()
+    lifted = LiftedSources(lifts, {"a": 5000, "b": 0})  # type: ignore[arg-type]
+
+    def report(*ends: str | None) -> dict[str, Any]:
+        return {"sources": [{"endOffset": end} for end in ends]}
+
+    asks = json.dumps({"next": {}, "lift": 12_345_678, "lifts": "a"})
+    lifted.take_in([report(json.dumps({"next": {}, "lift": 1}), "3", None, asks), report(asks)])
+    assert lifts.take() == [("a", 7345)]
+    lifted.take_in([report(json.dumps({"lift": 1, "lifts": "another"})), {}])
+    assert lifts.take() == []
 
 
 def test_an_idle_source_goes_along_with_the_least_of_the_others() -> None:

@@ -1,0 +1,129 @@
+"""Where the event time of a message of a topic is: in its value or its key, in the envelope of a change, or its own.
+
+The source of a topic reads it there to know how far each partition is, also where Spark decodes the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlstream.connectors.change_formats import ChangeFormat, Instant, Metadata, change_format, of_message
+from sqlstream.connectors.connector import Environment, idle_timeout_ms
+from sqlstream.connectors.kafka.messages import (
+    HEADERS,
+    METADATA,
+    key_values,
+    keys_of_upserts,
+    name_in_key,
+    only_in_keys,
+    table_of_keys,
+    table_of_values,
+    value_values,
+    values_of_upserts,
+    with_key_fields,
+)
+from sqlstream.connectors.kafka.watermarks import counted_time
+from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
+from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
+from sqlstream.formats.decoder import Decoder
+from sqlstream.planner.catalog import Column, Table
+from sqlstream.types import DataType
+from sqlstream.udfs.kafka.fetch import TopicRecords
+from sqlstream.udfs.kafka.times import TopicTimes
+
+_UPSERTS = "upsert-kafka"
+_VALUE_ITSELF = Instant("")
+
+
+def watermark_of_topics(
+    environment: Environment, table: Table, values: Mapping[str, Any], *, by_rows: bool
+) -> TopicWatermark | None:
+    """Returns how the source finds the watermark of a table from those of its partitions; None where rows move it: if
+    no decoder of tasks reads the event time, or it is computed otherwise than from a whole number; and where no
+    operator waits for it. ``values``: the parsed options of the table. ``by_rows``: as of ``TopicWatermark``.
+    """
+    mark = table.watermark
+    if mark is None or mark.expression is not None or environment.finished or table.name not in environment.timed:
+        return None
+    column = next(c for c in table.columns if c.name == mark.column)
+    counted = counted_time(table, column)
+    if column.type.name != "TIMESTAMP" or (column.expression is not None and counted is None):
+        return None
+    name, unit = counted or (column.name, None)
+    zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
+    times = _times(table, next(c for c in table.columns if c.name == name), values, zone)
+    if times is None:
+        return None
+    times = times if unit is None else replace(times, unit=unit)
+    idle_ms = idle_timeout_ms(table, environment.idle_timeout_ms)
+    return TopicWatermark(times, idle_ms, table.name if by_rows else None)
+
+
+def _times(table: Table, column: Column, values: Mapping[str, Any], zone: str) -> TopicTimes | None:
+    """Where a column that the table does not compute is in messages."""
+    form = change_format(table)
+    metadata = of_message(table, column)
+    if column.metadata_key is not None and metadata is None:
+        field, kind = METADATA[column.metadata_key]
+        return None if field == HEADERS or kind != column.type else TopicTimes(None, part=field)
+    if form is not None:
+        return _of_changes(form, table, column, metadata, values, zone)
+    upserts = table.connector == _UPSERTS
+    if column.name in only_in_keys(with_key_fields(table) if upserts else table):
+        keys, name = keys_of_upserts(table) if upserts else table_of_keys(table), name_in_key(table, column.name)
+        return _of_records(decoder_of(keys, (name,), key_values(table), zone, all_columns=True), name, "key")
+    of_values, read = table_of_values(table), values
+    if upserts:
+        of_values, read = values_of_upserts(table), value_values(table)
+    return _of_records(decoder_of(of_values, (column.name,), read, zone, all_columns=True), column.name, "value")
+
+
+def _of_records(decoder: Decoder | None, name: str, part: str) -> TopicTimes | None:
+    return None if decoder is None else TopicTimes(TopicRecords(decoder, tolerant=True), name, part)
+
+
+def _of_changes(
+    form: ChangeFormat,
+    table: Table,
+    column: Column,
+    metadata: Metadata | None,
+    values: Mapping[str, Any],
+    zone: str,
+) -> TopicTimes | None:
+    """Where a column of a change is: among those of the row, or ``metadata`` of its envelope. Messages of other tables,
+    which options leave out, do not count.
+    """
+    patterns = {field: values[form.key(key)] for key, field in form.include.items()}
+    only = {field: pattern for field, pattern in patterns.items() if pattern is not None}
+    instant = _VALUE_ITSELF if metadata is None else metadata.instant
+    if (
+        instant is None
+        or (metadata is not None and metadata.type != column.type)
+        or not all(map(_is_known, only.values()))
+    ):
+        return None
+    read = [Metadata(field, "STRING", DataType("STRING")) for field in only]
+    if metadata is not None:
+        read.append(replace(metadata, read=instant.read))
+    columns = (column.name,) if metadata is None else ()
+    decoder = change_decoder(form, table_of_values(table), columns, values, zone, read)
+    return TopicTimes(
+        TopicRecords(decoder, tolerant=True),
+        column.name if metadata is None else envelope_column(metadata.path),
+        unit=instant.unit,
+        member=instant.member,
+        only=tuple((envelope_column(field), pattern) for field, pattern in only.items()),
+    )
+
+
+def _is_known(pattern: str) -> bool:
+    """Whether Python reads a regular expression of Java."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True

@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Iterator
 from itertools import count
+from threading import Timer
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from sqlstream.connectors.kafka.offsets import Bound
@@ -114,6 +116,35 @@ def test_a_start_that_is_the_stop_reads_nothing_and_one_behind_the_last_message_
     late = Run(topics.settings(topic, start=Bound("timestamp", 5000), stop=None))
     topics.send(topic, b"c", timestamp=2000)  # what comes later is read, whatever its time is
     assert late.batch() == [b"c"]
+
+
+def test_a_stop_behind_the_end_of_a_partition_is_refused(topics: Topics):
+    topic = topics.create(2)
+    topics.send(topic, b"a", b"b")
+    beyond = topics.settings(topic, stop=Bound("specific-offsets", None, {0: 3, 1: 0}))
+    said = rf"SS504: {topic}\[0\] ends at offset 2, and the table should at 3 \('scan.bounded.mode'\)"
+    with pytest.raises(ConnectorError, match=said):
+        everything(beyond)
+    with pytest.raises(ConnectorError, match=said):
+        Run(beyond)
+    assert everything(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2, 1: 0}))) == [b"a", b"b"]
+
+
+def test_a_stop_within_an_open_transaction_is_waited_for(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    producer = Producer({"bootstrap.servers": topics.address, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"b")
+    producer.flush()
+    run = Run(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2})))
+    run.stream.prepareForTriggerAvailableNow()
+    commit = Timer(0.5, producer.commit_transaction)
+    commit.start()
+    assert run.batch() == [b"a", b"b"]
+    commit.join()
+    assert run.batch() == []
 
 
 def test_a_bounded_table_whose_end_is_an_aborted_transaction_ends_also_after_a_restart(topics: Topics):

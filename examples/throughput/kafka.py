@@ -2,10 +2,11 @@
 
 ``python -m examples.throughput.kafka``; ``make bench-kafka``. Bids of seven columns as in Nexmark, about 200 bytes of
 CSV, 240 of JSON and 150 of Avro and protobuf, in two partitions. Jobs read what is there in micro-batches of an eighth
-of it, into
-``blackhole``; their figures leave the first half of the micro-batches out. The bare client is ``confluent-kafka``,
-one process for each partition, which counts messages and looks into none. Spark reads with its own connector,
-``from_json``, ``from_csv`` or ``from_avro``, and its own operators; their jars are fetched from Maven's repository.
+of it, into ``blackhole``; their figures leave the first half of the micro-batches out. The bare client is
+``confluent-kafka``, one process for each partition, which counts messages and looks into none. Spark reads with its own
+connector, ``from_json``, ``from_csv`` or ``from_avro``, and its own operators; their jars are fetched from Maven's
+repository. All formats and queries take half an hour with the usual number of messages; the table of each format is
+printed when it is ready (``--messages 400000 --format json --query q0`` for a first look).
 """
 
 from __future__ import annotations
@@ -189,10 +190,11 @@ def bare(brokers: str, form: str) -> float:
 
 
 def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
-    table = Table(title=f"{chosen.messages:,} messages in {PARTITIONS} partitions: messages per second, steady")
-    for name in ("format", "query", "messages/s", "of the bare client", "Spark's connector", "ratio", "peak"):
-        table.add_column(name, justify="left" if name in ("format", "query") else "right")
+    """Prints a table for each format, as soon as it is measured."""
     for form in chosen.format or FORMATS:
+        table = Table(title=f"{chosen.messages:,} messages in {PARTITIONS} partitions: messages per second, steady")
+        for name in ("format", "query", "messages/s", "of the bare client", "Spark's connector", "ratio", "peak"):
+            table.add_column(name, justify="left" if name in ("format", "query") else "right")
         sent = fill(brokers, form, chosen.messages)
         floor = max(bare(brokers, form) for _ in range(2))
         table.add_row(form, "a bare producer", f"{sent:,.0f}", "", "", "", "")
@@ -207,7 +209,7 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
                 theirs = steady(Batches(**_answer(_started("spark", *words)))).rows_per_second
                 cells += [f"{theirs:,.0f}", f"{own.rows_per_second / theirs:.1f}"]
             table.add_row(form, _SHOWN.get(query, query), *cells, f"{own.peak_mb:,} MB")
-    console.print(table)
+        console.print(table)
 
 
 def main() -> None:

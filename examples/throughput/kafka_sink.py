@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 result = steady(written(folder, broker.address, guarantee, chosen.compression))
                 numbers = (f"{result.rows_per_second:,.0f}", f"{result.processor_us:.2f}", str(result.peak_mb))
                 table.add_row(guarantee, *numbers)
+                print(f"{guarantee}: {numbers[0]} messages/s", file=sys.stderr, flush=True)
             table.add_row(
                 "bare client, one process", f"{bare(folder, broker.address, chosen.compression):,.0f}", "", ""
             )

@@ -394,8 +394,9 @@ class Brokers:
         ends = self._offsets(stop, _latest(), uncommitted=True)
         for partition, offset in stop.items():
             if offset > (end := ends.get(partition, 0)):
-                name, hint = f"{partition.topic}[{partition.number}]", "Leave it out to end at what is there, or wait."
+                name = f"{partition.topic}[{partition.number}]"
                 message = f"{name} ends at offset {end}, and the table should at {offset} ('scan.bounded.mode')"
+                hint = "Write an offset that is there, or take latest-offset."
                 raise ConnectorError(WRONG_VALUE, message, hint=hint)
 
     def latest(self, position: Position) -> tuple[dict[Partition, int], dict[Partition, int]]:

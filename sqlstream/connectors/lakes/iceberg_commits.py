@@ -48,7 +48,8 @@ def commit(
     file changes. ``manifests``: those of the newest snapshot; ``shortened``: by path those that lose files.
     ``summary``: what is written into the snapshot.
 
-    CommitFailedException where another snapshot was committed after ``table`` was read.
+    CommitFailedException where another snapshot was committed after ``table`` was read. Properties alone, too, are then
+    refused: they may be those of a job that another one has replaced meanwhile.
     """
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -61,16 +62,15 @@ def commit(
     )
 
     metadata_files = _MetadataFiles(table)
+    newest: dict[str, Any] = {"ref": MAIN_BRANCH, "snapshot-id": metadata_files.parent_id}
+    requirements = (AssertRefSnapshotId(**newest), AssertTableUUID(uuid=table.metadata.table_uuid))
     updates: tuple[Any, ...] = (SetPropertiesUpdate(updates=dict(properties)),)
-    requirements: tuple[Any, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid),)
     if added or shortened:
         new = metadata_files.snapshot(manifests, added, shortened, summary)
         branch: dict[str, Any] = {
             "ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new.snapshot_id,
         }  # fmt: skip
-        newest: dict[str, Any] = {"ref": MAIN_BRANCH, "snapshot-id": metadata_files.parent_id}
         updates = (AddSnapshotUpdate(snapshot=new), SetSnapshotRefUpdate(**branch), *updates)
-        requirements = (AssertRefSnapshotId(**newest), *requirements)
     try:
         table._do_commit(updates=updates, requirements=requirements)
     except CommitFailedException:

@@ -241,6 +241,19 @@ def test_a_job_of_the_same_checkpoint_may_be_first(catalog: dict[str, str], race
     assert race.attempts == 1
 
 
+def test_a_job_that_was_replaced_counts_no_more(catalog: dict[str, str], race: Race) -> None:
+    """Its last micro-batch, too, which changes no row, would let its successor repeat the one after it."""
+    one, two = filled(catalog), writer_of(declared(catalog, keys=["id"]))
+
+    def successor() -> None:
+        upsert(two, 0, (77, None, "-D"))
+        upsert(two, 1, (3, "new", "+U"))
+
+    race.begin(successor)
+    upsert(one, 0, (77, None, "-D"))
+    assert one.is_committed(one.opened(), 1)
+
+
 def test_all_rows_are_removed_while_others_add_some(catalog: dict[str, str], race: Race, tmp_path: Path) -> None:
     filled(catalog)
     race.begin(*[lambda: table_of(catalog).append(rows((9, "x")))] * 2)

@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
+.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -131,6 +131,9 @@ bench-kafka-sink: java $(READY) ## messages a second that a job writes to Kafka,
 
 bench-cdc: java $(READY) ## tables of PostgreSQL and MariaDB, copied, their changes upserted, and large transactions: BENCH="--only mariadb"
 	@$(BIN)/python -m tests.sqlstream.connectors.cdc_bench $(BENCH)
+
+bench-lake: java $(READY) ## Delta and Iceberg as sources beside Parquet, as sinks and in upserts beside the bare libraries
+	@$(BIN)/python -m examples.throughput.lakes $(BENCH)
 
 bench-kernels: $(READY) ## window kernels without an engine, where the time of a batch goes: BENCH="--rows 500000 --key-groups 16"
 	@$(BIN)/python -m examples.throughput.kernels $(BENCH)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriter
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.snapshots import Snapshot, Summary
+
+    _Write = Callable[[ManifestWriter, ManifestEntry], ManifestWriter]
+    """Writes an entry into a manifest, as one that a snapshot adds, removes or only lists."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +124,12 @@ class _MetadataFiles:
         summary: Mapping[str, str],
     ) -> Snapshot:  # fmt: skip
         """Writes a snapshot that follows the newest one."""
-        from pyiceberg.manifest import ManifestEntryStatus, write_manifest_list
+        from pyiceberg.manifest import ManifestWriter, write_manifest_list
         from pyiceberg.table.snapshots import Snapshot
 
         unchanged = [m for m in manifests if m.manifest_path not in shortened]
         rest = [
-            self._manifest(m.partition_spec_id, [_entry(e, ManifestEntryStatus.EXISTING, e.snapshot_id) for e in kept])
+            self._manifest(m.partition_spec_id, kept, ManifestWriter.existing)
             for m in manifests
             if m.manifest_path in shortened and (kept := shortened[m.manifest_path].having(removed=False))
         ]
@@ -159,7 +162,7 @@ class _MetadataFiles:
         self._paths.append(path)
         return path
 
-    def _manifest(self, spec: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def _manifest(self, spec: int, entries: Iterable[ManifestEntry], write: _Write) -> ManifestFile:
         from pyiceberg.manifest import write_manifest
 
         output = self._table.io.new_output(self._path(f"{self._uuid}-m{len(self._paths)}.avro"))
@@ -168,23 +171,19 @@ class _MetadataFiles:
             self._codec,
         ) as manifest:  # fmt: skip
             for entry in entries:
-                manifest.add_entry(entry)
+                write(manifest, entry)
         return manifest.to_manifest_file()
 
     def _added(self, files: Sequence[DataFile]) -> list[ManifestFile]:
-        from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
+        from pyiceberg.manifest import ManifestEntry, ManifestWriter
 
-        made = [
-            ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self._id, data_file=file)
-            for file in files
-        ]
-        return [self._manifest(spec, entries) for spec, entries in _by_spec(made).items()]
+        made = [ManifestEntry.from_args(data_file=file) for file in files]
+        return [self._manifest(spec, entries, ManifestWriter.add) for spec, entries in _by_spec(made).items()]
 
     def _removed(self, gone: Sequence[ManifestEntry]) -> list[ManifestFile]:
-        from pyiceberg.manifest import ManifestEntryStatus
+        from pyiceberg.manifest import ManifestWriter
 
-        made = [_entry(entry, ManifestEntryStatus.DELETED, self._id) for entry in gone]
-        return [self._manifest(spec, entries) for spec, entries in _by_spec(made).items()]
+        return [self._manifest(spec, entries, ManifestWriter.delete) for spec, entries in _by_spec(gone).items()]
 
     def _summary(self, added: Sequence[DataFile], removed: Sequence[DataFile], more: Mapping[str, str]) -> Summary:
         from pyiceberg.table import TableProperties
@@ -200,16 +199,6 @@ class _MetadataFiles:
         operation = Operation.OVERWRITE if added else Operation.DELETE
         summary = Summary(operation if removed else Operation.APPEND, **collector.build(), **more)
         return update_snapshot_summaries(summary, None if self._parent is None else self._parent.summary)
-
-
-def _entry(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None) -> ManifestEntry:
-    """An entry with another status, which keeps the sequence numbers of its file."""
-    from pyiceberg.manifest import ManifestEntry
-
-    return ManifestEntry.from_args(
-        status=status, snapshot_id=snapshot_id, sequence_number=entry.sequence_number,
-        file_sequence_number=entry.file_sequence_number, data_file=entry.data_file,
-    )  # fmt: skip
 
 
 def _by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:

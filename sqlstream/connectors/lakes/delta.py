@@ -72,6 +72,11 @@ class Delta(LakeTable):
         path = table.option("path") or ""
         return path.rstrip("/") if "://" in path else str(Path(path).absolute())
 
+    def newest_epoch(self, table: Table, run: str) -> int | None:
+        from sqlstream.connectors.lakes.delta_tables import newest_epoch
+
+        return newest_epoch(table, *self.place(self.resolved_values(table)), run)
+
     def truncate(self, directory: Path, table: Table) -> None:
         from sqlstream.connectors.lakes.delta_tables import remove_rows
 

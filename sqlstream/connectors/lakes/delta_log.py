@@ -90,7 +90,10 @@ class DeltaLog(VersionLog):
         return int(self._table.version())
 
     def after(self, version: int) -> int | None:
-        return version + 1 if version < self._table.version() else None
+        newest = self._table.version()
+        if version > newest:
+            raise self._gone(f"has no version {version} any more: it was made again, and its newest one is {newest}")
+        return version + 1 if version < newest else None
 
     def files(self, position: Position) -> Sequence[LakeFile]:
         return self._files_of(position.version, position.whole)

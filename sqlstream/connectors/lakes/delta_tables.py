@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sqlstream.connectors.files.tables import partition_columns
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import delta_errors, is_there, open_table, require_deltalake, uri_of
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
@@ -73,8 +74,43 @@ def remove_rows(table: Table, values: Mapping[str, Any]) -> None:
     require_deltalake()
     path, storage = values["path"], storage_of(values)
     with delta_errors(table.name):
-        if is_there(path, storage):
-            open_table(table.name, path, storage).delete()
+        there = is_there(path, storage)
+    if there:
+        CommitRetry(values[COMMIT_TIMEOUT]).commit(
+            f'Delta table "{table.name}"',
+            lambda: open_table(table.name, path, storage),
+            lambda _: False,
+            _delete_all,
+            is_passing,
+        )
+
+
+def _delete_all(stored: DeltaTable) -> None:
+    stored.delete()
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether a commit may succeed when it is repeated: another writer was first, or the store did not answer."""
+    from deltalake.exceptions import CommitFailedError
+
+    return isinstance(error, CommitFailedError | OSError)
+
+
+# --- what it has of a checkpoint ------------------------------------------------------------------------------
+
+
+def application(run: str) -> str:
+    """The name under which the micro-batches of a checkpoint are recorded as transactions of the table."""
+    return f"sqlstream-{run}"
+
+
+def newest_epoch(table: Table, path: str, storage: Mapping[str, str], run: str) -> int | None:
+    """The number of the newest micro-batch of a checkpoint that the Delta table has; None if it has none."""
+    require_deltalake()
+    with delta_errors(table.name):
+        if not is_there(path, storage):
+            return None
+        return open_table(table.name, path, storage).transaction_version(application(run))
 
 
 # --- creating and evolving ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeT
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, STRING, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import Table
-from sqlstream.secrets import REFERENCE
+from sqlstream.secrets import REFERENCE, shown_value
 
 
 def _identifier(text: str) -> str:
@@ -92,7 +92,15 @@ class Iceberg(LakeTable):
         return on_spark.iceberg_sink.writer(environment, table, stored, identifier, storage, timeout_ms)
 
     def location(self, table: Table) -> tuple[str | None, ...]:
-        return tuple(table.option(key) for key in ("catalog.uri", "catalog.name", "catalog.warehouse", "table-name"))
+        """Without passwords, because the checkpoint records it."""
+        keys = ("catalog.uri", "catalog.name", "catalog.warehouse", "table-name")
+        texts = {key: table.option(key) for key in keys}
+        return tuple(text and shown_value(key, text) for key, text in texts.items())
+
+    def newest_epoch(self, table: Table, run: str) -> int | None:
+        from sqlstream.connectors.lakes.iceberg_tables import newest_epoch
+
+        return newest_epoch(table, *self.place(self.resolved_values(table)), run)
 
     def truncate(self, directory: Path, table: Table) -> None:
         from sqlstream.connectors.lakes.iceberg_tables import remove_rows

@@ -7,6 +7,7 @@ succeeds. A commit here reads the list of manifests, and writes the manifests th
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,10 +97,22 @@ def remove_all(table: IcebergTable) -> None:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether a commit may succeed when it is repeated: another writer was first, or the store did not answer."""
-    from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+    """Whether a commit may succeed when it is repeated: another writer was first, or the catalog, its database or the
+    store did not answer. A catalog that has failed may have committed; its repetition looks for that.
+    """
+    from pyiceberg import exceptions
 
-    return isinstance(error, CommitFailedException | ServiceUnavailableError | OSError)
+    passing = (
+        exceptions.CommitFailedException, exceptions.CommitStateUnknownException, exceptions.ServerError,
+        exceptions.ServiceUnavailableError, exceptions.TooManyRequestsError, exceptions.WaitingForLockException,
+    )  # fmt: skip
+    return isinstance(error, (*passing, OSError)) or _is_of_busy_database(error)
+
+
+def _is_of_busy_database(error: Exception) -> bool:
+    """Whether the database of an SQL catalog was locked, or its connection was lost."""
+    errors = sys.modules.get("sqlalchemy.exc")  # else no catalog has used it
+    return errors is not None and isinstance(error, errors.OperationalError)
 
 
 class _MetadataFiles:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import (
+    EPOCH,
     StoredColumns,
     catalog_of,
     iceberg_errors,
@@ -19,7 +20,7 @@ from sqlstream.connectors.lakes.iceberg_columns import (
     require_pyiceberg,
 )
 from sqlstream.connectors.lakes.iceberg_commits import is_passing, remove_all
-from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, WRONG_LAKE_COLUMN
+from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
 from sqlstream.planner.catalog import Table
@@ -90,6 +91,28 @@ def data_files(metadata: TableMetadata, rows: pa.Table, io: FileIO) -> list[Data
     return files
 
 
+# --- what it has of a checkpoint ------------------------------------------------------------------------------
+
+
+def application(run: str) -> str:
+    """The property of the table with the number of the newest micro-batch of a checkpoint."""
+    return f"{EPOCH}{run}"
+
+
+def epoch_of(stored: IcebergTable, run: str) -> int | None:
+    """The number of the newest micro-batch of a checkpoint that the table has; None if it has none."""
+    number = stored.properties.get(application(run))
+    return None if number is None else int(number)
+
+
+def newest_epoch(table: Table, identifier: str, storage: Mapping[str, str], run: str) -> int | None:
+    """The same of a table that need not be there yet."""
+    require_pyiceberg()
+    with iceberg_errors(table.name):
+        there = catalog_of(storage).table_exists(identifier)
+    return epoch_of(open_table(table.name, identifier, storage), run) if there else None
+
+
 # --- creating and evolving ------------------------------------------------------------------------------------
 
 
@@ -106,6 +129,7 @@ def prepared(table: Table, values: Mapping[str, Any], storage: Mapping[str, str]
     if not there:
         _create(table, values, storage)
     stored = open_table(table.name, identifier, storage)
+    _require_version(table, stored.format_version)
     if values["sink.schema-evolution"] == "add-columns":
         _add_columns(table, stored)
         stored = open_table(table.name, identifier, storage)
@@ -124,6 +148,7 @@ def _create(table: Table, values: Mapping[str, Any], storage: Mapping[str, str])
         raise ConnectorError(NO_LAKE_TABLE, message, hint="Correct the name, or let 'create-table' be 'true'.")
     catalog = catalog_of(storage)
     properties = {key.removeprefix("table."): str(v) for key, v in values.items() if key.startswith("table.")}
+    _require_version(table, properties.get("format-version", "2"))
     try:
         catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
         made = catalog.create_table(identifier, _schema(table), properties=properties)
@@ -136,6 +161,13 @@ def _create(table: Table, values: Mapping[str, Any], storage: Mapping[str, str])
     except Exception as error:  # of any client of a catalog or a store
         message = f'Iceberg table "{table.name}" cannot be created: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
+
+
+def _require_version(table: Table, version: int | str) -> None:
+    """Raises SS547 for a version of the format whose metadata the library does not write."""
+    if str(version) not in ("1", "2"):
+        message = f'the Iceberg table of "{table.name}" has version {version} of the format, which cannot be written'
+        raise ConnectorError(UNSUPPORTED_FEATURE, message, hint="Write into a table of version 2.")
 
 
 def _schema(table: Table) -> pa.Schema:
@@ -183,12 +215,14 @@ def _same_but_names(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def all_columns(stored: IcebergTable) -> pa.Schema:
-    """All columns of the table as Arrow's, as its files have them."""
+    """All columns of the table as Arrow's, as its files have them. Of binary types the library truncates the small one
+    only, where a table is partitioned by that.
+    """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     schema: Schema = stored.schema()
     made: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
-    return made
+    return pa.schema([f.with_type(pa.binary()) if pa.types.is_large_binary(f.type) else f for f in made])
 
 
 def remove_rows(table: Table, identifier: str, storage: Mapping[str, str], timeout_ms: int) -> None:

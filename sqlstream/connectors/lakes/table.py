@@ -13,6 +13,8 @@ from sqlstream.connectors.connector import (
     WRONG_COLUMN,
     Environment,
     LookupTable,
+    RecoverableSink,
+    SinkWriteRange,
     SplitSource,
     TruncatableTable,
     UpsertSink,
@@ -20,7 +22,7 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.files.filesystem import NOT_A_KEY
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
-from sqlstream.errors import Diagnostic, Span, SqlStreamError, UnsupportedError
+from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
     DURATION,
@@ -98,7 +100,7 @@ SINK_OPTIONS = (
 _STARTS = {START_VERSION: "version", START_TIME: "timestamp"}
 
 
-class LakeTable(SplitSource, LookupTable, UpsertSink, TruncatableTable):
+class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, TruncatableTable):
     """A connector of a table format. ``not_stored``: types that it has no values of."""
 
     prunes = True
@@ -213,6 +215,38 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, TruncatableTable):
         version = log_of(settings).first_position().version
         interval = values["lookup.full-cache.periodic-reload.interval"]
         return LakeSource(table.name, request, settings.to_json(), columns, version, interval)
+
+    # --- sink -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def newest_epoch(self, table: Table, run: str) -> int | None:
+        """The number of the newest micro-batch of a checkpoint (``Environment.run``) that the table has; None if it has
+        none.
+        """
+
+    def require_intact(
+        self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
+    ) -> None:
+        """Checks that the checkpoint is not an older copy of itself: it would give other rows the numbers of
+        micro-batches that the table has, and those would be taken for written.
+        """
+        from sqlstream.connectors.lakes.versions import OLDER_CHECKPOINT
+
+        newest = self.newest_epoch(table, environment.run) if environment.resumed else None
+        begun = -1 if environment.begun is None else environment.begun
+        if newest is None or newest <= begun:
+            return
+        known = "none" if begun < 0 else f"no more than {begun}"
+        message = (
+            f'{self.name.capitalize()} table "{table.name}" has micro-batch {newest} of this checkpoint, which has '
+            f"begun {known}"
+        )
+        detail = "The checkpoint is older than the table: what it writes next would be taken for written."
+        hint = (
+            "Restore the newer checkpoint; or start from this one in a new directory "
+            "('execution.state-recovery.path'), which writes the rows since then again."
+        )
+        raise ConnectorError(OLDER_CHECKPOINT, message, detail=detail, hint=hint)
 
 
 def prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from sqlstream.types import DataType, parse_type
 from sqlstream.udfs.files.details import FileDetails
 from sqlstream.udfs.lookup.source import Comparison
 
+OLDER_CHECKPOINT = repeating("SS543")
 NO_LAKE_TABLE = "SS545"
 WRONG_LAKE_COLUMN = repeating("SS546")
 UNSUPPORTED_FEATURE = repeating("SS547")

@@ -22,6 +22,7 @@ from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import open_table
+from sqlstream.connectors.lakes.delta_tables import application, is_passing
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
@@ -129,18 +130,13 @@ class DeltaWriter:
 
     # --- commits --------------------------------------------------------------------------------------------------
 
-    @property
-    def application(self) -> str:
-        """The name under which micro-batches are recorded in the table."""
-        return f"sqlstream-{self.run}"
-
     def opened(self) -> DeltaTable:
         """The newest version of the table."""
         return open_table(self.name, self.files.location, self.files.storage)
 
     def is_committed(self, table: DeltaTable, number: int) -> bool:
         """Whether the table has the micro-batch."""
-        newest = table.transaction_version(self.application)
+        newest = table.transaction_version(application(self.run))
         return newest is not None and newest >= number
 
     def _commit(self, commit: Callable[[DeltaTable, CommitProperties], None], number: int) -> None:
@@ -148,13 +144,13 @@ class DeltaWriter:
         from deltalake import CommitProperties
         from deltalake.transaction import Transaction
 
-        properties = CommitProperties(app_transactions=[Transaction(self.application, number)])
+        properties = CommitProperties(app_transactions=[Transaction(application(self.run), number)])
         self.retry.commit(
             f'Delta table "{self.name}"',
             self.opened,
             lambda table: self.is_committed(table, number),
             lambda table: commit(table, properties),
-            _is_passing,
+            is_passing,
         )
 
     def compact(self) -> None:
@@ -179,13 +175,6 @@ def writer(environment: Environment, table: Table, files: DeltaFiles, values: Ma
     null_keys = tuple(key for key in keys if key.casefold() in nullable)
     retry = CommitRetry(values[COMMIT_TIMEOUT])
     return DeltaWriter(table.name, files, keys, null_keys, environment.run, values["sink.compact-every"], retry)
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the commit may succeed when it is repeated: another writer was first, or the store did not answer."""
-    from deltalake.exceptions import CommitFailedError
-
-    return isinstance(error, CommitFailedError | OSError)
 
 
 def _marked(rows: pa.Table, removes: bool) -> pa.Table:

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import CommitRetry
-from sqlstream.connectors.lakes.iceberg_columns import EPOCH, StoredColumns, open_table
+from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, open_table
 from sqlstream.connectors.lakes.iceberg_commits import commit, is_passing, live_manifests
 from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
-from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, data_file
+from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, application, data_file, epoch_of
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
@@ -88,18 +88,14 @@ class IcebergWriter:
 
     # --- commits --------------------------------------------------------------------------------------------------
 
-    @property
-    def application(self) -> str:
-        """The property of the table with the number of the newest micro-batch of this checkpoint."""
-        return f"{EPOCH}{self.run}"
-
     def opened(self) -> IcebergTable:
         """The newest version of the table."""
         return open_table(self.name, self.identifier, self.storage)
 
     def is_committed(self, table: IcebergTable, number: int) -> bool:
         """Whether the table has the micro-batch."""
-        return int(table.properties.get(self.application, -1)) >= number
+        newest = epoch_of(table, self.run)
+        return newest is not None and newest >= number
 
     def _commit(self, number: int, commit_to: CommitTo) -> None:
         """Commits the micro-batch unless the table has it, and again after conflicts with other writers. ``commit_to``
@@ -110,7 +106,7 @@ class IcebergWriter:
             f'Iceberg table "{self.name}"',
             self.opened,
             lambda table: self.is_committed(table, number),
-            lambda table: commit_to(table, {self.application: str(number)}, own),
+            lambda table: commit_to(table, {application(self.run): str(number)}, own),
             is_passing,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -161,6 +162,17 @@ def test_an_expired_log_is_an_error_with_a_hint(tmp_path: Path) -> None:
     assert together(batches_of(own)) == [(0, "x"), (1, "x"), (2, "x")]
 
 
+def test_a_table_that_was_made_again_is_noticed(tmp_path: Path) -> None:
+    """Else a stream would wait until it has as many versions as the one before it."""
+    for number in range(3):
+        write(tmp_path / "t", (number, "x"))
+    own = settings(tmp_path / "t", bounded=False)
+    (tmp_path / "t").rename(tmp_path / "old")
+    write(tmp_path / "t", (7, "y"))
+    with pytest.raises(ConnectorError, match='SS549: Delta table "t" has no version 2 any more: it was made again'):
+        batches_of(own, Position(2, None))
+
+
 # --- changes --------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +260,32 @@ def test_mapped_columns_have_their_names_of_now(tmp_path: Path) -> None:
         DeltaLog(settings(tmp_path, ("v", "STRING")))
 
 
+def test_mapped_columns_leave_out_files_by_their_statistics(tmp_path: Path) -> None:
+    """Which have the names in the files, as partition values have."""
+    mapped = {"delta_columnMapping_mode": "name", "delta_columnMapping_maxColumnId": "2"}
+    fields = [field("id", "long", "col-1", 1), field("day", "date", "col-2", 2)]
+    adds = [
+        added(
+            tmp_path, f"{number}.parquet", pa.table({"col-1": pa.array([number], pa.int64())}),
+            partitionValues={"col-2": f"2024-01-0{number}"},
+            stats=json.dumps({
+                "numRecords": 1, "minValues": {"col-1": number}, "maxValues": {"col-1": number},
+                "nullCount": {"col-1": 0},
+            }),
+        )
+        for number in (1, 2, 3)
+    ]  # fmt: skip
+    commit(tmp_path, 0, protocol(reader=2, writer=5), metadata(fields, ("day",), **mapped), *adds)
+    columns = (("id", "BIGINT"), ("day", "DATE"))
+
+    def read(*filters: Comparison) -> list[int]:
+        return [row[0] for row in together(batches_of(settings(tmp_path, *columns, filters=filters)))]
+
+    assert read(Comparison("id", "=", 2)) == [2]
+    assert read(Comparison("day", ">", date(2024, 1, 1))) == [2, 3]
+    assert read(Comparison("id", "IS NULL")) == []
+
+
 def test_mapped_fields_are_refused(tmp_path: Path) -> None:
     kind: Any = {"type": "struct", "fields": [field("x", "long", "col-2", 2)]}
     mapped = {"delta_columnMapping_mode": "name", "delta_columnMapping_maxColumnId": "2"}
@@ -308,6 +346,7 @@ def test_files_are_left_out_by_their_statistics(tmp_path: Path) -> None:
     assert read(Comparison("v", "IS NULL")) == [3]
     assert read(Comparison("v", ">", "b")) == []
     assert read(Comparison("v", "=", "b")) == [0, 1, 2]
+    assert read(Comparison("v", "<>", "a")) == [0, 1, 2, 3]
 
 
 # --- errors ---------------------------------------------------------------------------------------------------

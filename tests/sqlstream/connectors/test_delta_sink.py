@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 from tests.sqlstream.connectors.delta_tables import commit, field, metadata, protocol
-from tests.sqlstream.connectors.lakes import batches_of
+from tests.sqlstream.connectors.lakes import batches_of, materialized
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 
@@ -76,7 +76,7 @@ def test_a_micro_batch_is_committed_once(tmp_path: Path) -> None:
         append(to, 0, (1, "a"), (2, None))
         append(to, 1, (3, "c"))
     assert stored(tmp_path) == [(1, "a"), (2, None), (3, "c")]
-    assert deltalake.DeltaTable(tmp_path).transaction_version(to.application) == 1
+    assert deltalake.DeltaTable(tmp_path).transaction_version("sqlstream-r") == 1
 
 
 def test_another_checkpoint_counts_anew(tmp_path: Path) -> None:
@@ -141,6 +141,25 @@ def test_the_last_change_of_a_key_counts(tmp_path: Path) -> None:
     assert stored(tmp_path) == [(1, None), (3, "d")]
     upsert(to, 2, (1, "set", "+U"))
     assert stored(tmp_path) == [(1, "set"), (3, "d")]
+
+
+def test_upserts_have_a_change_feed_of_their_own(tmp_path: Path) -> None:
+    """Each retraction meets its row, once."""
+    to = writer_of(table(tmp_path, keys=["id"], delta__enableChangeDataFeed="true"))
+    upsert(to, 0, *((key, "a", "+I") for key in range(5)), (None, "a", "+I"))
+    upsert(to, 1, (1, "b", "+U"), (2, None, "-D"), (9, None, "-D"), (7, "b", "+I"), (None, "b", "+U"))
+    append(writer_of(table(tmp_path), "other"), 0, (1, "twice"), (8, "c"))
+    to.compact()
+    upsert(to, 2, (1, "d", "+U"), (None, None, "-D"))
+    own = LakeSettings(
+        "delta", "t", str(tmp_path), columns=(("id", "BIGINT"), ("v", "STRING")), bounded=False, start="earliest",
+        changes=True,
+    )  # fmt: skip
+    batches = batches_of(own)
+    assert sorted(materialized(batches), key=repr) == stored(tmp_path)
+    assert stored(tmp_path) == [(0, "a"), (1, "d"), (3, "a"), (4, "a"), (7, "b"), (8, "c")]
+    kinds = [row[-1] for batch in batches for row in batch]
+    assert (kinds.count("+I"), kinds.count("-D")) == (6 + 3 + 2 + 1, 3 + 3)
 
 
 def test_keys_may_be_null(tmp_path: Path) -> None:

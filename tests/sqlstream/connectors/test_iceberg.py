@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison
-from tests.sqlstream.connectors.lakes import batches_of, materialized, together
 
 pyiceberg = pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
 pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installed")
+from tests.sqlstream.connectors.iceberg_tables import add_deletes, compact  # noqa: E402 - of that package
+from tests.sqlstream.connectors.lakes import batches_of, materialized, together  # noqa: E402
 
 COLUMNS = (("id", "BIGINT"), ("v", "STRING"))
 
@@ -123,6 +125,52 @@ def test_rewritten_rows_fail_or_are_left_out(catalog: dict[str, str]) -> None:
     assert materialized(batches_of(settings(catalog, bounded=False, changes=True))) == {(2, "b"), (3, "c")}
 
 
+def test_compaction_gives_no_rows(catalog: dict[str, str]) -> None:
+    table = made(catalog, (1, "a"), (2, "b"))
+    table.append(rows((3, "c")))
+    compact(table, table.scan().to_arrow())
+    table.refresh().append(rows((4, "d")))
+    everything = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert together(batches_of(settings(catalog, bounded=False, start="earliest"))) == everything
+    changes = together(batches_of(settings(catalog, bounded=False, start="earliest", changes=True)))
+    assert changes == [(*row, "+I") for row in everything]
+    assert sorted(together(batches_of(settings(catalog)))) == everything
+
+
+def test_rows_that_are_deleted_by_their_positions_are_not_there(catalog: dict[str, str], tmp_path: Path) -> None:
+    """Neither to readers nor to an upsert, which writes the rest of the file again."""
+    table = made(catalog, *((key, "old") for key in range(6)))
+    table.append(rows((10, "old"), (11, "old")))
+    own = next(task.file.file_path for task in table.scan().plan_files() if task.file.record_count == 6)
+    add_deletes(table, tmp_path, pa.table({"file_path": [own] * 2, "pos": pa.array([1, 4], pa.int64())}))
+    left = [(key, "old") for key in (0, 2, 3, 5, 10, 11)]
+    assert sorted(together(batches_of(settings(catalog)))) == left
+    with pytest.raises(ConnectorError, match="SS548"):
+        batches_of(settings(catalog, bounded=False, start="earliest"))
+    with pytest.raises(ConnectorError, match=r"SS547: snapshot .* adds delete files"):
+        batches_of(settings(catalog, bounded=False, start="earliest", changes=True))
+    to = writer_of(declared(catalog, keys=["id"]))
+    upsert(to, 0, (2, "new", "+U"), (4, None, "-D"), (10, None, "-D"))
+    assert stored(catalog) == sorted([(0, "old"), (11, "old"), (2, "new"), (3, "old"), (5, "old")], key=repr)
+    assert sorted(together(batches_of(settings(catalog)))) == [(0, "old"), (2, "new"), *left[2:4], (11, "old")]
+    upsert(to, 1, (4, "again", "+I"), (1, "again", "+I"))
+    assert {row for row in stored(catalog) if row[1] == "again"} == {(1, "again"), (4, "again")}
+    assert len(stored(catalog)) == 7
+
+
+def test_deletes_by_values_are_refused_by_name(catalog: dict[str, str], tmp_path: Path) -> None:
+    table = made(catalog, (1, "a"), (2, "b"))
+    first = table.current_snapshot().snapshot_id
+    add_deletes(table, tmp_path, pa.table({"id": pa.array([1], pa.int64())}), equal=[1])
+    with pytest.raises(ConnectorError, match='SS547: Iceberg table "t" has equality deletes, which are not supported'):
+        batches_of(settings(catalog))
+    with pytest.raises(ConnectorError, match="SS547"):
+        batches_of(settings(catalog, bounded=False, changes=True), Position(first, None))
+    assert batches_of(settings(catalog, as_of=first)) == [[(1, "a"), (2, "b")]]
+    with pytest.raises(ConnectorError, match=r"SS550: .*: the table has equality deletes, which are not supported"):
+        upsert(writer_of(declared(catalog, keys=["id"])), 0, (2, "c", "+U"))
+
+
 def test_an_expired_snapshot_is_an_error_with_a_hint(catalog: dict[str, str]) -> None:
     table = made(catalog, (1, "a"))
     table.append(rows((2, "b")))
@@ -193,6 +241,8 @@ def test_files_are_left_out_by_their_statistics(catalog: dict[str, str]) -> None
     assert read(Comparison("id", "=", 15)) == [1]
     assert read(Comparison("id", "IN", (5, 29))) == [0, 2]
     assert read(Comparison("v", "IS NULL"), Comparison("id", ">", 3)) == [2]
+    assert read(Comparison("v", "<>", "a")) == [0, 1, 2]
+    assert read(Comparison("id", "<>", 15), Comparison("v", "IS NOT NULL")) == [0, 1, 2]
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------
@@ -331,6 +381,51 @@ def test_keys_may_be_partitioned_by_transforms(catalog: dict[str, str]) -> None:
     assert days == {-1, 0}
 
 
+_ODD: dict[str, list[Any]] = {
+    "BIGINT": [None, 10 - 2**63, -101, -100, -1, 0, 7, 2**63 - 1],
+    "INT": [None, 10 - 2**31, -101, -1, 0, 2**31 - 1],
+    "STRING": [None, "", "a", "a b/c=d%25", "ééééé", "aaaaaaaaaaaaaaaaaaaaaaaaab", "\U0001f600\U0001f600"],
+    "DATE": [None, date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(1600, 2, 29), date(9999, 12, 31)],
+    "TIMESTAMP": [
+        None, *(datetime.fromisoformat(f"{time}+00:00") for time in (
+            "0001-01-01 00:00:00", "1969-12-31 23:59:59.999999", "1969-12-31 22:00:00", "1960-02-29 00:00:00.000001",
+            "1970-01-01 00:00:00", "2024-02-29 12:00:00",
+        )),
+    ],
+    "DECIMAL(10, 2)": [None, *map(Decimal, ("-99999999.50", "-10.65", "-0.01", "0.00", "10.65"))],
+    "BINARY": [None, b"", b"\x00", b"\xff\xff\xff\xff"],
+}  # fmt: skip
+_TRANSFORMS = {
+    "BIGINT": ["bucket(4, k)", "truncate(10, k)", "k"],
+    "INT": ["bucket(4, k)", "truncate(10, k)"],
+    "STRING": ["bucket(4, k)", "truncate(3, k)", "k"],
+    "DATE": ["year(k)", "month(k)", "day(k)", "bucket(4, k)", "k"],
+    "TIMESTAMP": ["year(k)", "month(k)", "day(k)", "hour(k)", "bucket(4, k)", "k"],
+    "DECIMAL(10, 2)": ["bucket(4, k)", "truncate(50, k)", "k"],
+    "BINARY": ["bucket(4, k)", "truncate(3, k)"],
+}
+
+
+@pytest.mark.parametrize(("kind", "by"), [(kind, by) for kind, ways in _TRANSFORMS.items() for by in ways])
+def test_no_transform_of_a_key_doubles_rows(catalog: dict[str, str], kind: str, by: str) -> None:
+    """Of values below zero, NULL and texts that need escapes: each key has one row, however often it is upserted."""
+    keys = _ODD[kind]
+    to = writer_of(declared(catalog, f"k {kind}; v STRING", keys=["k"], partition_by=by))
+    upsert(to, 0, *((key, "a", "+I") for key in keys))
+    upsert(to, 1, *((key, None, "+U") for key in keys))
+    upsert(to, 2, *((key, f"n{number}", "+U") for number, key in enumerate(keys) if number % 2))
+    upsert(to, 3, *((key, f"n{number}", "+U") for number, key in enumerate(keys) if not number % 2))
+    whole = sorted(((key, f"n{number}") for number, key in enumerate(keys)), key=repr)
+    assert stored(catalog) == whole
+    columns = (("k", kind), ("v", "STRING"))
+    assert sorted(together(batches_of(settings(catalog, *columns))), key=repr) == whole
+    for row in whole if kind in ("BIGINT", "STRING", "DATE") else ():
+        found = Comparison("k", "IS NULL") if row[0] is None else Comparison("k", "=", row[0])
+        assert row in together(batches_of(settings(catalog, *columns, filters=(found,))))
+    upsert(to, 4, *((key, None, "-D") for key in keys))
+    assert stored(catalog) == []
+
+
 def test_columns_are_added_where_the_user_says_so(catalog: dict[str, str]) -> None:
     append(writer_of(declared(catalog)), 0, (1, "a"))
     more = "id BIGINT; v STRING; w DOUBLE; n SMALLINT"
@@ -354,6 +449,14 @@ def test_what_does_not_match_is_refused(catalog: dict[str, str], columns: str, m
     with pytest.raises(SqlStreamError) as raised:
         writer_of(declared(catalog, columns))
     assert message in str(raised.value)
+
+
+def test_versions_of_the_format_that_cannot_be_written_are_refused(catalog: dict[str, str]) -> None:
+    message = 'SS547: the Iceberg table of "t" has version 3 of the format, which cannot be written'
+    with pytest.raises(ConnectorError, match=message):
+        writer_of(declared(catalog, **{"table__format-version": "3"}))
+    assert not catalog_of(catalog).table_exists("db.t")
+    append(writer_of(declared(catalog, table_name="db.first", **{"table__format-version": "1"})), 0, (1, "a"))
 
 
 def test_partitions_are_columns_and_transforms() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,10 +15,9 @@ import pytest
 
 from sqlstream.connectors import connector
 from sqlstream.connectors.lakes import iceberg_merge
-from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter
 from sqlstream.errors import ConnectorError
-from tests.sqlstream.connectors.lakes import batches_of, materialized
+from tests.sqlstream.connectors.lakes import Race, SharedTable, batches_of, expected, materialized
 from tests.sqlstream.connectors.test_iceberg import (
     append,
     catalog,
@@ -38,49 +36,37 @@ pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installe
 __all__ = ["catalog"]  # a fixture
 
 
-class Race:
-    """Commits of other writers, of which the next one is made just before each commit of ours. ``attempts``: of us;
-    ``read``: the data files that we read, in order and as often as that.
-    """
+class IcebergRace(Race):
+    """Others commit before each commit of ours. ``read``: the data files that we read, in order and each time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.others: list[Callable[[], Any]] = []
-        self.attempts, self.read, self._is_other = 0, [], False  # type: int, list[str], bool
-        commit, scan = pyiceberg.table.Table._do_commit, iceberg_merge._rows
-
-        def late(*arguments: Any, **named: Any) -> None:
-            if not self._is_other:
-                self.attempts += 1
-                if self.others:
-                    self._is_other = True
-                    self.others.pop(0)()
-                    self._is_other = False
-            commit(*arguments, **named)
+        super().__init__(monkeypatch, pyiceberg.table.Table, "_do_commit")
+        self.read: list[str] = []
+        scan = iceberg_merge._rows
 
         def scanned(table: Any, file: Any, *arguments: Any) -> pa.Table:
-            if not self._is_other:
+            if not self.is_other:
                 self.read.append(file.file_path)
             return scan(table, file, *arguments)
 
-        monkeypatch.setattr(pyiceberg.table.Table, "_do_commit", late)
         monkeypatch.setattr(iceberg_merge, "_rows", scanned)
-        monkeypatch.setattr(CommitRetry, "_pause", lambda self, attempts: 0.0)
 
     def begin(self, *others: Callable[[], Any]) -> None:
-        self.others, self.attempts, self.read = [*others], 0, []
+        super().begin(*others)
+        self.read = []
 
     def upsert(self, to: IcebergWriter, number: int, *values: tuple[Any, ...], others: list[Any]) -> set[str]:
         """Upserts while others commit, and returns the files that were read; none is read again after a conflict."""
         self.begin(*others)
         upsert(to, number, *values)
-        assert self.attempts == len(others) + 1
+        assert self.calls == len(others) + 1
         assert all(self.read.count(path) <= 2 for path in self.read)  # its keys, then all columns
         return {*self.read}
 
 
 @pytest.fixture
-def race(monkeypatch: pytest.MonkeyPatch) -> Race:
-    return Race(monkeypatch)
+def race(monkeypatch: pytest.MonkeyPatch) -> IcebergRace:
+    return IcebergRace(monkeypatch)
 
 
 def filled(catalog: dict[str, str], **options: str) -> IcebergWriter:
@@ -95,17 +81,10 @@ def files(catalog: dict[str, str]) -> list[str]:
     return [task.file.file_path for task in table_of(catalog).scan().plan_files()]
 
 
-def expected(**changed: str | None) -> list[tuple[Any, ...]]:
-    """The rows of ``filled``, with others for some keys (``k3``), or without them."""
-    values: dict[int, str | None] = dict.fromkeys(range(20), "old")
-    values |= {int(key[1:].replace("_", "-")): value for key, value in changed.items()}
-    return sorted(((key, value) for key, value in values.items() if value is not None), key=repr)
-
-
 # --- what is computed again -----------------------------------------------------------------------------------
 
 
-def test_nothing_is_merged_again_where_others_add_other_keys(catalog: dict[str, str], race: Race) -> None:
+def test_nothing_is_merged_again_where_others_add_other_keys(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog)
     others = [lambda: table_of(catalog).append(rows((100, "x"), (200, "y")))] * 3
     read = race.upsert(to, 0, (3, "new", "+U"), (13, "old", "-D"), (50, "new", "+I"), others=others)
@@ -116,7 +95,7 @@ def test_nothing_is_merged_again_where_others_add_other_keys(catalog: dict[str, 
     assert [row for row in found if row[0] >= 100] == [(100, "x")] * 3 + [(200, "y")] * 3
 
 
-def test_rows_that_others_add_with_the_same_keys_are_replaced(catalog: dict[str, str], race: Race) -> None:
+def test_rows_that_others_add_with_the_same_keys_are_replaced(catalog: dict[str, str], race: IcebergRace) -> None:
     """After each conflict only the file is read that is new."""
     to = filled(catalog)
     others = [
@@ -129,7 +108,7 @@ def test_rows_that_others_add_with_the_same_keys_are_replaced(catalog: dict[str,
     assert stored(catalog) == expected(k3="new", k30="x", k31="y")
 
 
-def test_files_without_statistics_are_read_but_not_written_again(catalog: dict[str, str], race: Race) -> None:
+def test_files_without_statistics_are_read_but_not_written_again(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog, **{"table__write.metadata.metrics.default": "none"})
     kept: list[str] = []
 
@@ -145,14 +124,14 @@ def test_files_without_statistics_are_read_but_not_written_again(catalog: dict[s
     assert stored(catalog) == sorted([*expected(k3="new"), (100, "x"), (100, "x")], key=repr)
 
 
-def test_what_was_written_for_files_that_others_replace_is_left_out(catalog: dict[str, str], race: Race) -> None:
+def test_what_was_written_for_files_that_others_replace_is_left_out(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog)
     others = [lambda: table_of(catalog).delete("id = 4"), lambda: table_of(catalog).delete("id = 15")]
     race.upsert(to, 0, (3, "new", "+U"), others=others)
     assert stored(catalog) == expected(k3="new", k4=None, k15=None)
 
 
-def test_rows_that_others_remove_are_not_there_again(catalog: dict[str, str], race: Race) -> None:
+def test_rows_that_others_remove_are_not_there_again(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog)
     race.upsert(to, 0, (3, "new", "+U"), others=[lambda: table_of(catalog).delete("id < 10")])
     assert stored(catalog) == [row for row in expected(k3="new") if row[0] >= 10 or row[0] == 3]
@@ -160,7 +139,9 @@ def test_rows_that_others_remove_are_not_there_again(catalog: dict[str, str], ra
     assert stored(catalog) == [(13, "new")]
 
 
-def test_partitions_that_others_overwrite_are_merged_as_they_are_then(catalog: dict[str, str], race: Race) -> None:
+def test_partitions_that_others_overwrite_are_merged_as_they_are_then(
+    catalog: dict[str, str], race: IcebergRace
+) -> None:
     columns = "id BIGINT; v STRING; p DATE"
     days = [date(2024, 1, number) for number in (1, 2, 3)]
     to = writer_of(declared(catalog, columns, keys=["id"], partition_by="p"))
@@ -178,7 +159,7 @@ def test_partitions_that_others_overwrite_are_merged_as_they_are_then(catalog: d
     ]  # fmt: skip
 
 
-def test_partitions_without_keys_are_not_read(catalog: dict[str, str], race: Race) -> None:
+def test_partitions_without_keys_are_not_read(catalog: dict[str, str], race: IcebergRace) -> None:
     to = writer_of(declared(catalog, "id BIGINT; v STRING; p BIGINT", keys=["p", "id"], partition_by="p"))
     upsert(to, 0, *((key, "old", key // 10, "+I") for key in range(30)))
     own = pa.Table.from_pylist([{"id": 13, "v": "other", "p": 1}])
@@ -188,7 +169,7 @@ def test_partitions_without_keys_are_not_read(catalog: dict[str, str], race: Rac
     assert len(stored(catalog)) == 21
 
 
-def test_columns_and_partitions_may_change_meanwhile(catalog: dict[str, str], race: Race) -> None:
+def test_columns_and_partitions_may_change_meanwhile(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog)
 
     def add_column() -> None:
@@ -205,7 +186,7 @@ def test_columns_and_partitions_may_change_meanwhile(catalog: dict[str, str], ra
 
     race.begin(add_column, add_partition)
     upsert(to, 0, (3, "new", "+U"))
-    assert race.attempts == 3
+    assert race.calls == 3
     assert stored(catalog) == sorted([*((*row, None) for row in expected(k3="new")), (40, "x", 8)], key=repr)
     assert {task.file.spec_id for task in table_of(catalog).scan().plan_files()} == {0, 1}
     upsert(to, 1, (3, "again", "+U"), (12, None, "-D"))
@@ -225,23 +206,23 @@ def test_appended_files_keep_the_partitions_that_they_were_written_for(catalog: 
     assert len(table_of(catalog).scan("v = 'a'").to_arrow()) == 3
 
 
-def test_appends_are_repeated_as_they_are(catalog: dict[str, str], race: Race) -> None:
+def test_appends_are_repeated_as_they_are(catalog: dict[str, str], race: IcebergRace) -> None:
     to = writer_of(declared(catalog))
     race.begin(*[lambda: table_of(catalog).append(rows((9, "x")))] * 2)
     append(to, 0, (1, "a"))
-    assert (race.attempts, race.read) == (3, [])
+    assert (race.calls, race.read) == (3, [])
     assert stored(catalog) == [(1, "a"), (9, "x"), (9, "x")]
 
 
-def test_a_job_of_the_same_checkpoint_may_be_first(catalog: dict[str, str], race: Race) -> None:
+def test_a_job_of_the_same_checkpoint_may_be_first(catalog: dict[str, str], race: IcebergRace) -> None:
     one, two = filled(catalog), writer_of(declared(catalog, keys=["id"]))
     race.begin(lambda: upsert(two, 0, (3, "new", "+U")))
     upsert(one, 0, (3, "new", "+U"))
     assert stored(catalog) == expected(k3="new")
-    assert race.attempts == 1
+    assert race.calls == 1
 
 
-def test_a_job_that_was_replaced_counts_no_more(catalog: dict[str, str], race: Race) -> None:
+def test_a_job_that_was_replaced_counts_no_more(catalog: dict[str, str], race: IcebergRace) -> None:
     """Its last micro-batch, too, which changes no row, would let its successor repeat the one after it."""
     one, two = filled(catalog), writer_of(declared(catalog, keys=["id"]))
 
@@ -254,12 +235,12 @@ def test_a_job_that_was_replaced_counts_no_more(catalog: dict[str, str], race: R
     assert one.is_committed(one.opened(), 1)
 
 
-def test_all_rows_are_removed_while_others_add_some(catalog: dict[str, str], race: Race, tmp_path: Path) -> None:
+def test_all_rows_are_removed_while_others_add_some(catalog: dict[str, str], race: IcebergRace, tmp_path: Path) -> None:
     filled(catalog)
     race.begin(*[lambda: table_of(catalog).append(rows((9, "x")))] * 2)
     iceberg: Any = connector("iceberg")
     iceberg.truncate(tmp_path, declared(catalog))
-    assert (race.attempts, stored(catalog)) == (3, [])
+    assert (race.calls, stored(catalog)) == (3, [])
     iceberg.truncate(tmp_path, declared(catalog))
     assert len(table_of(catalog).snapshots()) == 5
 
@@ -285,7 +266,7 @@ def test_an_upsert_is_one_snapshot(catalog: dict[str, str]) -> None:
     assert sorted(materialized(changes), key=repr) == stored(catalog)
 
 
-def test_a_commit_that_fails_leaves_no_metadata(catalog: dict[str, str], race: Race, tmp_path: Path) -> None:
+def test_a_commit_that_fails_leaves_no_metadata(catalog: dict[str, str], race: IcebergRace, tmp_path: Path) -> None:
     to = filled(catalog)
     before = {*tmp_path.rglob("*.avro")}
     race.begin(*[lambda: table_of(catalog).append(rows((100, "x")))] * 3)
@@ -296,14 +277,14 @@ def test_a_commit_that_fails_leaves_no_metadata(catalog: dict[str, str], race: R
     assert len(made) == 3 * 2 + 3  # of each append, and a list, new files and removed ones of the upsert
 
 
-def test_a_commit_waits_for_a_gap_only_as_long_as_it_may(catalog: dict[str, str], race: Race) -> None:
+def test_a_commit_waits_for_a_gap_only_as_long_as_it_may(catalog: dict[str, str], race: IcebergRace) -> None:
     to = filled(catalog, **{"sink__commit-timeout": "1 ms"})
     race.begin(*[lambda: table_of(catalog).append(rows((100, "x")))] * 1000)
     with pytest.raises(ConnectorError, match='SS550: rows are not committed to Iceberg table "t" after'):
         upsert(to, 0, (3, "new", "+U"))
 
 
-def test_many_keys_of_several_columns_are_compared_by_column(catalog: dict[str, str], race: Race) -> None:
+def test_many_keys_of_several_columns_are_compared_by_column(catalog: dict[str, str], race: IcebergRace) -> None:
     columns = "a BIGINT; b STRING; v STRING"
     first = writer_of(declared(catalog, columns), "first")
     for number in range(4):
@@ -331,38 +312,22 @@ def test_nan_is_a_key(catalog: dict[str, str]) -> None:
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
 @pytest.mark.parametrize("partition_by", ["", "bucket(3, id)"])
-def test_no_row_is_lost_or_doubled(catalog: dict[str, str], race: Race, seed: int, partition_by: str) -> None:
-    """Other writers append, delete, overwrite and put together between attempts."""
-    chance = random.Random(seed)
+def test_no_row_is_lost_or_doubled(catalog: dict[str, str], race: IcebergRace, seed: int, partition_by: str) -> None:
+    """Other writers append, delete and overwrite between attempts."""
     options = {"partition_by": partition_by} if partition_by else {}
     to = writer_of(declared(catalog, keys=["id"], **options))
-    truth: dict[int, list[str | None]] = {}
-
-    def appended() -> None:
-        own = [(chance.randrange(40), f"x{chance.randrange(100)}") for _ in range(chance.randrange(1, 5))]
-        table_of(catalog).append(rows(*own))
-        for key, value in own:
-            truth.setdefault(key, []).append(value)
-
-    def removed() -> None:
-        key = chance.randrange(40)
-        table_of(catalog).delete(f"id >= {key} and id < {key + 3}")
-        for one in range(key, key + 3):
-            truth.pop(one, None)
-
-    def rewritten() -> None:
-        table_of(catalog).overwrite(table_of(catalog).scan().to_arrow())
-
+    shared = SharedTable(
+        seed,
+        lambda own: table_of(catalog).append(rows(*own)),
+        lambda condition: table_of(catalog).delete(condition),
+        lambda: table_of(catalog).overwrite(table_of(catalog).scan().to_arrow()),
+    )
     for number in range(4):
-        others = [chance.choice([appended, appended, appended, removed, rewritten]) for _ in range(chance.randrange(4))]
-        own = {chance.randrange(40): chance.choice(["+U", "+U", "+I", "-D"]) for _ in range(chance.randrange(1, 8))}
+        others, changes = shared.others(), shared.changes(number)
         race.begin(*others)
-        upsert(to, number, *((key, f"n{number}", kind) for key, kind in own.items()))
-        for key, kind in own.items():
-            truth.pop(key, None)
-            if kind != "-D":
-                truth[key] = [f"n{number}"]
-        assert stored(catalog) == sorted(((key, v) for key, values in truth.items() for v in values), key=repr)
+        upsert(to, number, *changes)
+        shared.upserted(changes)
+        assert stored(catalog) == shared.rows
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from threading import Event, Thread
 from tests.faults.processes import kill_all
 from tests.postgres_server import PostgresServer
 
-STRIKES = 20
+STRIKES, JOBS = 20, 4
+"""Strikes in all, and the jobs that get them: four jobs copy the rows that are there while they are killed."""
 ROWS = 100_000
 _WRITERS = 2
 
@@ -67,14 +68,14 @@ def writing(transact: Transact) -> Iterator[None]:
         raise errors[0]
 
 
-def strike(script: Path, target: PostgresServer, strikes: int) -> None:
-    """Starts the job again and again, and kills it with kill -9: some times as soon as it has stored a micro-batch, at
-    others after one to three more, and not always at the same moment of one.
+def strike(script: Path, target: PostgresServer, job_number: int) -> None:
+    """Starts one of the jobs again and again, and kills it with kill -9: some times as soon as it has stored a
+    micro-batch, at others after one to three more, and not always at the same moment of one.
     """
-    random = Random(strikes)
-    for number in range(strikes):
+    random = Random(job_number)
+    for number in range(STRIKES // JOBS):
         begun, job = progress(target), start(script)
-        more = 0 if number < 3 else number % 4
+        more = 0 if number < 3 else (number + job_number) % 4
         wait_for(lambda: progress(target) > begun + more, job)  # noqa: B023
         time.sleep(random.random() / 2)
         kill_all(job.pid)

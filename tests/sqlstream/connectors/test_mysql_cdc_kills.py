@@ -11,7 +11,7 @@ import pytest
 from tests.mariadb_server import PASSWORD, MariaDbServer
 from tests.mariadb_server import running_server as running_mariadb
 from tests.postgres_server import PostgresServer, running_server
-from tests.sqlstream.connectors.killed_jobs import ROWS, STRIKES, finish, strike, writing, written_script
+from tests.sqlstream.connectors.killed_jobs import JOBS, ROWS, finish, strike, writing, written_script
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -45,7 +45,10 @@ def transact(server: MariaDbServer, random: Random, seconds: float) -> None:
     )  # fmt: skip
 
 
-def test_what_is_written_is_the_table_after_twenty_kills(server: MariaDbServer, target: PostgresServer, tmp_path: Path):
+@pytest.mark.parametrize("number", range(JOBS))
+def test_what_is_written_is_the_table_after_kills(
+    server: MariaDbServer, target: PostgresServer, tmp_path: Path, number: int
+):
     server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", f"INSERT INTO t SELECT seq, 0 FROM seq_0_to_{ROWS - 1}"
     )
@@ -56,5 +59,5 @@ def test_what_is_written_is_the_table_after_twenty_kills(server: MariaDbServer, 
     }  # fmt: skip
     script = written_script(tmp_path, source, target.options)
     with writing(lambda random, seconds: transact(server, random, seconds)):
-        strike(script, target, STRIKES)
+        strike(script, target, number)
     finish(script, lambda: target.rows("TABLE copies ORDER BY 1") == server.rows("SELECT id, v FROM t ORDER BY 1"))

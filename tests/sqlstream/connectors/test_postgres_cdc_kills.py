@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.postgres_server import PostgresServer, running_server
-from tests.sqlstream.connectors.killed_jobs import ROWS, STRIKES, finish, strike, writing, written_script
+from tests.sqlstream.connectors.killed_jobs import JOBS, ROWS, finish, strike, writing, written_script
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -38,7 +38,8 @@ def transact(server: PostgresServer, random: Random, seconds: float) -> None:
     server.execute("; ".join(("BEGIN", *statements, "COMMIT")))
 
 
-def test_what_is_written_is_the_table_after_twenty_kills(server: PostgresServer, tmp_path: Path):
+@pytest.mark.parametrize("number", range(JOBS))
+def test_what_is_written_is_the_table_after_kills(server: PostgresServer, tmp_path: Path, number: int):
     server.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE copies (LIKE t INCLUDING ALL)",
         f"INSERT INTO t SELECT i, 0 FROM generate_series(0, {ROWS - 1}) i",
@@ -46,5 +47,5 @@ def test_what_is_written_is_the_table_after_twenty_kills(server: PostgresServer,
     source = {"connector": "postgres-cdc", "slot.name": "copy", **server.options}
     script = written_script(tmp_path, source, server.options)
     with writing(lambda random, seconds: transact(server, random, seconds)):
-        strike(script, server, STRIKES)
+        strike(script, server, number)
     finish(script, lambda: server.rows("TABLE copies ORDER BY 1") == server.rows("TABLE t ORDER BY 1"))

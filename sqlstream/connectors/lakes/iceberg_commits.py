@@ -140,7 +140,7 @@ class _MetadataFiles:
         from pyiceberg.manifest import ManifestWriter, write_manifest_list
         from pyiceberg.table.snapshots import Snapshot
 
-        unchanged = [m for m in manifests if m.manifest_path not in shortened]
+        unchanged = self._together([m for m in manifests if m.manifest_path not in shortened])
         rest = [
             self._manifest(m.partition_spec_id, kept, ManifestWriter.existing)
             for m in manifests
@@ -160,6 +160,35 @@ class _MetadataFiles:
             "summary": self._summary(added, [entry.data_file for entry in gone], summary),
         }  # fmt: skip
         return Snapshot(**fields)
+
+    def _together(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """The manifests, of which many small ones of the same partitions become one, as the properties of the table
+        say. Each commit adds some, and an upsert reads all that may list its keys.
+        """
+        from pyiceberg.manifest import ManifestContent, ManifestWriter
+        from pyiceberg.table import TableProperties
+        from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+        own = self._table.properties
+        default = TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT
+        fewest = property_as_int(own, TableProperties.MANIFEST_MIN_MERGE_COUNT, default)
+        default = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+        target = property_as_int(own, TableProperties.MANIFEST_TARGET_SIZE_BYTES, default)
+        if not property_as_bool(own, TableProperties.MANIFEST_MERGE_ENABLED, True):
+            return [*manifests]
+        small: dict[int, list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA and manifest.manifest_length < (target or 0):
+                small[manifest.partition_spec_id].append(manifest)
+        many = {spec: found for spec, found in small.items() if len(found) >= max(2, fewest or 0)}
+        gone = {manifest.manifest_path for found in many.values() for manifest in found}
+        made = [
+            self._manifest(
+                spec, (e for m in found for e in m.fetch_manifest_entry(self._table.io)), ManifestWriter.existing
+            )
+            for spec, found in many.items()
+        ]
+        return [*made, *(m for m in manifests if m.manifest_path not in gone)]
 
     def remove(self) -> None:
         """Removes what was written for a commit that has failed, unless it has not: an answer may have been lost before

@@ -20,7 +20,7 @@ from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kernel import ROW_KIND
-from tests.sqlstream.connectors.delta_tables import commit, field, metadata, protocol
+from tests.sqlstream.connectors.delta_tables import added, commit, deletion_vector, field, metadata, protocol, removed
 from tests.sqlstream.connectors.lakes import batches_of, materialized
 
 deltalake = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
@@ -223,6 +223,19 @@ def test_a_merge_reads_only_partitions_that_may_hold_its_keys(tmp_path: Path) ->
         (None, 1, "b"), (date(2024, 1, 3), 1, "b"), (date(2024, 1, 4), 9, "b"),
     ]  # fmt: skip
     assert len(stored(tmp_path)) == 10
+
+
+def test_rows_that_are_deleted_by_vectors_are_not_there_again(tmp_path: Path) -> None:
+    """Also not those of a file of which an upsert writes the rest."""
+    rows = pa.table({"id": pa.array(range(6), pa.int64())})
+    first = added(tmp_path, "a.parquet", rows)
+    fields = metadata([field("id", "long")], (), delta_enableDeletionVectors="true")
+    commit(tmp_path, 0, protocol("deletionVectors"), fields, first)
+    commit(tmp_path, 1, removed(first), {"add": {**first["add"], "deletionVector": deletion_vector([2, 5])}})
+    append(writer_of(table(tmp_path, "id BIGINT"), "first"), 0, (7,))
+    upsert(writer_of(table(tmp_path, "id BIGINT", keys=["id"])), 0, (3, "+U"), (5, "+I"), (4, "-D"), (7, "+U"))
+    own = LakeSettings("delta", "t", str(tmp_path), columns=(("id", "BIGINT"),))
+    assert sorted(batches_of(own)[0]) == [(0,), (1,), (3,), (5,), (7,)]
 
 
 def test_names_of_columns_may_need_quotes(tmp_path: Path) -> None:

@@ -266,6 +266,36 @@ def test_an_upsert_is_one_snapshot(catalog: dict[str, str]) -> None:
     assert sorted(materialized(changes), key=repr) == stored(catalog)
 
 
+@pytest.mark.parametrize("partition_by", ["", "bucket(2, id)"])
+def test_many_small_manifests_become_one(catalog: dict[str, str], race: IcebergRace, partition_by: str) -> None:
+    """Else each commit would take longer than the one before it. Readers of changes see nothing of it."""
+    options = {"partition_by": partition_by} if partition_by else {}
+    to = writer_of(declared(catalog, **{"table__commit.manifest.min-count-to-merge": "4"}, **options))
+    for number in range(11):
+        race.begin(*[lambda: table_of(catalog).append(rows((100, "x")))] * (number == 5))
+        append(to, number, (number, "a"))
+    table = table_of(catalog)
+    assert len(table.current_snapshot().manifests(table.io)) <= 4
+    whole = [*((number, "a") for number in range(11)), (100, "x")]
+    assert stored(catalog) == sorted(whole, key=repr)
+    upsert(writer_of(declared(catalog, keys=["id"]), "other"), 0, (3, "b", "+U"), (100, "y", "+U"))
+    assert stored(catalog) == sorted(
+        [row for row in whole if row[0] not in (3, 100)] + [(3, "b"), (100, "y")], key=repr
+    )
+    changes = batches_of(settings(catalog, bounded=False, start="earliest", changes=True))
+    assert sorted(materialized(changes), key=repr) == stored(catalog)
+    assert [row for batch in changes for row in batch][:6] == [*((*row, "+I") for row in whole[:5]), (100, "x", "+I")]
+
+
+def test_manifests_are_left_as_they_are_where_the_table_says_so(catalog: dict[str, str]) -> None:
+    options = {"table__commit.manifest.min-count-to-merge": "2", "table__commit.manifest-merge.enabled": "false"}
+    to = writer_of(declared(catalog, **options))
+    for number in range(4):
+        append(to, number, (number, "a"))
+    table = table_of(catalog)
+    assert len(table.current_snapshot().manifests(table.io)) == 4
+
+
 def test_a_commit_that_fails_leaves_no_metadata(catalog: dict[str, str], race: IcebergRace, tmp_path: Path) -> None:
     to = filled(catalog)
     before = {*tmp_path.rglob("*.avro")}

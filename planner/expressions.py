@@ -188,6 +188,17 @@ def _operand(condition: exp.Expr) -> exp.Expr:
     return exp.Paren(this=condition) if isinstance(condition, exp.Or) else condition
 
 
+def is_one_group(group: exp.Expr | None) -> bool:
+    """True for GROUP BY () and GROUP BY GROUPING SETS (()), which make one group of all rows, even of none."""
+    if group is None or any(group.args.get(key) for key in ("all", "cube", "rollup", "grouping_sets")):
+        return False
+    terms = group.expressions
+    if len(terms) == 1 and isinstance(terms[0], exp.GroupingSets):
+        terms = terms[0].expressions
+        return len(terms) == 1 and isinstance(terms[0], exp.Tuple) and not terms[0].expressions
+    return bool(terms) and all(isinstance(term, exp.Tuple) and not term.expressions for term in terms)
+
+
 def has_grouping_sets(select: exp.Expr) -> bool:
     """Whether GROUP BY of a SELECT has grouping sets, in any spelling: ``GROUPING SETS (…)``, ``CUBE (…)``,
     ``ROLLUP (…)``, or ``WITH ROLLUP`` after the keys.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.results import SHOWN, Columns, Rows, text_table
-from sqlstream.types import from_arrow
+from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.event_times import time_text
 from sqlstream.udfs.texts import python_list
 
@@ -187,6 +187,14 @@ class ChangingTable:
 ENDLESS = "SS480"
 
 
+def _arrow_type(type_: DataType) -> pa.DataType:
+    """The type of a column without rows: that of NULL where only Spark knows it."""
+    try:
+        return type_.to_arrow()
+    except TypeError:
+        return pa.null()
+
+
 class Query:
     """A running query: an iterator over its rows, which arrive while it runs. Each row is delivered once.
 
@@ -307,7 +315,8 @@ class Query:
             raise ExecutionError(ENDLESS, message, hint=hint)
 
     def _empty(self) -> pa.Table:
-        return Rows(self.columns, self.types).to_arrow()
+        arrays = [pa.array([], _arrow_type(type_)) for type_ in self.types]
+        return pa.Table.from_arrays(arrays, names=list(self.columns))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Waits until the query ends and returns all rows as tuples. Raises ExecutionError SS480 where it never

@@ -25,7 +25,7 @@ from sqlstream.planner.batch.select_lists import (
     names_of_tables,
     qualified_above_groups,
     with_aliases_read,
-    without_grouping,
+    with_grouping_of_spark,
 )
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
@@ -363,7 +363,7 @@ class _Respelling:
         if isinstance(node, exp.Select):
             written = node
             plain = with_aliases_read(written, self._names, self._aggregates)
-            node = without_grouping(plain)
+            node = with_grouping_of_spark(plain)
             node.parent = written.parent
         copy = with_children_changed(node, self.of)
         if isinstance(node, exp.Select):

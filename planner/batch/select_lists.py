@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -117,25 +117,49 @@ def with_aliases_read(select: exp.Select, names: NamesOfTable, aggregates: Calla
     return select if same else with_args(select, expressions=columns)
 
 
-def without_grouping(select: exp.Select) -> exp.Select:
-    """Returns the SELECT with the constant 0 in place of GROUPING and GROUPING_ID, if GROUP BY has no grouping sets.
-    Spark refuses these calls there.
+def with_grouping_of_spark(select: exp.Select) -> exp.Select:
+    """Returns the SELECT with GROUPING and GROUPING_ID as Spark has them. If GROUP BY has no grouping sets, where Spark
+    refuses them, they are 0. Otherwise those of some of the keys, or of several, are made of calls for one key each.
     """
     group = select.args.get("group")
-    if group is None or has_grouping_sets(select) or not any(map(_is_bits, own_expressions(select))):
+    if group is None or not any(map(_is_bits, own_expressions(select))):
         return select
-    keys = set(_keys(select, group))
+    has_sets = has_grouping_sets(select)
+    keys = {*_keys(select, group), *(group.walk() if has_sets else ())}
+    named = {column.alias.casefold(): column.this for column in select.expressions if isinstance(column, exp.Alias)}
+
+    def key_of(argument: exp.Expr) -> exp.Expr:
+        """The key, also where the argument is its alias."""
+        argument = argument.unnest()  # which an alias that was read has around it
+        is_name = isinstance(argument, exp.Column) and not argument.table and argument not in keys
+        return named.get(argument.name.casefold(), argument) if is_name else argument
 
     def value(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node
-        if _is_bits(node) and all(argument in keys for argument in node.expressions):
-            return exp.cast(exp.Literal.number(0), exp.DataType.build(_BITS[node.name.lower()]))
+        if _is_bits(node):
+            arguments = [key_of(argument) for argument in node.expressions]
+            kind = "BIGINT" if len(arguments) != 1 else _BITS[spark_name(node) or ""]
+            if has_sets and arguments:
+                return _bits_of_keys(arguments, kind)
+            if not has_sets and all(argument in keys for argument in arguments):
+                return exp.cast(exp.Literal.number(0), exp.DataType.build(kind))
         return with_children_changed(node, value)
 
     clauses = {key: select.args[key] for key in ("having", "qualify", "order") if select.args.get(key) is not None}
     columns = [_named(value(column), column) for column in select.expressions]
     return with_args(select, expressions=columns, **{key: value(clause) for key, clause in clauses.items()})
+
+
+def _bits_of_keys(keys: Sequence[exp.Expr], kind: str) -> exp.Expr:
+    """One bit for each key, the first one's the highest."""
+    bits = [exp.Anonymous(this="GROUPING", expressions=[key.copy()]) for key in keys]
+    if kind == "TINYINT":
+        return bits[0]
+    total: exp.Expr = bits[0]
+    for bit in bits[1:]:
+        total = exp.Add(this=exp.Mul(this=exp.paren(total), expression=exp.Literal.number(2)), expression=bit)
+    return exp.cast(total, exp.DataType.build(kind))
 
 
 def _is_bits(node: exp.Expr) -> bool:

@@ -6,7 +6,7 @@ joins them below the operator that has them, and not every operator of it can ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -95,6 +95,11 @@ class _Gaps(ScopesOfQuery):
         for join in select.args.get("joins") or ():
             if isinstance(join.this, exp.Unnest) and _has_condition(join) and self._reads_map(join.this, select):
                 yield "UNNEST of a MAP with a condition, which Spark does not execute,", span_of(join)
+            if _is_odd(join) and self._is_of_left(join, select):
+                yield (
+                    "a join of this kind with rows of the table on its left, which Spark does not execute,",
+                    span_of(join),
+                )
         yield from self._outer_columns(select)
         for query in self._subqueries(select):
             if self._is_refused(query, select):
@@ -121,6 +126,14 @@ class _Gaps(ScopesOfQuery):
     def _reads_map(self, unnest: exp.Unnest, select: exp.Select) -> bool:
         columns = map(self.scope(select).column, columns_outside(unnest))
         return any(column is not None and "MAP<" in str(column.type) for column in columns)
+
+    def _is_of_left(self, join: exp.Join, select: exp.Select) -> bool:
+        """Whether what is joined may read columns of the tables before it: LATERAL, and UNNEST and the like that do."""
+        if isinstance(join.this, exp.Lateral) and isinstance(join.this.this.unnest(), exp.Query):
+            return True
+        scope = self.scope(select)
+        is_call = isinstance(join.this, exp.Unnest | exp.Lateral)
+        return is_call and any(scope.owner(column) is not None for column in columns_outside(join.this))
 
     # --- columns of queries around ------------------------------------------------------------------------------
 
@@ -171,6 +184,8 @@ class _Gaps(ScopesOfQuery):
         if place == "joins" and not is_scalar:
             comparison = query.parent.parent if isinstance(query.parent, exp.Any | exp.All) else query.parent
             if comparison is not query.parent and columns:  # which Spark reads as one with a least or greatest value
+                return True
+            if self._is_of_several(query, select):
                 return True
             compared = columns_outside(comparison) if comparison is not None and _pads(query) else ()
             return self._reads_both_sides([*columns, *compared], query, select)
@@ -240,19 +255,34 @@ class _Gaps(ScopesOfQuery):
             self._outer[id(query)] = columns
         return self._outer[id(query)]
 
+    def _is_of_several(self, query: exp.Expr, select: exp.Select) -> bool:
+        """Whether a condition of an outer join has this subquery and another one, and reads both sides: Spark ends
+        with an internal error."""
+        condition = _conjunct_of(query)
+        nodes = condition.walk(prune=lambda node: isinstance(node, exp.Query))
+        several = sum(isinstance(node, exp.Query) for node in nodes) > 1
+        return several and _pads(query) and self._reads_both_sides(columns_outside(condition), query, select)
+
     def _reads_left(self, columns: list[exp.Column], join: exp.Join, select: exp.Select) -> bool:
         """Whether one of the columns is not one of what is joined."""
         right, scope = join.this.alias_or_name.casefold(), self.scope(select)
         owners = (scope.owner(column) for column in columns)
         return any(owner is not None and owner.name.casefold() != right for owner in owners)
 
-    def _reads_both_sides(self, columns: list[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
+    def _reads_both_sides(self, columns: Iterable[exp.Column], query: exp.Expr, select: exp.Select) -> bool:
         """Whether a subquery of ON reads what is joined and what is before it."""
         join = query.find_ancestor(exp.Join)
         right = join.this.alias_or_name.casefold() if join is not None else ""
         scope = self.scope(select)
         owners = {owner.name.casefold() == right for column in columns if (owner := scope.owner(column)) is not None}
         return len(owners) > 1
+
+
+def _conjunct_of(node: exp.Expr) -> exp.Expr:
+    """The whole condition of ON that a node is in, one of those that AND joins."""
+    while node.parent is not None and not isinstance(node.parent, exp.Join | exp.And | exp.Select):
+        node = node.parent
+    return node
 
 
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
@@ -272,6 +302,11 @@ def _keys(select: exp.Select) -> Iterator[exp.Expr]:
             yield named.get(key.name.casefold(), key)
         elif isinstance(key, exp.Literal) and key.name.isdigit() and 0 < int(key.name) <= len(select.expressions):
             yield select.expressions[int(key.name) - 1].unalias()
+
+
+def _is_odd(join: exp.Join) -> bool:
+    """Whether it is another join than INNER, CROSS and LEFT."""
+    return join.text("side").upper() in ("RIGHT", "FULL") or join.text("kind").upper() in ("SEMI", "ANTI")
 
 
 def _has_condition(join: exp.Join) -> bool:

@@ -23,16 +23,25 @@ from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
 from sqlstream.planner.binder.respelling import all_spelled_out, spelled_out
-from sqlstream.planner.binder.subqueries import MOST_NULLABLE
+from sqlstream.planner.binder.subqueries import MOST_NULLABLE, tested_group
 from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
-from sqlstream.planner.expressions import as_expression, conjuncts, has_subquery, is_repeatable, subquery_of_in
+from sqlstream.planner.expressions import (
+    as_expression,
+    conjuncts,
+    has_subquery,
+    is_one_group,
+    is_repeatable,
+    rewritten,
+    subquery_of_in,
+    with_args,
+)
 from sqlstream.planner.fields import Field
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.kernel_expressions import pair_condition
 from sqlstream.planner.operators.over import NUMBERS, PLACES
 from sqlstream.planner.type_inference import Types, call_arguments
 from sqlstream.planner.unsupported import FEATURES
-from sqlstream.types import UNKNOWN
+from sqlstream.types import BOOLEAN, UNKNOWN
 from sqlstream.udfs.joins import JoinKind
 
 ORDER = "an order or a number of rows"
@@ -360,22 +369,13 @@ class _Gaps(Scopes):
         if any(both.owner(column) is None for column in columns_outside(on)):
             return True
         fields: tuple[list[Field], list[Field]] = ([], [])
-
-        def named(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column) or both.owner(node) is None:
-                return node
-            side = 0 if left.owner(node) is not None else 1
-            column = both.column(node)
-            name = f"{side}.{node.table}.{node.name}".casefold()
-            fields[side].append(Field(name, column.type if column is not None else UNKNOWN))
-            return exp.column(name)
-
         for condition in conjuncts(on):
-            pair = condition.copy().transform(named).unnest()
-            if has_subquery(condition):
-                if _sides_of_subquery(condition, left, both) == {0, 1}:
-                    return False
-            elif not isinstance(pair, exp.Boolean) and not _is_equality(pair):
+            if has_subquery(condition) and len(_sides_of_subquery(condition, left, both)) < 2:
+                continue
+            if any(len(_sides_of_subquery(query, left, both)) != 1 for query in _subqueries(condition)):
+                return False
+            pair = rewritten(condition, lambda node: _over_sides(node, left, both, fields)).unnest()
+            if not isinstance(pair, exp.Boolean) and not _is_equality(pair):
                 try:
                     pair_condition(as_expression(pair), tuple(fields[0]), tuple(fields[1]), self._catalog.function)
                 except BindError:
@@ -427,6 +427,9 @@ class _Gaps(Scopes):
             if self._reads_around(plain, queries, around):
                 yield "a subquery that reads the query around it"
             return
+        is_valued = (not lists or (as_value and not is_set)) and tested_group(plain, self._catalog) is not None
+        if is_valued:
+            plain = with_args(plain, having=None, expressions=[*plain.expressions, plain.args["having"].this])
         yield from self._correlated(plain, around, queries, sorts and is_ordered(plain))
 
     def _correlated(self, select: exp.Select, around: Scope, queries: Queries, is_sorted: bool) -> Iterator[str]:
@@ -445,7 +448,8 @@ class _Gaps(Scopes):
         of_from = any(read.get(key) for key in (() if of_rows else ("from_", "joins", "laterals")))
         far = any((inside.level(column) or 0) > 1 and not column.table for column in outer)
         unlimited = is_sorted and not _is_limited(select)
-        no_groups = self.is_aggregation(select) and select.args.get("having") and not select.args.get("group")
+        is_whole = not select.args.get("group") or is_one_group(select.args["group"])
+        no_groups = self.is_aggregation(select) and select.args.get("having") and is_whole
         if outer and (of_from or far or unlimited or no_groups or select.args.get("with_")):
             yield "a subquery that reads the query around it"
 
@@ -466,6 +470,36 @@ def _is_equality(pair: exp.Expr) -> bool:
         return False
     sides = [{column.name[0] for column in value.find_all(exp.Column)} for value in (pair.left, pair.right)]
     return sides in ([{"0"}, {"1"}], [{"1"}, {"0"}])
+
+
+def _over_sides(node: exp.Expr, left: Scope, both: Scope, fields: tuple[list[Field], list[Field]]) -> exp.Expr:
+    """A column as one of its side, whose name begins with the number of the side, and a subquery as a column of the
+    side on which it is evaluated. ``fields`` are those of the sides.
+    """
+    if _is_subquery(node):
+        side = min(_sides_of_subquery(node, left, both), default=0)
+        field = Field(f"{side}.{len(fields[side])}.subquery", UNKNOWN if isinstance(node, exp.Subquery) else BOOLEAN)
+    elif isinstance(node, exp.Column) and both.owner(node) is not None:
+        side, column = 0 if left.owner(node) is not None else 1, both.column(node)
+        name = f"{side}.{node.table}.{node.name}".casefold()
+        field = Field(name, column.type if column is not None else UNKNOWN)
+    else:
+        return node
+    fields[side].append(field)
+    return exp.column(field.name)
+
+
+def _subqueries(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """The subqueries of a condition, each with what it is compared with."""
+    for node in condition.walk(prune=_is_subquery):
+        if _is_subquery(node):
+            yield node
+
+
+def _is_subquery(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Exists | exp.Subquery) or (
+        isinstance(node, exp.In) and subquery_of_in(node) is not None
+    )
 
 
 def _sides_of_subquery(condition: exp.Expr, left: Scope, both: Scope) -> set[int]:

@@ -30,6 +30,7 @@ from sqlstream.planner.expressions import (
     conjuncts,
     has_grouping_sets,
     has_subquery,
+    is_one_group,
     names_in,
     rewritten,
     with_args,
@@ -151,9 +152,10 @@ class Correlation:
         outer = [*self._columns_around(select, conditions, inside)]
         if self.selected:  # its FROM has started with them
             select = _divided_over(select, self.selected)
-        if outer and aggregates and select.args.get("having") and not select.args.get("group"):
+        select, is_whole = _of_one_group(select)
+        if outer and aggregates and select.args.get("having") and is_whole:
             raise unsupported.refusal("correlated subquery", span_of(outer[0]), _NO_GROUPS)
-        self.one_row = aggregates and not any(select.args.get(key) for key in ("group", "having"))
+        self.one_row = aggregates and is_whole and not select.args.get("having")
         self.one_row = self.one_row and clauses_of(select).window is None
         if self.one_row and self.lists:
             self.defaults = [value_of_no_rows(e.unalias(), context.catalog) for e in select.expressions]
@@ -408,10 +410,18 @@ def _columns(expression: exp.Expr) -> Iterator[exp.Column]:
     return (node for node in nodes if isinstance(node, exp.Column))
 
 
+def _of_one_group(select: exp.Select) -> tuple[exp.Select, bool]:
+    """The SELECT with GROUP BY () in its shortest spelling, and whether all rows are one group where it aggregates."""
+    group = select.args.get("group")
+    if group is None or not is_one_group(group):
+        return select, group is None
+    return with_args(select, group=exp.Group(expressions=[exp.Tuple()])), True
+
+
 def _may_read(select: exp.Select, aggregates: bool) -> bool:
     if select.args.get("qualify") or any(e.find(exp.Window) is not None for e in select.expressions):
         return False
-    if select.args.get("having") and not select.args.get("group"):
+    if select.args.get("having") and (not select.args.get("group") or is_one_group(select.args["group"])):
         return False
     return not (aggregates and has_grouping_sets(select))
 

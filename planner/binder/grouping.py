@@ -387,12 +387,13 @@ class GroupNames:
             raise bind_error("SS221", f"{name.upper()} needs GROUP BY", call, "It says which keys a row has.")
         if name == "grouping_id" and not call.expressions:
             return _no_bits("BIGINT") if self.grouping_id is None else field_of(self.grouping_id)
-        if name == "grouping" and len(call.expressions) != 1:
-            raise bind_error("SS207", f"GROUPING takes 1 argument, not {len(call.expressions)}", call)
+        if not call.expressions:
+            raise bind_error("SS207", "GROUPING takes 1 argument or more, not 0", call)
         bits = [self._bit(argument, name) for argument in call.expressions]
+        is_bit = name == "grouping" and len(bits) == 1  # of several keys it is GROUPING_ID, as in Flink
         if self.grouping_id is None:
-            return _no_bits("TINYINT" if name == "grouping" else "BIGINT")
-        if name == "grouping":
+            return _no_bits("TINYINT" if is_bit else "BIGINT")
+        if is_bit:
             return exp.Cast(this=bits[0], to=exp.DataType.build("TINYINT", dialect="spark"))
         if bits == [self._bit_at(i) for i in range(len(self.keys))]:
             return field_of(self.grouping_id)
@@ -404,9 +405,10 @@ class GroupNames:
 
     def _bit(self, argument: exp.Expr, name: str) -> exp.Expr:
         bound = bind(argument, self.scope, self.context, ClauseContext(name.upper()))
-        if bound not in self.keys:
+        keys = [key.unnest() for key in self.keys]
+        if bound.unnest() not in keys:
             raise bind_error("SS208", f"{name.upper()} needs a key of GROUP BY", argument)
-        return self._bit_at(self.keys.index(bound))
+        return self._bit_at(keys.index(bound.unnest()))
 
     def _bit_at(self, position: int) -> exp.Expr:
         if self.grouping_id is None:

@@ -14,8 +14,9 @@ from sqlstream.functions.builtin import BuiltinKind, Origin
 from sqlstream.functions.catalogue import FUNCTIONS
 from sqlstream.functions.result_types import NESTED_TYPES
 from sqlstream.grammar.calls import OF_A_PATH, JsonCall, PathInto, member
+from sqlstream.grammar.nodes import StreamClauses
 from sqlstream.grammar.spans import mark_as
-from sqlstream.grammar.trees import RoundedTime
+from sqlstream.grammar.trees import RoundedTime, clauses_of
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import order_inside, with_order_behind
 from sqlstream.planner.binder.context import Context
@@ -25,6 +26,7 @@ from sqlstream.planner.expressions import (
     own_expressions,
     parenthesized,
     rewritten,
+    with_args,
     with_children_changed,
 )
 from sqlstream.planner.functions.calls import spark_name
@@ -77,6 +79,9 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.In) and (by_columns := _by_columns(node)) is not None:
         mark_as(by_columns, node)
         return by_columns
+    if isinstance(node, exp.In) and (by_values := _row_before(node)) is not None:
+        mark_as(by_values, node)
+        return by_values
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return with_order_behind(node)
     if not isinstance(node, _COMPARISONS) or (quantifier := _quantifier(node)) is None:
@@ -92,10 +97,23 @@ def spelled_out(node: exp.Expr) -> exp.Expr:
     return plain
 
 
+def _row_before(node: exp.In) -> exp.Expr | None:
+    """``ROW(a, b) IN (SELECT x, y …)`` as ``(a, b) IN (SELECT x, y …)``; None for any other IN."""
+    row, query = row_values(node.this), node.args.get("query")
+    first = query
+    while isinstance(first, exp.Subquery | exp.SetOperation):
+        first = first.this
+    if row is None or query is None or isinstance(node.this.unnest(), exp.Tuple) or not isinstance(first, exp.Select):
+        return None
+    if len(first.expressions) != len(row) or first.is_star:
+        return None
+    return exp.In(this=exp.Tuple(expressions=[value.copy() for value in row]), query=query.copy())
+
+
 def _is_spelled_out(node: exp.Expr) -> bool:
     if isinstance(node, _OF_ROWS) and row_values(node.this) is not None:
         return True
-    if isinstance(node, exp.In) and _by_columns(node) is not None:
+    if isinstance(node, exp.In) and (_by_columns(node) is not None or _row_before(node) is not None):
         return True
     if isinstance(node, exp.Func) and order_inside(node) is not None:
         return True
@@ -176,18 +194,22 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
     """A comparison with all or any rows of a subquery, as one with its MIN or MAX: all values are less than x if the
     greatest is. Without rows ALL is TRUE and ANY is FALSE; a NULL among the rows makes the result NULL unless the other
     rows decide it."""
-    source = _compared_source(query, ["v"])
+    select = _plain_select(query)
 
-    def aggregate(value: str) -> exp.Expr:
-        return exp.Subquery(this=exp.Select(expressions=[filled(value)], from_=exp.From(this=source.copy())))
+    def aggregate(call: str) -> exp.Expr:
+        if select is None:
+            source = exp.From(this=_compared_source(query, ["v"]))
+            return exp.Subquery(this=exp.Select(expressions=[filled(call, exp.column("v"))], from_=source))
+        value = as_expression(select.expressions[0].unalias())
+        return exp.Subquery(this=with_args(select, expressions=[filled(call, value)], distinct=None, order=None))
 
     def compared(kind: type[exp.Expr], extreme: str) -> exp.Expr:
         return kind(this=parenthesized(as_expression(node.this.copy())), expression=aggregate(extreme))
 
     if isinstance(node, (exp.EQ, exp.NEQ)):
-        plain = exp.And(this=compared(exp.EQ, "MIN(v)"), expression=compared(exp.EQ, "MAX(v)"))
+        plain = exp.And(this=compared(exp.EQ, "MIN(p1)"), expression=compared(exp.EQ, "MAX(p1)"))
         answer = filled(
-            _HOLDS_FOR_ALL, aggregate("COUNT(*)"), exp.Paren(this=plain), aggregate("COUNT(v)"), aggregate("COUNT(*)")
+            _HOLDS_FOR_ALL, aggregate("COUNT(*)"), exp.Paren(this=plain), aggregate("COUNT(p1)"), aggregate("COUNT(*)")
         )
         return (
             exp.Paren(this=exp.Not(this=exp.Paren(this=answer)))
@@ -195,12 +217,35 @@ def _compared_with_extremes(node: exp.Expr, query: exp.Expr, is_all: bool) -> ex
             else exp.Paren(this=answer)
         )
     greatest = isinstance(node, (exp.GT, exp.GTE)) == is_all
-    over_one: exp.Expr = compared(type(node), "MAX(v)" if greatest else "MIN(v)")
+    over_one: exp.Expr = compared(type(node), "MAX(p1)" if greatest else "MIN(p1)")
     template = _HOLDS_FOR_ALL if is_all else _HOLDS_FOR_ANY
     answer = filled(
-        template, aggregate("COUNT(*)"), exp.Paren(this=over_one), aggregate("COUNT(v)"), aggregate("COUNT(*)")
+        template, aggregate("COUNT(*)"), exp.Paren(this=over_one), aggregate("COUNT(p1)"), aggregate("COUNT(*)")
     )
     return exp.Paren(this=answer)
+
+
+_OF_ONE_ROW = (exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Connector)
+
+
+def _plain_select(query: exp.Expr) -> exp.Select | None:
+    """The SELECT of one value of each row of its FROM, which may read the query around it; None for any other query,
+    whose rows an aggregate reads from FROM.
+    """
+    select = query.this if isinstance(query, exp.Subquery) and not query.args.get("with_") else query
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or not select.args.get("from_"):
+        return None
+    if any(select.args.get(key) for key in ("with_", "group", "having", "qualify", "windows", "limit", "offset")):
+        return None
+    distinct, (value,) = select.args.get("distinct"), select.expressions
+    if (distinct is not None and distinct.args.get("on")) or clauses_of(select) != StreamClauses():
+        return None
+    is_of_row = not any(
+        isinstance(node, exp.Star | exp.Query | exp.Window)
+        or (isinstance(node, exp.Func) and not isinstance(node, _OF_ONE_ROW))
+        for node in value.walk()
+    )
+    return select if is_of_row else None
 
 
 def _compared_source(query: exp.Expr, columns: list[str]) -> exp.Subquery:

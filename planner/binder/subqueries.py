@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlstream.grammar.nodes import StreamClauses
 from sqlstream.grammar.spans import mark_as, span_of
+from sqlstream.grammar.trees import clauses_of
 from sqlstream.planner import unsupported
+from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, Relation, bind_error
 from sqlstream.planner.binder.correlation import Correlation, Limited, SubqueryRows
@@ -24,11 +27,13 @@ from sqlstream.planner.binder.ordering import check_order, sorted_by
 from sqlstream.planner.binder.scope import WRONG_WIDTH, Scope, Selected
 from sqlstream.planner.binder.select_list import is_read_by_alias
 from sqlstream.planner.binder.temporal_joins import asof_join
+from sqlstream.planner.catalog import Catalog
 from sqlstream.planner.expressions import (
     as_expression,
     conjunction,
     conjuncts,
     has_subquery,
+    is_one_group,
     names_in,
     own_expressions,
     rewritten,
@@ -38,6 +43,7 @@ from sqlstream.planner.expressions import (
 from sqlstream.planner.memberships import UnknownCase, unknown_cases
 from sqlstream.planner.nodes import Filter
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
+from sqlstream.planner.row_values import row_values
 from sqlstream.planner.suggestions import counted
 from sqlstream.udfs.joins import JoinKind
 
@@ -65,11 +71,12 @@ def without_subqueries(where: exp.Expr) -> tuple[exp.Expr | None, list[exp.Expre
 @dataclass(frozen=True)
 class Subqueries:
     """Binds the subqueries of one SELECT as joins. UnsupportedError SS308 for a subquery that no join can compute,
-    SS650 for a wrong number of columns.
+    SS650 for a wrong number of columns. ``side`` tells the names of their columns from those of the other side of ON.
     """
 
     context: Context
     bind: Bind
+    side: str = ""
 
     def filtered(self, scope: Scope, conditions: Iterable[exp.Expr]) -> Scope:
         """Returns the scope of those rows for which all ``conditions`` are true. The conditions contain subqueries."""
@@ -98,7 +105,7 @@ class Subqueries:
         while isinstance(plain, exp.Not):
             holds, plain = not holds, plain.this.unnest()
         match plain:
-            case exp.Exists(this=exp.Query()):
+            case exp.Exists(this=exp.Query() as rows) if tested_group(rows, self.context.catalog) is None:
                 return self._exists(scope, plain, holds)
             case exp.In() if (query := subquery_of_in(plain)) is not None:
                 return self._in(scope, plain, query, holds)
@@ -167,6 +174,10 @@ class Subqueries:
             if is_read_by_alias(node) and node in answers:
                 return answers[node].copy()
             match node:
+                case exp.Exists(this=exp.Query() as rows_of) if (
+                    group := tested_group(rows_of, self.context.catalog)
+                ) is not None:
+                    scope, answer = self.valued(_is_true_of_group(group), scope)
                 case exp.Exists(this=exp.Query()):
                     scope, answer = self._exists_value(scope, node)
                 case exp.In() if (query := subquery_of_in(node)) is not None:
@@ -177,7 +188,9 @@ class Subqueries:
                         scope, rows, equal, node, null_is_false=filters and _null_is_false(node)
                     )
                 case exp.Subquery():
-                    rows = self._rows(node, scope, is_set=False, lists=True, needs_keys=True)
+                    group = tested_group(node, self.context.catalog)
+                    value_of = node if group is None else _null_unless_true(group)
+                    rows = self._rows(value_of, scope, is_set=False, lists=True, needs_keys=True)
                     scope, answer = self._scalar(scope, rows, node)
                 case _:
                     return node
@@ -289,7 +302,7 @@ class Subqueries:
         return self.rows_and_names(query, read, twice=twice)[0]
 
     def _correlation(self, around: Scope, is_set: bool, lists: bool, needs_keys: bool) -> Correlation:
-        return Correlation(around, f"__subquery_{len(around.columns)}", is_set, lists, needs_keys)
+        return Correlation(around, f"__subquery_{self.side}{len(around.columns)}", is_set, lists, needs_keys)
 
     def rows_of_lateral(self, query: exp.Expr, around: Scope, inner: bool) -> tuple[SubqueryRows, tuple[str, ...]]:
         """Binds the subquery after LATERAL. Returns a pair: its rows, and the names of its columns. ``around`` is the
@@ -367,7 +380,7 @@ class Subqueries:
 def _equalities(operand: exp.Expr, rows: SubqueryRows, node: exp.In) -> list[exp.EQ]:
     """The comparisons of the operand of IN, a value or a row of values, with the columns of the subquery. SS650."""
     plain = operand.unnest()
-    values = plain.expressions if isinstance(plain, exp.Tuple) else [operand]
+    values = plain.expressions if isinstance(plain, exp.Tuple) else row_values(plain, len(rows.values)) or [operand]
     if len(values) != len(rows.values):
         message = f"IN compares {counted(len(values), 'value')} with {counted(len(rows.values), 'column')}"
         raise bind_error(WRONG_WIDTH, message, node, "Select as many columns as there are values before IN.")
@@ -399,6 +412,42 @@ def _null_is_false(node: exp.Expr) -> bool:
     return isinstance(around, exp.Where) or around is None
 
 
+def tested_group(query: exp.Expr, catalog: Catalog) -> exp.Select | None:
+    """The SELECT of a subquery that aggregates all of its rows, of which HAVING decides whether there is a result; None
+    for any other. In a value and in EXISTS such a HAVING is computed as a value, also of no rows.
+    """
+    select = query.this if isinstance(query, exp.Subquery) and not query.args.get("with_") else query
+    if not isinstance(select, exp.Select) or not select.args.get("having") or clauses_of(select) != StreamClauses():
+        return None
+    if any(select.args.get(key) for key in ("with_", "qualify", "limit", "offset", "distinct")):
+        return None
+    if select.args.get("group") and not is_one_group(select.args["group"]):
+        return None
+    having = select.args["having"].this
+    names = {column.alias.casefold() for column in select.expressions if isinstance(column, exp.Alias)}
+    read = (node for node in own_expressions(having) if isinstance(node, exp.Column) and not node.table)
+    if any(column.name.casefold() in names for column in read):
+        return None
+    parts = [node for part in (having, *select.expressions) for node in own_expressions(part)]
+    return select if any(aggregate_name(node, catalog) is not None for node in parts) else None
+
+
+_PLAIN = dict.fromkeys(("group", "having", "order"))
+
+
+def _is_true_of_group(group: exp.Select) -> exp.Expr:
+    """Whether HAVING of a group of all rows is true, as EXISTS asks."""
+    value = exp.Subquery(this=with_args(group, expressions=[group.args["having"].this], **_PLAIN))
+    return exp.Coalesce(this=value, expressions=[exp.false()])
+
+
+def _null_unless_true(group: exp.Select) -> exp.Expr:
+    """The scalar subquery of a group of all rows, which is NULL where HAVING is not true."""
+    having = group.args["having"].this
+    columns = [exp.Case().when(having.copy(), column.unalias().copy()) for column in group.expressions]
+    return exp.Subquery(this=with_args(group, expressions=columns, **_PLAIN))
+
+
 # --- subqueries in ON -----------------------------------------------------------------------------------------
 
 
@@ -408,9 +457,10 @@ def without_subqueries_on(
     """Removes the subqueries from the ON of a join. Returns four things: the join without them, its left and right
     side, and further conditions for a filter above the join.
 
-    Subqueries in ON of an inner join become such conditions; those of other joins must read one side, on which they are
-    evaluated before the join. So must those of an ASOF JOIN, where a condition chooses among the right rows.
-    UnsupportedError SS308 for a condition that reads both sides of an outer, semi, anti or ASOF join.
+    Subqueries in ON of an inner join become such conditions; those of other joins must read one side each, on
+    which they are evaluated before the join. So must those of an ASOF JOIN, where a condition chooses among the right
+    rows.
+    UnsupportedError SS308 for a subquery that reads both sides of an outer, semi, anti or ASOF join.
     """
     on = join.args.get("on")
     if on is None or not has_subquery(on):
@@ -419,7 +469,7 @@ def without_subqueries_on(
     rest: list[exp.Expr] = [condition for condition in conditions if not has_subquery(condition)]
     asking = [condition for condition in conditions if has_subquery(condition)]
     above: list[exp.Expr] = []
-    given = left
+    of_right = replace(subqueries, side="right_")
     kept_left, kept_right = _kept_sides(join)
     has_both = join.text("kind").upper() not in ("SEMI", "ANTI") and join.text("method").upper() != "ASOF"
     for condition in asking:
@@ -430,17 +480,37 @@ def without_subqueries_on(
         if side == 0 and not kept_left:
             left = subqueries.filtered(left, [condition])
         elif side == 1 and not kept_right:
-            right = subqueries.filtered(right, [condition])
-        elif side == 0:
-            left, value = subqueries.valued(condition, left)
-            rest.append(value)
-        elif side == 1 and left is given:  # whose subqueries would have the same names
-            right, value = subqueries.valued(condition, right)
-            rest.append(value)
+            right = of_right.filtered(right, [condition])
         else:
-            raise unsupported.refusal("subquery of both sides", span_of(condition))
+            left, right, value = _valued_on_sides(condition, left, right, subqueries, of_right)
+            rest.append(value)
     on = conjunction([as_expression(condition) for condition in rest]) if rest else exp.true()
     return with_args(join, on=on), left, right, above
+
+
+def _valued_on_sides(
+    condition: exp.Expr, left: Scope, right: Scope, of_left: Subqueries, of_right: Subqueries
+) -> tuple[Scope, Scope, exp.Expr]:
+    """The sides with a column for each subquery of a condition, and the condition that reads these columns."""
+    is_mixed = _side_read(condition, left, right) is None
+
+    def value(node: exp.Expr) -> exp.Expr:
+        nonlocal left, right
+        if not isinstance(node, exp.Exists | exp.Subquery) and not (
+            isinstance(node, exp.In) and subquery_of_in(node) is not None
+        ):
+            return node
+        side = _side_read(node, left, right)
+        if side is None or (is_mixed and not _columns_read(node, left, right)):
+            raise unsupported.refusal("subquery of both sides", span_of(condition))
+        if side == 0:
+            left, found = of_left.valued(node, left)
+        else:
+            right, found = of_right.valued(node, right)
+        return found
+
+    replaced = rewritten(condition, value)  # which extends the sides
+    return left, right, replaced
 
 
 def _kept_sides(join: exp.Join) -> tuple[bool, bool]:
@@ -451,14 +521,20 @@ def _kept_sides(join: exp.Join) -> tuple[bool, bool]:
     return side in ("LEFT", "FULL"), side in ("RIGHT", "FULL")
 
 
-def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
-    """The side that a condition reads, left if it reads none; None if it reads both."""
+def _columns_read(condition: exp.Expr, left: Scope, right: Scope) -> list[exp.Column]:
+    """The columns of a join that a condition reads; in subqueries only by the names of tables."""
     outside = condition.walk(prune=lambda node: isinstance(node, exp.Query))
     columns = [node for node in outside if isinstance(node, exp.Column)]
     around = {name.casefold() for side in (left, right) for name in side.tables}
     for node in own_expressions(condition):
         if isinstance(node, exp.Query):
             columns += [column for column in names_in(node).outer if column.table.casefold() in around]
+    return columns
+
+
+def _side_read(condition: exp.Expr, left: Scope, right: Scope) -> int | None:
+    """The side that a condition reads, left if it reads none; None if it reads both."""
+    columns = _columns_read(condition, left, right)
     return next((i for i, side in enumerate((left, right)) if all(map(side.knows, columns))), None)
 
 

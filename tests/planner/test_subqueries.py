@@ -272,7 +272,7 @@ def test_the_nearest_row_is_that_of_an_asof_join(text: str, operator: type[Node]
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r WHERE c = a HAVING COUNT(*) = 0)", "SS308"),
+        ("SELECT a FROM l WHERE a IN (SELECT MAX(d) FROM r WHERE c = a HAVING COUNT(*) = 0)", "SS308"),
         ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM (SELECT c FROM r WHERE d = a) AS x)", "SS308"),
         ("SELECT a FROM l WHERE EXISTS (SELECT 1 FROM r JOIN p ON c = k AND v = a)", "SS308"),
         ("SELECT a FROM l WHERE EXISTS (SELECT c FROM r WHERE c = a UNION ALL SELECT k FROM p)", "SS308"),

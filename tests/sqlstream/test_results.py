@@ -14,7 +14,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.query import ArrowRows, Query, in_time_zone, rows_of, shown_rows_of, with_dicts
 from sqlstream.results import Rows
 from sqlstream.session import Session
-from sqlstream.types import STRING, parse_type
+from sqlstream.types import INTERVAL_OF_MONTHS, STRING, UNKNOWN, parse_type
 
 TABLE = pa.table(
     {
@@ -83,6 +83,14 @@ def test_results_are_streams_of_arrows_c_interface() -> None:
     assert polars.DataFrame(_query(*batches))["a"].to_list() == ["1", "2", "3"]
     assert narwhals.DataFrame.from_arrow(_query(*batches), backend="polars")["a"].to_list() == ["1", "2", "3"]
     assert pa.table(_query()).schema.types == [pa.string()]
+
+
+def test_a_column_that_only_spark_knows_is_one_of_nulls_without_rows() -> None:
+    job = SimpleNamespace(results=lambda: iter([]), is_bounded=True)
+    columns = (("op", STRING), ("m", UNKNOWN), ("i", INTERVAL_OF_MONTHS))
+    for updating in (False, True):
+        query = Query(job, columns, "UTC", updating=updating)  # type: ignore[arg-type]
+        assert query.table().to_arrow().schema.types[-2:] == [pa.null(), pa.null()]
 
 
 def test_a_query_without_end_is_no_stream_of_arrow() -> None:

@@ -77,6 +77,25 @@ SPELLED = {
         "SELECT * EXCEPT (__order_0, __order_1) FROM (SELECT a, EXISTS(SELECT b FROM u AS u) AS __order_0, "
         "a AS __order_1 FROM t AS t) AS sorted ORDER BY __order_0, __order_1 DESC LIMIT 3"
     ),
+    "SELECT a, b, GROUPING(b, a) AS g, COUNT(*) AS n FROM u GROUP BY CUBE (a, b)": (
+        "SELECT a, b, CAST((GROUPING(b)) * 2 + GROUPING(a) AS BIGINT) AS g, COUNT(*) AS n FROM u AS u "
+        "GROUP BY CUBE (a, b)"
+    ),
+    "SELECT a + 1 AS k, GROUPING(k) AS g FROM u GROUP BY ROLLUP (k) HAVING GROUPING_ID(a + 1) = 0": (
+        "SELECT a + 1 AS k, GROUPING(a + 1) AS g FROM u AS u GROUP BY ROLLUP (k) "
+        "HAVING CAST(GROUPING(a + 1) AS BIGINT) = 0"
+    ),
+    "SELECT a + 1 AS k, GROUPING(k) AS g, GROUPING(k, b) AS h FROM u GROUP BY k, b": (
+        "SELECT a + 1 AS k, CAST(0 AS TINYINT) AS g, CAST(0 AS BIGINT) AS h FROM u AS u GROUP BY k, b"
+    ),
+    "SELECT a >= ANY (SELECT b FROM u WHERE u.a = t.a) AS v FROM t": (
+        "SELECT ((SELECT COUNT(*) AS count(*) FROM u AS u WHERE u.a = t.a) > 0 AND (((a >= (SELECT MIN(b) AS min(b) "
+        "FROM u AS u WHERE u.a = t.a))) OR CASE WHEN (SELECT COUNT(b) AS count(b) FROM u AS u WHERE u.a = t.a) = "
+        "(SELECT COUNT(*) AS count(*) FROM u AS u WHERE u.a = t.a) THEN FALSE END)) AS v FROM t AS t"
+    ),
+    "SELECT a FROM t WHERE ROW(a, b) IN (SELECT a, b FROM u)": (
+        "SELECT a FROM t AS t WHERE (a, b) IN (SELECT a, b FROM u AS u)"
+    ),
     "SELECT (SELECT MAX(b) FROM u) FROM t": (
         "SELECT (SELECT MAX(b) AS max(b) FROM u AS u) AS (SELECT max(b) FROM u) FROM t AS t"
     ),
@@ -132,6 +151,7 @@ STREAMS = (
     "SELECT DISTINCT mp FROM t",
     "SELECT ARRAY[mp] FROM t UNION SELECT ARRAY[mp] FROM t",
     "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND t.b > (SELECT MAX(b) FROM u WHERE u.a = t.a)",
+    "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a AND (t.b IN (SELECT a FROM u) = (u.b NOT IN (SELECT b FROM t)))",
     "SELECT t.a FROM t ASOF JOIN u ON t.b >= u.b AND EXISTS (SELECT 1 FROM u AS w WHERE w.a = t.a)",
     "SELECT t.a FROM t ASOF LEFT JOIN u MATCH_CONDITION (t.b >= u.b) ON t.a IN (SELECT a FROM u AS w WHERE w.b = t.b)",
 )
@@ -184,6 +204,19 @@ REFUSED = {
     "SELECT t.a FROM t FULL JOIN u ON t.a < u.a WHERE u.nope > 1": ("SS201", "u.nope"),
     "SELECT t.a, u.b FROM t FULL JOIN u ON t.a < u.a GROUP BY t.a": ("SS208", "u.b"),
     "SELECT t.b FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b WHERE nope": ("SS201", "nope"),
+    "SELECT x FROM t RIGHT JOIN UNNEST(arr) AS e(x) ON TRUE": ("SS301", "UNNEST(arr) AS e(x)"),
+    "SELECT x FROM t FULL JOIN LATERAL EXPLODE(t.arr) AS e(x) ON TRUE": (
+        "SS301",
+        "LATERAL EXPLODE(t.arr) AS e(x)",
+    ),
+    "SELECT a FROM t LEFT ANTI JOIN UNNEST(t.arr) AS e(x) ON x = a": (
+        "SS301",
+        "UNNEST(t.arr) AS e(x)",
+    ),
+    "SELECT t.a, m FROM t FULL JOIN LATERAL (SELECT b AS m FROM u) AS x ON TRUE": (
+        "SS308",
+        "FULL JOIN LATERAL (SELECT b AS m FROM u) AS x ON TRUE",
+    ),
     "SELECT (a, b) > (1, 2, 3) FROM t ORDER BY 1": ("SS206", "(a, b) > (1, 2, 3)"),
     "SELECT CASE WHEN a > 1 THEN ROW(a, b) ELSE ROW(1, NULL, 3) END FROM t": ("SS206", "ROW(1, NULL, 3)"),
     "SELECT ROW(a, b) FROM t UNION ALL SELECT ROW(a, arr) FROM t": ("SS219", "SELECT ROW(a, arr) FROM t"),

@@ -35,6 +35,8 @@ from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, reuse_memo
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 
+NO_UTF8 = "the record is not UTF-8"
+
 _SHOWN = 100
 """Characters of a value in a message."""
 _BLOCK = 1 << 22
@@ -247,7 +249,7 @@ class CsvDecoder(Decoder):
         try:
             raw[start : record.end].decode()
         except UnicodeDecodeError:
-            return _Cut(line, (), record.end, "the record is not UTF-8")
+            return _Cut(line, (), record.end, NO_UTF8)
         reason = record.fault
         breaks = b"\n" in raw[start : record.end] or b"\r" in raw[start : record.end]
         if reason is None and lines.are_messages and record.end < limit:

@@ -13,6 +13,7 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
 from sqlstream.formats.decoder import Decoder, Field
+from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING, TIMESTAMP, DataType
 from sqlstream.udfs.bad_records import BAD, READ_LINE
@@ -212,3 +213,19 @@ def test_headers_are_checked(text: str, said: str | None, tmp_path: Path) -> Non
     else:
         with pytest.raises(ConnectorError, match=f"SS525: {said}"):
             rows(reader, path)
+
+
+def test_bytes_that_an_encoding_does_not_have_are_a_fault_that_names_it(tmp_path: Path) -> None:
+    fields = (Field("a", INT), Field("b", STRING))
+    decoders: dict[str, Decoder] = {
+        '1,"\x80"\n2,\x81\n': CsvDecoder(fields),
+        '{"a":1,"b":"\x80"}\n{"a":2,"b":"\x81"}\n': JsonDecoder(fields),
+        "\x80\n\x81\n": LineDecoder(fields[1]),
+    }
+    path = tmp_path / "f"
+    for text, decoder in decoders.items():
+        path.write_bytes(text.encode("latin-1"))
+        (decoded, read), *_ = TextFormat(decoder, "cp1252").decoded(str(path))
+        assert decoded.rows.column("b").to_pylist() == ["\u20ac"]
+        (fault,) = decoded.faults
+        assert read.message(fault).startswith("line 2: it is no cp1252")

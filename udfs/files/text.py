@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError, ExecutionError
+from sqlstream.formats import csv, json_records
+from sqlstream.formats import lines as formats_lines
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect, is_blank
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
@@ -21,6 +23,7 @@ from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_reco
 
 WRONG_HEADER = "SS525"
 
+_NO_UTF8 = frozenset({csv.NO_UTF8, json_records.NO_UTF8, formats_lines.NO_UTF8})
 _LINE_END = re.compile(rb"\r\n?|\n")
 
 
@@ -104,7 +107,7 @@ class TextFormat(RecordFormat):
                 first = None if behind is None else block.start + behind
             skipped = block.data.size if first is None else min(max(first - block.start, 0), block.data.size)
             read = Read(path, block, skipped, lines, self.decoder, file.spans_lines)
-            yield self.decoder.block(block.data.slice(skipped)), read
+            yield _in_encoding(self.decoder.block(block.data.slice(skipped)), self.encoding), read
             lines.passed(block)
 
     def _first_record(self, file: TextFile, begin: int) -> int | None:
@@ -120,6 +123,18 @@ class TextFormat(RecordFormat):
             if behind is not None:
                 return block.start + behind
         return 0
+
+
+def _in_encoding(decoded: Decoded, encoding: str) -> Decoded:
+    """With faults that name the encoding of the file, of which a byte that it does not have is one that UTF-8 does not
+    have either.
+    """
+    if encoding == "utf-8" or not decoded.faults:
+        return decoded
+    faults = [
+        replace(fault, reason=f"it is no {encoding}") if fault.reason in _NO_UTF8 else fault for fault in decoded.faults
+    ]
+    return replace(decoded, faults=faults)
 
 
 @dataclass(frozen=True)

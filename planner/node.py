@@ -428,6 +428,11 @@ class Node:
         return type(self).__name__.upper()
 
     @property
+    def updates_in_real_time(self) -> bool:
+        """True where Spark's own operator updates the results of the stateful node with each row, by their keys."""
+        return False
+
+    @property
     def calls_functions(self) -> bool:
         """True for nodes without state that may call functions which fail for single rows."""
         return False

@@ -1,4 +1,4 @@
-"""What ``SET 'execution.latency' = 'low'`` decides, where no other setting says it."""
+"""What ``SET 'execution.latency'`` decides: ``low``, where no other setting says it, and ``real-time``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from sqlstream.settings import Settings
 
 LATENCY = "execution.latency"
-NORMAL, LOW = "normal", "low"
+NORMAL, LOW, REAL_TIME = "normal", "low", "real-time"
 
 OPTION = Option(
     LATENCY,
-    one_of(NORMAL, LOW),
+    one_of(NORMAL, LOW, REAL_TIME),
     "low: results come sooner, for more processor time while no rows come. A new checkpoint has one key group for each "
     "task of a shuffle, at most 64, sources are looked at every 10 ms ('spark.sql.streaming.pollingDelay'), and the "
-    "clock ticks every 100 ms ('sqlstream.clock-interval'). Settings that are given go before.",
+    "clock ticks every 100 ms ('sqlstream.clock-interval'). Settings that are given go before. real-time: rows go "
+    "through one by one, within milliseconds, in Spark's real-time mode: from topics to topics, without state, or with "
+    "one GROUP BY or DISTINCT; other statements are refused. An epoch is 'execution.checkpointing.interval' long, else "
+    "a minute; the rows of one that fails are written again.",
     NORMAL,
 )
 
@@ -31,6 +34,11 @@ _LOW_POLLING_DELAY_MS = 10  # Spark's own default, which keeps a third of a core
 def is_low(settings: Settings) -> bool:
     """True where results are to come as soon as possible."""
     return bool(settings[LATENCY] == LOW)
+
+
+def is_real_time(settings: Settings) -> bool:
+    """True where rows go through one by one."""
+    return bool(settings[LATENCY] == REAL_TIME)
 
 
 def clock_interval_ms(settings: Settings) -> int:

@@ -177,6 +177,12 @@ def exact_text(ms: int) -> str:
     return watermark_text(ms) + (f".{ms % 1000:03}" if ms % 1000 else "")
 
 
+def latency_text(latency_ms: Sequence[int]) -> str:
+    """The ages of ``Progress.latency_ms`` as text."""
+    median, most_of_all, most = latency_ms
+    return f"{median:,} ms, 99 % within {most_of_all:,} ms, at most {most:,} ms"
+
+
 def watermark_text(watermark_ms: int | None) -> str:
     """Formats a watermark, given in milliseconds since 1970 (UTC). None: "none yet"; a value that is not a date:
     "beyond year 9999".

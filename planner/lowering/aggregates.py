@@ -33,6 +33,7 @@ from sqlstream.planner.lowering.windows import (
     with_session_time,
     with_windows,
 )
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.physical.steps import NativeState
 from sqlstream.planner.windows import AlignedWindow, Session
@@ -266,6 +267,20 @@ def lower_window_aggregate(node: WindowAggregate, step: NativeState, context: Co
     reductions = [reduction_of(item, i, rows, context, sessions=sessions) for i, item in enumerate(node.aggregates)]
     grouped = _with_event_time(node, rows).groupBy(*_keys(node), *_window_keys(node))
     return grouped.agg(*_partial_results(reductions)).select(*_results(node, reductions))
+
+
+def lower_group_aggregate(node: GroupAggregate, step: NativeState, context: Context) -> DataFrame:
+    """Builds the DataFrame with aggregates per key: in real time a new result for each row of the key. Without
+    aggregates it has the distinct rows.
+    """
+    rows = context.lower(step.input)
+    keys = [column(name).alias(_key(i)) for i, name in enumerate(node.keys)]
+    if not node.aggregates:
+        return rows.select(*map(column, node.keys)).dropDuplicates()
+    reductions = [reduction_of(item, i, rows, context, sessions=False) for i, item in enumerate(node.aggregates)]
+    results = [F.expr(r.result).alias(item.name) for r, item in zip(reductions, node.aggregates, strict=True)]
+    named = [column(_key(i)).alias(name) for i, name in enumerate(node.keys)]
+    return rows.groupBy(*keys).agg(*_partial_results(reductions)).select(*named, *results)
 
 
 # --- keys -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
-from sqlstream.planner.lowering.aggregates import lower_window_aggregate
+from sqlstream.planner.lowering.aggregates import lower_group_aggregate, lower_window_aggregate
 from sqlstream.planner.lowering.columnar import groups, joins, over, process, ranked, waiting, windows
 from sqlstream.planner.lowering.columnar.process import lower_process_table
 from sqlstream.planner.lowering.columnar.windows import lower_assign_windows
@@ -36,6 +36,7 @@ from sqlstream.planner.lowering.stateless import (
 from sqlstream.planner.lowering.time import lower_assign_time
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Output, Project, Scan, StatementSet, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
+from sqlstream.planner.operators.group_aggregate import GroupAggregate
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.process_table import ProcessTable
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -49,6 +50,7 @@ WITHOUT_KERNEL: Lowerings = {
     Correlate: lower_correlate,
     Filter: lower_filter,
     FromChangelog: lower_from_changelog,
+    GroupAggregate: lower_group_aggregate,
     Insert: lower_insert,
     Lookup: lower_lookup,
     Output: lower_output,

@@ -28,7 +28,7 @@ from sqlstream.planner.lowering.hidden_columns import (
     string,
 )
 from sqlstream.planner.nodes import AssignTime, Project, Scan
-from sqlstream.planner.physical.steps import Engine, Mark, WatermarkSource
+from sqlstream.planner.physical.steps import Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import LATE_TABLE, LIFT
 
@@ -145,7 +145,7 @@ def _with_watermark(step: Mark, rows: DataFrame, context: Context) -> DataFrame:
     data = rows.select("*", lifting.alias(EVENT_TIME), F.lit(False).alias(_CONTROL))
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     united = observed(_control_rows(node, rows, context).union(data), node, step.metric)
-    if context.plan.engine is Engine.NATIVE and node.sub_millisecond:
+    if context.plan.engine.is_of_spark and node.sub_millisecond:
         # Spark's windows close a millisecond before their end, while rows with finer times may still come.
         united = united.withColumn(EVENT_TIME, F.expr(f"{EVENT_TIME} - INTERVAL '0.001' SECOND"))
     united = context.runtime.timed(united, EVENT_TIME, node.delay_ms, node.table)
@@ -179,7 +179,7 @@ def _control_rows(node: AssignTime, rows: DataFrame, context: Context) -> DataFr
     """Rows of NULLs whose event time lifts the watermark to exactly ``watermark_ms``, at the end beyond all windows."""
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema]
     lifted = "watermark_ms"
-    if context.plan.engine is Engine.NATIVE:
+    if context.plan.engine.is_of_spark:
         lifted = f"IF(watermark_ms >= {END_OF_INPUT_MS}L, {AFTER_ALL_MS}L, watermark_ms)"
     instant = F.expr(f"timestamp_millis({lifted} + {EPOCH_SHIFT_MS + node.delay_ms}L)")
     control = context.runtime.control(node.table)

@@ -152,6 +152,12 @@ class GroupAggregate(Unary):
     columnar_only_clause = "an aggregate without a window"
 
     @property
+    def updates_in_real_time(self) -> bool:
+        return not self.ttl_ms and self.grouping_sets is None and self.input.changelog_mode == APPEND_ONLY
+
+    native_state_text = "Spark's streaming aggregation, which updates a result with each row"
+
+    @property
     def kernel_text(self) -> str:
         if not self.aggregates:
             return "that keeps each row once"

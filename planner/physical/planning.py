@@ -53,7 +53,7 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     """
     engine = engine_of(plan, engine_settings.engine)
     marks = tuple(watermarked_nodes(plan))
-    if engine is Engine.NATIVE:
+    if engine.is_of_spark:
         _require_one_clock(marks)
     clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
     whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), count(), count(), count())
@@ -136,7 +136,7 @@ class Above:
     def _step(self, node: Node) -> Step:
         if not node.keeps_state:
             return self._stateless(node)
-        return self._native(node) if self.whole.engine is Engine.NATIVE else self._operator(node)
+        return self._native(node) if self.whole.engine.is_of_spark else self._operator(node)
 
     def below(self, node: Node, ports: tuple[Port, ...] = ()) -> tuple[Step, ...]:
         """The physical steps of a node's inputs. ``ports``: for a stateful operator the exchange of each input."""
@@ -155,7 +155,7 @@ class Above:
         """The downstream stateful operators that Spark runs itself, through which no side output can pass; empty on the
         columnar engine.
         """
-        return self.stateful if self.whole.engine is Engine.NATIVE else ()
+        return self.stateful if self.whole.engine.is_of_spark else ()
 
     def require_calls(self) -> None:
         """Raises UnsupportedError if rows for which a function raises an exception should go to a table of dead
@@ -173,7 +173,8 @@ class Above:
     # --- operators with state -------------------------------------------------------------------------------------
 
     def _native(self, node: Node) -> NativeState:
-        _require_native(node)
+        if self.whole.engine is not Engine.REAL_TIME or not node.updates_in_real_time:
+            _require_native(node)
         under = replace(self, awaited=self.awaited | node.awaited_domains, stateful=(*self.stateful, node))
         return NativeState(node, under.below(node))
 
@@ -255,7 +256,7 @@ class Above:
         """The step of a node without state, over the steps below it."""
         if node.calls_functions:
             self.require_calls()
-        if node.needs_columnar and self.whole.engine is Engine.NATIVE:
+        if node.needs_columnar and self.whole.engine.is_of_spark:
             _require_native(node)
         match node:
             case Scan():

@@ -150,15 +150,25 @@ class Engine(Enum):
 
     COLUMNAR = "columnar"
     NATIVE = "native"
+    REAL_TIME = "real-time"
+    """Spark's own operators row by row, which update results at once. Micro-batches cannot go on with their state."""
+
+    @property
+    def is_of_spark(self) -> bool:
+        """True for Spark's own operators."""
+        return self is not Engine.COLUMNAR
 
 
 def engine_of(plan: Node, setting: str) -> Engine:
-    """The engine on which a plan runs. ``setting`` is ``auto``, ``columnar`` or ``native``.
+    """The engine on which a plan runs. ``setting`` is ``auto``, ``columnar``, ``native`` or ``real-time``.
 
-    With ``auto``, plans without state run on Spark's own operators, which both engines share, and others on kernels.
+    Plans without state run on Spark's own operators, which all engines share, with ``auto`` and ``real-time``; others
+    on kernels with ``auto``.
     """
     if setting == AUTO:
         return Engine.COLUMNAR if any(n.keeps_state or n.needs_columnar for n in plan.walk()) else Engine.NATIVE
+    if setting == Engine.REAL_TIME.value and not any(n.keeps_state for n in plan.walk()):
+        return Engine.NATIVE
     return Engine(setting)
 
 

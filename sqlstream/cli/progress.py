@@ -22,7 +22,7 @@ from sqlstream.jobs.reports.progress import size_text, waiting_text
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.planner.suggestions import counted
 from sqlstream.query import shown_rows_of
-from sqlstream.results import watermark_text
+from sqlstream.results import latency_text, watermark_text
 from sqlstream.settings import RESULT_MODE, Settings
 from sqlstream.spark.tuning.standard_error import keep_stderr
 
@@ -261,6 +261,8 @@ def job_parts(name: str, progress: Progress, rates: tuple[float, float], now: fl
         parts.append(f"watermark {watermark_text(progress.watermark_ms)} ({lag}){_holders(progress)}")
     elif progress.state_rows:
         parts.append(f"no watermark yet{_holders(progress)}")
+    if progress.latency_ms:
+        parts.append(f"latency {latency_text(progress.latency_ms)}")
     parts.append(f"micro-batch {progress.batch_ms:,} ms")
     if progress.state_rows:
         parts.append(f"state {progress.state_rows:,} rows ({size_text(progress.state_bytes)})")

@@ -58,6 +58,16 @@ MISSING_JAR = "SS509"
 INSERTS_ONLY = "SS510"
 NOT_A_LOOKUP = "SS512"
 NO_VARIABLES = "SS587"
+NOT_REAL_TIME = "SS369"
+
+LATENCY_METRIC, LATENCIES = "latency", ("median_ms", "p99_ms", "most_ms")
+"""The metric of a table that is read in real time is named ``latency/<table>``: how old its messages are when they are
+read, in milliseconds.
+"""
+REAL_TIME_HINT = (
+    "It reads and writes topics ('connector' = 'kafka', 'kafka.client' = 'spark'). For other tables: "
+    "SET 'execution.latency' = 'low'."
+)
 
 # --- options of every source and every sink -------------------------------------------------------------------
 
@@ -161,6 +171,7 @@ class Environment:
       table may say another time (``idle_timeout_ms``).
     * ``first_rows``: the query ends with so many rows of its only table, whichever come first, so a source need not
       read many at once; None where it needs others, too.
+    * ``real_time``: rows go through one by one, and the source measures how long that takes (``LATENCY_METRIC``).
     """
 
     spark: SparkSession
@@ -181,6 +192,7 @@ class Environment:
     timed: frozenset[str] = frozenset()
     idle_timeout_ms: int = 0
     first_rows: int | None = None
+    real_time: bool = False
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -297,6 +309,14 @@ class Connector(ABC):
         wrong = [*self._wrong_options(table, spans), *self._missing_options(table, spans)]
         wrong += self._wrong_metadata(table)
         return tuple(wrong or self.check(table, spans))
+
+    def refuses_real_time(self, table: Table, *, written: bool) -> Diagnostic | None:
+        """Why rows of a table cannot be read, or ``written``, one by one ('execution.latency' = 'real-time'); None
+        where they can.
+        """
+        verb = "writes" if written else "reads"
+        message = f'real-time mode {verb} no tables of the connector "{self.name}"'
+        return Diagnostic(NOT_REAL_TIME, message, hint=REAL_TIME_HINT)
 
     def _wrong_options(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         for key, value in table.options:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlstream.errors import BindError, SqlStreamError
 from sqlstream.grammar import nodes
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.results import Rows, moment, time_text, watermark_text
+from sqlstream.results import Rows, latency_text, moment, time_text, watermark_text
 from sqlstream.runner import ControlledJob
 from sqlstream.statements.statement import Execution, S, StatementType
 
@@ -213,6 +213,8 @@ def _counts(progress: Progress) -> Iterator[Property]:
     yield "micro-batches", f"{progress.batches:,}"
     yield "last micro-batch", f"{progress.batch_ms:,} ms"
     yield "rows per second", f"{progress.rows_per_second:,.0f}"
+    if progress.latency_ms:
+        yield "latency", latency_text(progress.latency_ms)
     yield "watermark", "end of input" if progress.input_ended else watermark_text(progress.watermark_ms)
     if progress.held_by:
         yield "watermark held by", ", ".join(progress.held_by)

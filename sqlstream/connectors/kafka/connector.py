@@ -20,6 +20,7 @@ from sqlstream.connectors.change_formats import (
     takes_changes,
 )
 from sqlstream.connectors.connector import (
+    NOT_REAL_TIME,
     BatchWriter,
     Environment,
     Sink,
@@ -35,11 +36,14 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.connectors.kafka.client import check_properties, client_properties
 from sqlstream.connectors.kafka.messages import (
+    FORMAT,
+    FORMAT_OF_VALUES,
     KEY_OPTIONS,
     METADATA,
     check_keys,
     header_options,
     is_bounded,
+    only_in_keys,
     start_options,
     table_of_values,
     target_options,
@@ -53,9 +57,11 @@ from sqlstream.connectors.kafka.sink import (
     prefix_of,
 )
 from sqlstream.connectors.schema_formats import (
+    DEBEZIUM_AVRO,
     SCHEMA_FORMATS,
     SCHEMA_OPTIONS,
     SCHEMA_VARIABLES,
+    has_schema,
 )
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
@@ -160,7 +166,9 @@ def messages_of_table(kind: Source, environment: Environment, table: Table, fiel
             finished=environment.finished,
             watermark=on_spark.kafka_times.watermark_of_topics(environment, table, values, by_rows=True),
         )
-    return on_spark.kafka.messages_of(environment.spark, source_options(table, values), finished=environment.finished)
+    options = source_options(table, values)
+    messages = on_spark.kafka.messages_of(environment.spark, options, finished=environment.finished)
+    return on_spark.kafka.measured(messages, table) if environment.real_time else messages
 
 
 def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
@@ -242,6 +250,23 @@ def metadata_of_messages(table: Table) -> dict[str, DataType]:
 
 def reads_by_spark(table: Table) -> bool:
     return (table.option(CLIENT) or "").strip().lower() == "spark"
+
+
+def of_python(table: Table, *, written: bool) -> Diagnostic | None:
+    """SS369 for what of reading or writing a table of either connector is not Java's work."""
+    if not reads_by_spark(table):
+        message = f'table "{table.name}" is read and written by Python tasks, which real-time mode does not call'
+        return Diagnostic(NOT_REAL_TIME, message, hint=f"Add '{CLIENT}' = 'spark' to WITH.")
+    if is_bounded(table) and not written:
+        message = f'table "{table.name}" has an end, which real-time mode does not have'
+        return Diagnostic(NOT_REAL_TIME, message, hint="Leave 'scan.bounded.mode' out.")
+    for key in ("format", FORMAT_OF_VALUES, FORMAT):
+        form = (table.option(key) or "").strip().lower()
+        by_tasks = has_schema(form) or form == DEBEZIUM_AVRO or (form in CHANGE_FORMATS and not written)
+        if by_tasks and (key != FORMAT or written or only_in_keys(table)):
+            message = f'"{key}" = "{form}" is the work of Python tasks, which real-time mode does not call'
+            return Diagnostic(NOT_REAL_TIME, message, hint="Take 'json', 'csv' or 'raw'.")
+    return None
 
 
 class Kafka(SplitSource, StreamSink):
@@ -361,6 +386,9 @@ class Kafka(SplitSource, StreamSink):
         yield from check_reading(table, spans)
         yield from check_writing(table, spans, by_spark=reads_by_spark(table))
         yield from check_keys(table, spans)
+
+    def refuses_real_time(self, table: Table, *, written: bool) -> Diagnostic | None:
+        return of_python(table, written=written)
 
     def bounded(self, table: Table) -> bool:
         return is_bounded(table)

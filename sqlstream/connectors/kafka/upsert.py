@@ -19,6 +19,7 @@ from sqlstream.connectors.kafka.connector import (
     check_reading,
     messages_of_table,
     metadata_of_messages,
+    of_python,
     reads_by_spark,
 )
 from sqlstream.connectors.kafka.messages import (
@@ -44,6 +45,7 @@ from sqlstream.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 NEEDS_KEY = "SS666"
 
@@ -90,6 +92,16 @@ class UpsertKafka(Source, UpsertSink):
         fields = ("key", *on_spark.kafka.fields_of_messages(table, columns))
         messages = messages_of_table(self, environment, table, tuple(dict.fromkeys(fields)))
         return on_spark.upsert_kafka.rows_of_upserts(messages, table, columns)
+
+    def refuses_real_time(self, table: Table, *, written: bool) -> Diagnostic | None:
+        return of_python(table, written=True) if written else super().refuses_real_time(table, written=False)
+
+    def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
+        if not environment.real_time:
+            return super().stream(environment, table, rows)
+        on_spark.kafka.require_jar(environment.spark)
+        messages = on_spark.upsert_kafka.messages_of_upserts(rows, table, by_key=False)  # rows of a key are together
+        return messages.writeStream.format("kafka").options(**target_options(self.resolved_values(table)))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
         """Returns the function that writes a micro-batch. A repeated micro-batch writes its messages again, after

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import MISSING_JAR, Environment, columns_of
+from sqlstream.connectors.connector import LATENCIES, LATENCY_METRIC, MISSING_JAR, Environment, columns_of
 from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
@@ -102,6 +103,21 @@ def messages_of(spark: SparkSession, options: Mapping[str, str], *, finished: bo
         return spark.read.format("kafka").options(**options).load()
     # Spark refuses to begin there.
     return spark.read.format("kafka").options(**{**options, "startingOffsets": "earliest"}).load().where(F.lit(False))
+
+
+_AGE = "__age_ms"
+
+
+def measured(messages: DataFrame, table: Table) -> DataFrame:
+    """Returns messages with a metric of how old they are when a task has read them. Java tells the time for each:
+    Spark's own clock stands while a micro-batch runs.
+    """
+    age = F.expr("java_method('java.lang.System', 'currentTimeMillis')").cast("BIGINT") - F.unix_millis("timestamp")
+    shares = (F.percentile_approx(_AGE, share) for share in (0.5, 0.99))
+    values = (*shares, F.max(_AGE))
+    named = [value.alias(name) for name, value in zip(LATENCIES, values, strict=True)]
+    name = f"{LATENCY_METRIC}/{quote(table.name, safe='')}"
+    return messages.select("*", age.alias(_AGE)).observe(name, *named).drop(_AGE)
 
 
 def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -129,7 +129,8 @@ def open_checkpoint(
         require_compatible(path, stored, current)
     if laid_out is None:
         store_layout(storage, layout)
-    require_same(path, layout, engine, key_groups)
+    of_spark = engine == Engine.REAL_TIME.value
+    require_same(path, layout, engine_of(plan, engine).value if of_spark else engine, key_groups)
     if stored is None or stored.strip() != to_text(current):
         storage.write(PLAN, to_text(current))
     return Checkpoint(path, storage, layout, physical)

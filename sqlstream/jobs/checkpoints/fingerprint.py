@@ -21,7 +21,7 @@ from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
+from sqlstream.planner.physical.steps import Compute, Engine, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
@@ -233,7 +233,7 @@ _NEW = "('execution.checkpointing.dir')"
 
 @dataclass(frozen=True)
 class StateLayout:
-    """How a job's state is stored. ``engine`` is ``columnar`` or ``native``; the other fields apply to the columnar
+    """How a job's state is stored. ``engine`` is the value of an ``Engine``; the other fields apply to the columnar
     engine.
 
     ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call; False for
@@ -264,10 +264,17 @@ def store_layout(storage: Storage, layout: StateLayout) -> None:
     storage.write(LAYOUT_FILE, json.dumps(asdict(layout)))
 
 
+_REAL_TIME = Engine.REAL_TIME.value
+
+
 def require_same(path: str, stored: StateLayout, engine: str, key_groups: int | None) -> None:
     """Raises ExecutionError SS424 or SS425 if the settings ``engine`` and ``key_groups`` require another layout than
     the stored one. ``auto`` and None accept any. ``path``: the checkpoint, for messages.
     """
+    if stored.engine == _REAL_TIME and engine != _REAL_TIME:
+        message = f'checkpoint "{path}" holds the state of a job in real time, which micro-batches do not have'
+        hint = f"SET 'execution.latency' = 'real-time' to go on, or start in a new directory {_NEW}."
+        raise ExecutionError(OTHER_ENGINE, message, hint=hint)
     if engine not in (AUTO, stored.engine):
         message = f'checkpoint "{path}" holds the state of the engine "{stored.engine}", not of "{engine}"'
         hint = f"SET 'sqlstream.engine' = '{stored.engine}' to go on, or start in a new directory {_NEW}."

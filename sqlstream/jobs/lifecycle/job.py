@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from sqlstream.connectors.connector import NOT_REAL_TIME
 from sqlstream.connectors.secrets import secrets_of_plan
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import SqlStreamError, UnsupportedError
 from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.lifecycle.coordinator import EpochDeadline, EpochPace, Failures, RestartStrategy, after_failure
 from sqlstream.jobs.lifecycle.failure import is_cancellation, is_slow_start
@@ -272,8 +273,8 @@ class Job:
 
         Without ``drain``, pending windows and timers do not fire, and the job can be continued from its checkpoint.
         ``drain`` ends the input: available rows are read, all windows and timers fire, and the job ends as FINISHED;
-        its savepoint is taken after that, as in Flink. Raises the errors of ``savepoint``; after one of them a job
-        without ``drain`` continues.
+        its savepoint is taken after that, as in Flink. Raises the errors of ``savepoint``, after which a job without
+        ``drain`` continues; UnsupportedError SS369 for ``drain`` in real time.
         """
         path = None
         if drain:
@@ -294,6 +295,9 @@ class Job:
 
     def _drained(self, savepoint: str | bool) -> str | None:
         require_running(self.name, self._state.value)
+        if self._query.launch.real_time:
+            message = f'job "{self.name}" runs in real time, where STOP WITH DRAIN is not executed'
+            raise UnsupportedError(NOT_REAL_TIME, message, hint="Stop it without: no rows and no windows wait in it.")
         if savepoint:
             self._savepoints.require_possible()
         self._savepoint_at_end = savepoint

@@ -65,6 +65,8 @@ def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[], int]
 
 
 _STARTS = 3
+EPOCH_MS = 60_000
+"""How long an epoch is in real time, where no setting says it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Launch:
     * ``require_sink``: called with the number of a complete micro-batch, raises an error if a sink has lost its rows.
     * ``secrets``: secrets of the settings, which error messages must mask.
     * ``watches``: what sources do again and again while the job runs.
+    * ``real_time``: rows go through one by one, and each micro-batch is ``interval_ms`` long.
     * ``row_limit``: how many rows a query with LIMIT may still emit; None without LIMIT.
     """
 
@@ -108,6 +111,7 @@ class Launch:
     secrets: Secrets = NO_SECRETS
     watches: Sequence[Watch] = ()
     row_limit: RowLimit | None = None
+    real_time: bool = False
 
     @property
     def needs_flush(self) -> bool:
@@ -132,9 +136,13 @@ class Launch:
     def start(self) -> StreamingQuery:
         """Start Spark's query, from the checkpoint if there is one."""
         make_active(self.rows.sparkSession)  # jobs start again on threads of their own
-        writer = self.sink(self.rows).queryName(self.query_name).outputMode("append")
+        mode = "update" if self.real_time else "append"
+        writer = self.sink(self.rows).queryName(self.query_name).outputMode(mode)
         writer = writer.option("checkpointLocation", self.checkpoint.spark_location)
-        if self.bounded or self.paced:
+        if self.real_time:
+            epoch = f"{self.interval_ms or EPOCH_MS} milliseconds"
+            writer = writer.trigger(realTime=epoch)  # type: ignore[call-overload]  # which PySpark's overloads lack
+        elif self.bounded or self.paced:
             writer = writer.trigger(availableNow=True)
         elif self.interval_ms:
             writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")

@@ -31,6 +31,7 @@ from sqlstream.jobs.checkpoints.own_files import Claim, claim, require_sinks_int
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at, storage_at
 from sqlstream.jobs.checkpoints.trust import SETTING, unpickles_state
 from sqlstream.jobs.lifecycle.job import Job, JobState
+from sqlstream.jobs.lifecycle.real_time import require_real_time
 from sqlstream.jobs.lifecycle.results import with_kind_first
 from sqlstream.jobs.lifecycle.runtime import JobRuntime, Sources
 from sqlstream.jobs.lifecycle.sinks import SideSinks, sink_of
@@ -48,6 +49,7 @@ from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
+from sqlstream.latency import is_real_time
 from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
@@ -219,6 +221,8 @@ class SessionJobs:
     def _start(self, plan: Root, workspace: Workspace, sql: str, name: str | None, former: Sequence[FormerPlan]) -> Job:
         require_sources(plan)
         settings = workspace.settings
+        if is_real_time(settings):
+            require_real_time(plan, settings, workspace.catalog)
         spark = self.spark.get(settings)
         name = self._job_name(plan, settings, spark) if name is None else name
         if isinstance(plan, Output):
@@ -391,8 +395,8 @@ class SessionJobs:
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote
-        idle_ms = settings["table.exec.source.idle-timeout"]
-        return Environment(spark, self.folders.root, spark_reads=by_spark, idle_timeout_ms=idle_ms)
+        idle_ms, real_time = settings["table.exec.source.idle-timeout"], is_real_time(settings)
+        return Environment(spark, self.folders.root, spark_reads=by_spark, idle_timeout_ms=idle_ms, real_time=real_time)
 
 
 def _timed_tables(plan: Root) -> frozenset[str]:

@@ -24,9 +24,10 @@ from sqlstream.jobs.lifecycle.coordinator import (
 from sqlstream.jobs.lifecycle.observers import JobObserver
 from sqlstream.jobs.lifecycle.runtime import Sources
 from sqlstream.jobs.records.record import Description
-from sqlstream.latency import clock_interval_ms, is_low
+from sqlstream.latency import clock_interval_ms, is_low, is_real_time
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
+from sqlstream.planner.physical.steps import Engine
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.version import versions
 
@@ -99,6 +100,7 @@ class Execution:
     * ``secrets``: secrets of the settings, which error messages must mask.
     * ``rows_move_time``: False if only the end of the input advances watermarks, and rows do not.
     * ``idle_timeout_ms``: after how long without rows a source is idle; 0: never.
+    * ``real_time``: rows go through one by one, in epochs that are ``checkpointing.interval_ms`` long.
     """
 
     checkpointing: Checkpointing = AT_ONCE
@@ -112,6 +114,7 @@ class Execution:
     secrets: Secrets = NO_SECRETS
     rows_move_time: bool = True
     idle_timeout_ms: int = 0
+    real_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
     return Execution(
         checkpointing=checkpointing_of(settings, poll_ms),
         clock_interval_ms=clock_interval_ms(settings),
-        engine=settings["sqlstream.engine"],
+        engine=Engine.REAL_TIME.value if is_real_time(settings) else settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
         few_key_groups=is_low(settings),
@@ -208,6 +211,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         secrets=settings.secrets,
         rows_move_time=settings[RUNTIME_MODE] != "batch",
         idle_timeout_ms=settings["table.exec.source.idle-timeout"],
+        real_time=is_real_time(settings),
     )
 
 

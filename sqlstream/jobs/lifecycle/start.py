@@ -87,7 +87,7 @@ def waiting_in(
     if last_committed(checkpoint.storage) is None:
         return ()
     location = checkpoint.spark_location
-    if checkpoint.layout.engine == Engine.NATIVE.value:
+    if Engine(checkpoint.layout.engine).is_of_spark:
         return tuple(_windows(location, spark))
     counts = [
         waiting
@@ -248,6 +248,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         require_sink=job.work.require_sink,
         secrets=execution.secrets,
         watches=watches,
+        real_time=execution.real_time,
         row_limit=row_limit_of(
             limit_of(job.work.plan),
             checkpoint.storage,

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.connectors import Source, connector
+from sqlstream.connectors.connector import LATENCIES, LATENCY_METRIC
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.counts import (
     LookupTotals,
@@ -110,6 +111,8 @@ class Progress:
     * ``watermark_ms``: that of the last micro-batch, in milliseconds since 1970; None before the first row of each
       source, and for queries that need no watermark. ``held_by``: the partitions of Kafka tables that hold it there,
       such as ``clicks[3]``.
+    * ``latency_ms``: how old the messages of the last micro-batch were when they were read, in real time: the median,
+      what 99 of 100 had, and the most. Empty for other jobs.
     * ``late_rows``: rows that windows dropped. On the native engine, Spark combines rows of equal key and window in a
       micro-batch before it counts them. ``late_by_operator``: late rows of each operator of the columnar engine.
     * ``read_by_table``: rows that all scans of a table have read. ``rows_by_table``: rows that a statement set has
@@ -135,6 +138,7 @@ class Progress:
     busy_ms: int = 0
     watermark_ms: int | None = None
     held_by: tuple[str, ...] = ()
+    latency_ms: tuple[int, ...] = ()
     late_rows: int = 0
     late_by_operator: Mapping[int, int] = field(default_factory=dict)
     lookups: Mapping[int, LookupTotals] = field(default_factory=dict)
@@ -176,8 +180,8 @@ def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """
     names = {f.name for f in fields(Progress)}
     decoded = {name: _from_json(value) for name, value in values.items() if name in names}
-    held_by = tuple(values.get("held_by", ()))
-    return Progress(**{**decoded, "held_by": held_by, "waiting": waiting_from_json(values.get("waiting", ()))})
+    lists = {name: tuple(values.get(name, ())) for name in ("held_by", "latency_ms")}
+    return Progress(**{**decoded, **lists, "waiting": waiting_from_json(values.get("waiting", ()))})
 
 
 def _from_json(value: Any) -> Any:
@@ -216,6 +220,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         busy_ms=progress.busy_ms + int(report["batchDuration"]),
         watermark_ms=progress.watermark_ms if watermark is None else watermark,
         held_by=holders_of(report),
+        latency_ms=latency_of(report) or progress.latency_ms,
         late_rows=progress.late_rows + late_rows(report),
         late_by_operator=_added(progress.late_by_operator, late_by_operator(report)),
         lookups=added_lookups(progress.lookups, lookups_of(report)),
@@ -238,6 +243,15 @@ def holders_of(report: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the partitions of Kafka tables that hold a watermark back behind a micro-batch, each once."""
     holders = (end["holder"] for end in ends_of(report) if end.get("holder"))
     return tuple(dict.fromkeys(f"{topic}[{number}]" for topic, number in holders))
+
+
+def latency_of(report: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the ages of messages in a micro-batch that ran in real time, those of the slowest table; empty for other
+    micro-batches, and without messages.
+    """
+    ages = (values_of(metrics, LATENCIES) for _, metrics in observed_sets(report, LATENCY_METRIC))
+    known = [tuple(map(int, values)) for values in ages if None not in values]
+    return max(known, key=lambda values: values[1], default=())
 
 
 def state_bytes(report: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 BENCH ?=
 # More words for the broker: make KAFKA="--port 9093 --directory ~/kafka" kafka
 KAFKA ?=
-# More words for the demo that moves: make DEMO="--seconds 30 --rate 1000" demo-live
+# More words for demo-live and demo-lake: make DEMO="--seconds 30 --rate 1000" demo-live
 DEMO ?=
 # More words for random queries: make FUZZ="--minutes 5 --seed 7" fuzz-results
 FUZZ ?=
@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -93,6 +93,9 @@ demo-lookups: java $(READY) ## departures enriched from PostgreSQL, Redis and HT
 
 demo-live: java $(READY) ## two minutes of a shop through Kafka: joins, windows, lookups, and results that move: DEMO="--seconds 30"
 	@$(BIN)/python -m examples.live.demo $(DEMO)
+
+demo-lake: java $(READY) ## PostgreSQL and Kafka in an Iceberg table that DuckDB reads while it grows: DEMO="--seconds 30"
+	@$(BIN)/python -m examples.lake.demo $(DEMO)
 
 bench: java $(READY) ## throughput against plain PySpark and the planner's latency, as tables
 	@$(BIN)/python -m examples.throughput.bench

@@ -117,6 +117,7 @@ NOT_RUN = {
     ("examples/barriers/README.md", "sqlstream run"): "tests/examples/test_barriers.py",
     ("examples/flights/README.md", "make demo"): "CI runs it",
     ("examples/flights/README.md", "python -m"): "tests/examples/test_flights.py",
+    ("examples/lake/README.md", "make demo-lake"): "tests/examples/test_lake.py, shorter",
     ("examples/live/README.md", "make demo-live"): "tests/examples/test_live.py, shorter",
     ("examples/lookups/README.md", "make demo-lookups"): "tests/examples/test_lookups.py",
     ("examples/process/README.md", "python -m"): "tests/examples/test_process.py",

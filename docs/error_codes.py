@@ -47,6 +47,7 @@ _SPELLED_HERE = {
     "SS461": "the process of a job of its own has ended, and its log does not say why",
     "SS527": "a sink is given a value that its format cannot hold",
     "SS591": "standard output cannot be written",
+    "SS662": "messages that were received are gone, or a file of them is damaged",
 }
 
 

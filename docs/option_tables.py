@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sqlstream.connectors.__main__ import escaped, option_table, section, value_
 from sqlstream.connectors.change_formats import CHANGE_OPTIONS, TEXT_OPTIONS
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS
 from sqlstream.connectors.schema_formats import AVRO_CONFLUENT, REGISTERED, SCHEMA_OPTIONS, registry_options
+from sqlstream.options import Option
 from sqlstream.settings import OPTIONS, PLANNED
 
 _HERE = Path(__file__).parent
@@ -62,9 +64,14 @@ def _part(name: str) -> str:
     return path.read_text(encoding="utf-8").strip() if path.exists() else ""
 
 
+def _has(kind: Connector, options: Iterable[Option]) -> bool:
+    """Whether a connector has the options of a format, of which sources have those for reading alone."""
+    return {option for option in options if option.source} <= set(kind.options)
+
+
 def _section(kind: Connector) -> list[str]:
-    names = "csv or json, or one of changes," if set(TEXT_OPTIONS) <= set(kind.options) else "csv or json"
-    names = "csv or json, one with a schema, or one of changes," if set(SCHEMA_OPTIONS) <= set(kind.options) else names
+    names = "csv or json, or one of changes," if _has(kind, TEXT_OPTIONS) else "csv or json"
+    names = "csv or json, one with a schema, or one of changes," if _has(kind, SCHEMA_OPTIONS) else names
     formats = f"With the format {names} also [their options](#options-of-the-formats)."
     lines = section(kind, _ELSEWHERE - _OF_FILES, formats)
     notes = _part(kind.name)

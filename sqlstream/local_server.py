@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from http.server import ThreadingHTTPServer
 from threading import Thread
 
@@ -28,3 +29,18 @@ class LocalServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def is_loopback(host: str) -> bool:
+    """True for names and addresses of this machine that no other can reach."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def name_of(host: str) -> str:
+    """The name in a Host header, without its port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]

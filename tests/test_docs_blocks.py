@@ -95,6 +95,7 @@ NOT_RUN = {
     ("docs/clusters.md", "pip wheel"): "a cluster",
     ("docs/clusters.md", "import sqlstream"): "an object store",
     ("docs/connectors.md", "sqlstream.connect"): "a jar of Kafka, which Spark downloads",
+    ("docs/connectors.md", "curl"): "a job that listens; tests/sqlstream/connectors/test_webhook.py asks one",
     ("examples/nexmark/README.md", "make nexmark"): "a benchmark; tests/examples/test_nexmark.py has its parts",
     ("examples/nexmark/README.md", "make nexmark-flink"): "fetches Flink; tests/examples/test_nexmark.py has its parts",
     ("examples/nexmark/README.md", "python -m examples.nexmark.files"): "as tests/examples/test_nexmark.py, larger",
@@ -246,7 +247,9 @@ def test_sql_is_right(block, functions_of_pages, monkeypatch):
 
 # --- shell ----------------------------------------------------------------------------------------------------
 
-_OUTSIDE = {"cat", "cd", "cp", "mkdir", "pip", "psql", "python3", "source", "spark-submit"}
+_OUTSIDE = {
+    "cat", "cd", "cp", "curl", "mkdir", "nats", "nats-server", "pip", "psql", "python3", "source", "spark-submit",
+}  # fmt: skip
 """Programs that are not ours; ``.`` is ``source``."""
 
 

@@ -97,8 +97,11 @@ BUILT_IN = {
     "socket": "sqlstream.connectors.trying_out:Socket",
     "spark": "sqlstream.connectors.spark:SparkTable",
     "sqlite": "sqlstream.connectors.file_databases:Sqlite",
+    "sse": "sqlstream.connectors.receiving.sse:ServerSentEvents",
     "test": "sqlstream.connectors.test:Fed",
     "upsert-kafka": "sqlstream.connectors.kafka.upsert:UpsertKafka",
+    "webhook": "sqlstream.connectors.receiving.webhook:Webhook",
+    "websocket": "sqlstream.connectors.receiving.websocket:WebSocket",
 }
 """Our own connectors. A package cannot replace one of them."""
 

@@ -84,13 +84,13 @@ def _check_urls(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]
         if text is None:
             continue
         template = parse_template(text)
-        if not is_address(parse_template(_without_references(text))):
+        if not is_address(parse_template(without_references(text))):
             message = f'option "{key}" of table "{table.name}" is no URL'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=_URL_HINT)
         yield from check_names(table, key, _columns(template, key), spans, SCALARS)
 
 
-def _without_references(text: str) -> str:
+def without_references(text: str) -> str:
     """The URL with a placeholder for each variable, whose value is checked when a job starts."""
     head = _REFERENCE.match(text)
     if head is None:
@@ -125,7 +125,8 @@ def _check_bodies(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
         yield Diagnostic(WRONG_VALUE, message, spans.get("batch.url"), hint="Write {keys}, or add batch.body.")
 
 
-def _check_headers(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+def check_headers(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """Yields diagnostics SS504 for ``headers.#`` and ``auth.…`` that no request can have."""
     given = dict(table.options)
     for key, value in given.items():
         name = key.removeprefix("headers.")
@@ -306,16 +307,29 @@ def _body(values: Mapping[str, Any], key: str) -> Template | None:
 
 
 def _server(table: Table, values: Mapping[str, Any]) -> HttpServer:
-    ((_, address),) = masked([("url", values["url"])])
+    public, private = headers_of(table, values)
+    limits = (values["timeout"], values["max-connections"] or 0, values["max-answer-bytes"])
+    public = {"Accept": "application/json"} | public
+    address = address_of(values["url"])
+    return HttpServer(address, tuple(public.items()), tuple(private.items()), secrets_of(table), *limits)
+
+
+def address_of(url: str) -> str:
+    """What a URL is called in messages: without its secrets, and without its query."""
+    ((_, address),) = masked([("url", url)])
+    return address.partition("?")[0].partition("#")[0]
+
+
+def headers_of(table: Table, values: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the headers that the options ``headers.#`` and ``auth.…`` say: those that any server may see, and those
+    for the server alone. ``values``: the resolved options.
+    """
     given = [(key.removeprefix("headers."), v) for key, v in values.items() if key.startswith("headers.") and v]
-    public = {"Accept": "application/json"} | {n: v for n, v in given if _is_public(table, n)}
     private = {n: v for n, v in given if not _is_public(table, n)}
     own = _authorization(values)
     if own is not None:
         private["Authorization"] = own
-    limits = (values["timeout"], values["max-connections"] or 0, values["max-answer-bytes"])
-    address = address.partition("?")[0].partition("#")[0]
-    return HttpServer(address, tuple(public.items()), tuple(private.items()), secrets_of(table), *limits)
+    return {n: v for n, v in given if _is_public(table, n)}, private
 
 
 def _is_public(table: Table, header: str) -> bool:
@@ -344,6 +358,13 @@ def _batch(values: Mapping[str, Any], request: Request) -> HttpCall | None:
     return HttpCall("GET" if body is None else "POST", url, body)
 
 
+AUTH_OPTIONS = (
+    Option("auth.token", NAME, "A bearer token, best as ${NAME}, an environment variable.", sink=True),
+    Option("auth.username", NAME, "Who asks, with basic authentication.", sink=True),
+    Option("auth.password", STRING, "The password, best as ${NAME}.", sink=True),
+)
+
+
 class Http(LookupTable, Sink):
     """Lookups and inserts by HTTP requests, which worker processes send with aiohttp."""
 
@@ -364,9 +385,7 @@ class Http(LookupTable, Sink):
         ),
         Option("batch.url", NAME, "The address for several keys: https://host/planes?id={keys}; url."),
         Option("batch.body", NAME, 'JSON that asks, by POST, for several keys: {"ids": {keys}}.'),
-        Option("auth.token", NAME, "A bearer token, best as ${NAME}, an environment variable.", sink=True),
-        Option("auth.username", NAME, "Who asks, with basic authentication.", sink=True),
-        Option("auth.password", STRING, "The password, best as ${NAME}.", sink=True),
+        *AUTH_OPTIONS,
         Option("timeout", DURATION, "How long an answer may take.", "10 s", sink=True),
         Option("max-connections", integer(1, 10_000), "Connections of a worker process; as many as CAPACITY asks for."),
         Option("max-answer-bytes", integer(1), "Larger answers are errors.", "10485760", sink=True),
@@ -450,4 +469,4 @@ class Http(LookupTable, Sink):
         yield from check_columns(table, spans)
         yield from _check_urls(table, spans)
         yield from _check_bodies(table, spans)
-        yield from _check_headers(table, spans)
+        yield from check_headers(table, spans)

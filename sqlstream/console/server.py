@@ -20,8 +20,7 @@ from sqlstream.console.requests import KINDS, Requests
 from sqlstream.console.watching import Watcher
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.plan_figures import FIGURES, NO_PAGE
-from sqlstream.local_server import LocalServer
-from sqlstream.telemetry.server import is_loopback
+from sqlstream.local_server import LocalServer, is_loopback
 from sqlstream.udfs.texts import reason_of
 
 _LONGEST_FORM = 4096

@@ -31,7 +31,8 @@ _PLAIN = re.compile(
     | username | driver | database-name | schema-name | ( slot | publication | decoding\.plugin )\.name
     | heartbeat\.interval | connect\.timeout | server-id | ssl\.( mode | ca-file | cert-file | key-file )
     | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
-    | max-connections | max-answer-bytes | status\.miss | changelog-mode | on-error | on-data-loss | kafka\.client
+    | max-connections | max-answer-bytes | max-message-bytes | status\.miss | changelog-mode | on-error
+    | on-data-loss | kafka\.client
     | partition-by | connect-timeout | version-as-of | timestamp-as-of | delta\. .+
     | catalog\.( name | type | warehouse )
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
@@ -46,6 +47,9 @@ _PLAIN = re.compile(
     | ( arrow | avro | csv | json | protobuf | raw | parquet | orc ) \. .+
     | ( fields | columns | scan | source | sink | lookup | test | print ) \. .+
     | sink-.+
+    | spool\.max-bytes | reconnect\.( delay | max-delay | timeout ) | silence\.timeout | body\.timeout
+    | event-types | event-id | subprotocols | hmac\.header | id\.( header | remembered ) | open | split
+    | ssl\.( certificate | key )
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
     | ( lineage | logging | metrics | traces ) \. .+
     | scheduler-mode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from socket import AF_INET, AF_INET6
 from typing import Any
 
 from sqlstream.errors import ExecutionError
-from sqlstream.local_server import LocalServer
+from sqlstream.local_server import LocalServer, is_loopback, name_of
 from sqlstream.telemetry.exposition import Exposition, JobCollector
 from sqlstream.telemetry.figures import JobFigures
 from sqlstream.udfs.texts import reason_of
@@ -107,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
 
     def _reply(self, path: str) -> Reply:
-        if is_loopback(self._listening.host) and not is_loopback(_name_of(self.headers.get("Host", ""))):
+        if is_loopback(self._listening.host) and not is_loopback(name_of(self.headers.get("Host", ""))):
             return _text(
                 HTTPStatus.FORBIDDEN, "these pages are for this machine alone"
             )  # a script of another page asks
@@ -133,18 +132,3 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _text(status: HTTPStatus, text: str) -> Reply:
     return Reply(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
-
-
-def _name_of(host: str) -> str:
-    """The name in a Host header, without its port."""
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-
-
-def is_loopback(host: str) -> bool:
-    """True for names and addresses of this machine that no other can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -342,8 +342,8 @@ OF_REGISTRIES = {
     f"{of}{form}.{name}" for of in ("", "key.", "value.") for form in REGISTERED for name in _OF_A_REGISTRY
 }
 SECRET_OPTIONS = {
-    "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "password", "properties.#", "storage.#",
-    *OF_REGISTRIES,
+    "auth.header", "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "hmac.secret", "password",
+    "properties.#", "storage.#", "subscribe", *OF_REGISTRIES,
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark import __version__ as spark_version
 
 from sqlstream.connectors.files.ranges import ranges_to_copy
+from sqlstream.connectors.receiving.spool import are_closed, spools_to_copy
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN
 from sqlstream.jobs.checkpoints.control import END_FILE
@@ -165,6 +166,8 @@ def create_savepoint(storage: Storage, target: str, job: str, *, drained: bool =
     epoch = last_epoch(storage.root / "spark")
     if epoch is None:
         raise _not_taken(job, "No micro-batch is complete yet.", "Wait until the first rows have been read.")
+    if not are_closed(storage.root):
+        raise _not_taken(job, "Messages are still received for it.", "Try again.")
     hidden = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")
     try:
         files = dict(_copied(storage.root, hidden, epoch))
@@ -208,6 +211,7 @@ def epoch_of(root: Path, epoch: int) -> Iterator[str]:
     yield from (name for name in OWN_FILES if (root / name).is_file())
     yield from (str(path.relative_to(root)) for path in root.glob(f"control*/**/{END_FILE}"))
     yield from ranges_to_copy(root)
+    yield from spools_to_copy(root)
     yield from (f"spark/{name}" for name in files_of_epoch(root / "spark", epoch))
 
 

@@ -31,6 +31,7 @@ from sqlstream.jobs.savepoints.create import (
 from sqlstream.jobs.savepoints.epoch_files import last_epoch, require_whole_checkpoint
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.files.listed import RANGES
+from sqlstream.udfs.spool import RECEIVED
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 LEADS_OUT = "SS418"
 
-_FOLDERS = ("spark", "control", "control-clock", RANGES)
+_FOLDERS = ("spark", "control", "control-clock", RANGES, RECEIVED)
 _HINT = "Do not use it: no savepoint that sqlstream has written is like that. Start from another one."
 
 

@@ -20,7 +20,8 @@ PAGE = (ROOT / "docs" / "connectors_of_your_own.md").read_text(encoding="utf-8")
 
 
 def _block(language: str) -> str:
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    """The first block of a language on the page."""
+    text, *_ = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     return str(text)
 
 

@@ -16,9 +16,10 @@ import pytest
 import sqlstream
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.jobs.lifecycle.observers import JobObservers
+from sqlstream.local_server import is_loopback
 from sqlstream.results import Rows
 from sqlstream.telemetry.exports import Exports
-from sqlstream.telemetry.server import Listening, MetricsServer, is_loopback
+from sqlstream.telemetry.server import Listening, MetricsServer
 from tests.sqlstream.telemetry.figures import figures
 
 

@@ -190,7 +190,7 @@ def no_equality(table: str, column: str, what: str) -> ConnectorError:
     return ConnectorError(NO_EQUALITY, message, hint=f'Add "{column}" = … to ON.')
 
 
-def no_package(connector: str, package: str) -> ConnectorError:
-    """The error for a package that is not installed."""
+def no_package(connector: str, package: str, extra: str | None = None) -> ConnectorError:
+    """The error for a package that is not installed. ``extra`` brings it, if it is not called like the connector."""
     message = f'connector "{connector}" needs the Python package "{package}", which is not installed'
-    return ConnectorError(NO_PACKAGE, message, hint=f"pip install 'sqlstream[{connector}]'")
+    return ConnectorError(NO_PACKAGE, message, hint=f"pip install 'sqlstream[{extra or connector}]'")

@@ -29,17 +29,19 @@ PLACES = pa.schema(
         ("begin", pa.int64()),
         ("first", pa.int64()),
         ("until", pa.int64()),
-        ("relation", pa.binary()),
+        ("relations", pa.list_(pa.binary())),
         ("snapshots", pa.string()),
     ]
 )
 """What a task reads, in order: ``content`` is ROWS for a file of rows, whose longest one has ``begin`` bytes, or
 CHANGES for the messages from number ``first`` to before ``until`` of a file, which begin at byte ``begin``;
-``relation``: the message of the log that describes the table there, if there was one. ``snapshots``: which snapshots
+``relations``: the messages of the log that describe the table, or its partitions, there. ``snapshots``: which snapshots
 hold changes already, as JSON of ``SnapshotPart.to_json``.
 """
 
-PLACES_DDL = "content STRING, path STRING, begin BIGINT, first BIGINT, until BIGINT, relation BINARY, snapshots STRING"
+PLACES_DDL = (
+    "content STRING, path STRING, begin BIGINT, first BIGINT, until BIGINT, relations ARRAY<BINARY>, snapshots STRING"
+)
 ROWS, CHANGES = "rows", "changes"
 
 KINDS = "kind"

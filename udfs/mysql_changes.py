@@ -101,7 +101,9 @@ class RowsOfMySql(RowsOfChanges):
 
     def changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         parts = [SnapshotPart.of_json(part) for part in json.loads(place["snapshots"] or "[]")]
-        table = None if place["relation"] is None else self._checked(place["relation"][PLACE_BYTES:])
+        table = None
+        for event in place["relations"] or ():
+            table = self._checked(event[PLACE_BYTES:])
         for data, starts in windows(place["path"], place["begin"], place["first"], place["until"]):
             kinds, ends = data[starts + PLACE_BYTES + 4], _ends(data, starts)
             begin = 0

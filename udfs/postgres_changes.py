@@ -25,9 +25,11 @@ from sqlstream.formats.pgoutput import (
     UPDATE,
     Messages,
     Relation,
+    RelationColumn,
     RowChanges,
     Snapshot,
     TextColumn,
+    Transactions,
     changes_of,
     transactions_of,
     truncated,
@@ -85,7 +87,9 @@ class RowsOfPostgres(RowsOfChanges):
     # --- what changed -----------------------------------------------------------------------------------------
 
     def changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        relation = None if place["relation"] is None else self._checked(place["relation"])
+        relations: dict[int, Relation] = {}
+        for message in place["relations"] or ():
+            relations = self._heeded(message, relations)
         parts = [SnapshotPart.of_json(part) for part in json.loads(place["snapshots"] or "[]")]
         transaction = (0, 0)
         for data, starts in windows(place["path"], place["begin"], place["first"], place["until"]):
@@ -95,44 +99,36 @@ class RowsOfPostgres(RowsOfChanges):
             kinds = messages.kinds
             begin = 0
             for at in (*np.flatnonzero((kinds == RELATION) | (kinds == TRUNCATE)).tolist(), len(kinds)):
-                if relation is not None and at > begin:
+                if relations and at > begin:
                     some = Messages(messages.data, messages.starts[begin:at])
-                    changes = changes_of(some, relation)
-                    if len(changes.kinds):
-                        chosen = _Chosen(
-                            self.table, self.cut_by, some, relation, changes, parts,
-                            transactions.numbers[begin:at], transactions.times[begin:at],
-                        )  # fmt: skip
-                        if (rows := self._changed(chosen)).num_rows:
-                            yield rows
+                    own = Transactions(transactions.numbers[begin:at], transactions.times[begin:at])
+                    if (rows := self._changed(some, own, relations, parts)).num_rows:
+                        yield rows
                 if at < len(kinds):
-                    relation = self._heeded(_message(messages, at), relation)
+                    relations = self._heeded(_message(messages, at), relations)
                 begin = at + 1
 
-    def _heeded(self, message: bytes, relation: Relation | None) -> Relation | None:
-        """The relation that holds behind a message RELATION or TRUNCATE."""
+    def _heeded(self, message: bytes, relations: Mapping[int, Relation]) -> dict[int, Relation]:
+        """The relations that hold behind a message RELATION or TRUNCATE, by number: the table or its partitions.
+        ConnectorError SS622 where one lacks what is read.
+        """
         if message[0] == TRUNCATE:
-            if relation is not None and relation.number in truncated(message) and not self.table.skips_truncate:
-                what = f'table "{self.table.shown}" was emptied by TRUNCATE, of which the log names no rows'
+            emptied = [relations[number] for number in truncated(message) if number in relations]
+            if emptied and not self.table.skips_truncate:
+                name = f"{emptied[0].schema}.{emptied[0].name}"
+                of = "" if name == self.table.shown else f'partition "{name}" of '
+                what = f'{of}table "{self.table.shown}" was emptied by TRUNCATE, of which the log names no rows'
                 hint = (
                     "Start in a new directory and with a new slot, or let 'scan.truncate' = 'skip' leave the rows of "
                     f'table "{self.table.name}" as they are.'
                 )
                 raise ConnectorError(EMPTIED, what, hint=hint)
-            return relation
-        return self._checked(message, relation)
-
-    def _checked(self, message: bytes, before: Relation | None = None) -> Relation | None:
-        """The relation of a message, or the one ``before`` if it is of another table. ConnectorError SS622 where it
-        lacks what is read.
-        """
+            return dict(relations)
         relation = Relation.of(message)
-        if (relation.schema, relation.name) != (self.table.schema, self.table.table):
-            return before
         self._require_columns(relation)
         if self.table.with_before and relation.identity != IDENTITY_FULL:
-            raise no_old_row(self.table.name, self.table.schema, self.table.table)
-        return relation
+            raise no_old_row(self.table.name, relation.schema, relation.name)
+        return {**relations, relation.number: relation}
 
     def _require_columns(self, relation: Relation) -> None:
         there = {c.name: c for c in relation.columns}
@@ -153,7 +149,33 @@ class RowsOfPostgres(RowsOfChanges):
         )
         return ConnectorError(CHANGED_TABLE, message, hint=hint)
 
-    def _changed(self, chosen: _Chosen) -> pa.RecordBatch:
+    def _changed(
+        self,
+        messages: Messages,
+        transactions: Transactions,
+        relations: Mapping[int, Relation],
+        parts: Sequence[SnapshotPart],
+    ) -> pa.RecordBatch:
+        """The rows that messages give, in order. Partitions with the same columns are read together; those with others,
+        as they may have when they were tables before, beside them.
+        """
+        alike: dict[tuple[RelationColumn, ...], list[Relation]] = {}
+        for relation in relations.values():
+            alike.setdefault(relation.columns, []).append(relation)
+        found: list[pa.RecordBatch] = []
+        places: list[np.ndarray] = []
+        for some in alike.values():
+            changes = changes_of(messages, some)
+            if len(changes.kinds) or not found:
+                chosen = _Chosen(self.table, self.cut_by, messages, some[0], changes, parts, transactions)
+                found.append(self._rows(chosen))
+                places.append(chosen.places)
+        if len(found) == 1:
+            return found[0]
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.Table.from_batches(found).take(order).combine_chunks().to_batches()[0]
+
+    def _rows(self, chosen: _Chosen) -> pa.RecordBatch:
         columns = []
         for column in self.table.columns:
             texts = chosen.texts(column.stored)
@@ -187,7 +209,9 @@ def _message(messages: Messages, number: int) -> bytes:
 
 
 class _Chosen:
-    """The rows that changes of one table give, in order: old ones that are retracted and new ones."""
+    """The rows that changes of one table give, in order: old ones that are retracted and new ones. ``places``: the
+    message of each.
+    """
 
     def __init__(
         self,
@@ -197,25 +221,25 @@ class _Chosen:
         relation: Relation,
         changes: RowChanges,
         parts: Sequence[SnapshotPart],
-        transactions: np.ndarray,
-        times: np.ndarray,
+        transactions: Transactions,
     ) -> None:
         self.table, self.data, self.changes = table, messages.data, changes
         self._cut_by = cut_by
         self._place = {c.name: n for n, c in enumerate(relation.columns)}
         updates = changes.kinds == UPDATE
         if table.with_before and (~changes.whole & (changes.kinds != INSERT)).any():
-            raise no_old_row(table.name, table.schema, table.table)
+            raise no_old_row(table.name, relation.schema, relation.name)
         moved = self._moved(updates)
         self._old = np.flatnonzero((changes.kinds == DELETE) | moved | (updates & table.with_before))
         self._new = np.flatnonzero(changes.kinds != DELETE)
-        numbers = transactions[changes.messages]
+        numbers = transactions.numbers[changes.messages]
         if parts:
             self._old = self._old[~self._seen(parts, numbers[self._old], changes.old, changes.old_rows[self._old])]
             self._new = self._new[~self._seen(parts, numbers[self._new], changes.new, changes.new_rows[self._new])]
         self._order = pa.array(np.argsort(np.concatenate((2 * self._old, 2 * self._new + 1)), kind="stable"))
-        both = np.concatenate((self._old, self._new))
-        self.times = times[changes.messages[both]][self._order.to_numpy()]
+        of_messages = changes.messages[np.concatenate((self._old, self._new))[self._order.to_numpy()]]
+        self.times = transactions.times[of_messages]
+        self.places = of_messages
         retracted = np.where(updates[self._old] & ~moved[self._old], 1, 2)
         inserted = np.where(updates[self._new] & ~moved[self._new], 3, 0)
         codes = pa.array(np.concatenate((retracted, inserted)))

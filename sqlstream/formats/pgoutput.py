@@ -9,6 +9,7 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -227,15 +228,17 @@ class RowChanges:
     whole: np.ndarray
 
 
-def changes_of(messages: Messages, relation: Relation) -> RowChanges:
-    """Returns the changes of rows of one table among the messages. All rows must have the columns of ``relation``."""
+def changes_of(messages: Messages, relations: Sequence[Relation]) -> RowChanges:
+    """Returns the changes of rows of a table, or of partitions, among the messages. All of ``relations`` must have the
+    same columns, and all rows these.
+    """
     kinds, starts = messages.kinds, messages.starts
     of_rows = np.flatnonzero((kinds == INSERT) | (kinds == UPDATE) | (kinds == DELETE))
-    of_rows = of_rows[messages.numbers(starts[of_rows] + 1, 4) == relation.number]
+    of_rows = of_rows[np.isin(messages.numbers(starts[of_rows] + 1, 4), [r.number for r in relations])]
     kinds, starts = kinds[of_rows], starts[of_rows]
     tags = messages.data[starts + 5]
     has_old, has_new = tags != NEW_ROW, kinds != DELETE
-    count = len(relation.columns)
+    count = len(relations[0].columns)
     old, ends = tuples(messages, starts[has_old] + 6, count)
     begins = starts + 6
     begins[has_old] = ends + 1  # behind the old row is the mark of the new one

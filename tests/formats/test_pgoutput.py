@@ -85,7 +85,7 @@ def test_rows_are_read_column_by_column():
         message("U", 0x4000, ("O", row("2", "long", "5")), ("N", row("2", None, "6", unchanged=(1,)))),
         message("D", 0x4000, ("O", row("2", "ü", "6"))),
     )
-    changes = changes_of(some, relation)
+    changes = changes_of(some, [relation])
     assert bytes(changes.kinds) == b"IUUUD"
     assert changes.messages.tolist() == [0, 2, 3, 4, 5]
     assert changes.whole.tolist() == [False, False, False, True, True]

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Event, Thread
@@ -27,15 +27,15 @@ _AHEAD_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Segment:
-    """Messages of a file: from number ``first``, at byte ``begin``, to before ``until``. ``relation``: the message that
-    describes the table where they begin; None if none has come yet.
+    """Messages of a file: from number ``first``, at byte ``begin``, to before ``until``. ``relations``: the messages
+    that describe the table, or its partitions, where they begin.
     """
 
     path: str
     begin: int
     first: int
     until: int
-    relation: bytes | None
+    relations: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Taken:
 
 @dataclass(frozen=True)
 class _Transaction:
-    """``at``: where it was committed; ``end``: the place behind it. ``relation``: the last message of it that describes
-    the table.
+    """``at``: where it was committed; ``end``: the place behind it. ``relations``: the last messages of it that
+    describe the table or a partition, by its number.
     """
 
     at: int
@@ -62,7 +62,7 @@ class _Transaction:
     first: int
     until: int
     size: int
-    relation: bytes | None
+    relations: Mapping[int, bytes]
     gtids: str = ""
 
 
@@ -81,7 +81,7 @@ class Incoming:
     at: int
     number: int
     begun: tuple[int, int]
-    relation: bytes | None
+    relations: dict[int, bytes]
     is_open: bool
     payloads: list[bytes] = field(default_factory=list)
     lengths: array[int] = field(default_factory=lambda: array("I"))
@@ -97,7 +97,12 @@ class Incoming:
 
     def begin(self) -> None:
         """Says that the next message is the first of a transaction."""
-        self.begun, self.relation, self.is_open = (self.at, self.number), None, True
+        self.begun, self.relations, self.is_open = (self.at, self.number), {}, True
+
+    def describe(self, payload: bytes, number: int = 0) -> None:
+        """Adds a message that describes the table, or the partition of this number."""
+        self.relations[number] = payload
+        self.add(payload)
 
     def add(self, payload: bytes) -> None:
         self.payloads.append(payload)
@@ -109,12 +114,12 @@ class Incoming:
         """Says that the last message was the last of a transaction."""
         begin, first = self.begun
         place = self.path, begin, first, self.number, self.at - begin
-        self.done.append(_Transaction(at, end, *place, self.relation, gtids))
+        self.done.append(_Transaction(at, end, *place, self.relations, gtids))
         self.reached, self.gtids, self.is_open = end, gtids, False
 
     def commit_apart(self, at: int, end: int, spool: Spool) -> None:
         """Says that a transaction is complete whose messages have a file of their own."""
-        self.done.append(_Transaction(at, end, str(spool.path), 0, 0, spool.count, spool.size, spool.relation))
+        self.done.append(_Transaction(at, end, str(spool.path), 0, 0, spool.count, spool.size, spool.relations))
         self.reached = end
 
     def reach(self, place: int, gtids: str = "") -> None:
@@ -143,13 +148,13 @@ class ReceivedLog(ABC):
         self.since = since
         self._reached, self._gtids_reached = since, gtids
         self._gtids_since = gtids
-        self._relation: bytes | None = None
+        self._relations: dict[int, bytes] = {}
         self._files: list[str] = []
         self._content: IO[bytes] | None = None
         self._index: IO[bytes] | None = None
         self._bytes = self._messages = 0
         self._begun: tuple[int, int] = (0, 0)
-        self._described: bytes | None = None
+        self._described: dict[int, bytes] = {}
         self._is_open = False
 
     def start_receiving(self, name: str) -> None:
@@ -243,11 +248,11 @@ class ReceivedLog(ABC):
                 reached, gtids = transaction.end, transaction.gtids
                 last = segments[-1] if segments else None
                 if last is not None and last.path == transaction.path and last.until == transaction.first:
-                    segments[-1] = Segment(last.path, last.begin, last.first, transaction.until, last.relation)
+                    segments[-1] = Segment(last.path, last.begin, last.first, transaction.until, last.relations)
                 else:
                     place = transaction.begin, transaction.first, transaction.until
-                    segments.append(Segment(transaction.path, *place, self._relation))
-                self._relation = transaction.relation or self._relation
+                    segments.append(Segment(transaction.path, *place, tuple(self._relations.values())))
+                self._relations |= transaction.relations
         if not segments:
             return None
         self.since, self._gtids_since = end if end is not None and all_taken else reached, gtids
@@ -302,7 +307,7 @@ class ReceivedLog(ABC):
         incoming = Incoming(path, self._bytes, self._messages, self._begun, self._described, self._is_open)
         more = self._receive(incoming)
         self._store(incoming)
-        self._begun, self._described, self._is_open = incoming.begun, incoming.relation, incoming.is_open
+        self._begun, self._described, self._is_open = incoming.begun, incoming.relations, incoming.is_open
         with self._changed:
             self._bytes, self._messages = incoming.at, incoming.number
             self._files[:0] = [t.path for t in incoming.done if t.path != path]

@@ -27,23 +27,23 @@ class Spool:
         self._lengths = array("I")
         self._head, self._waiting = head, 0
         self._begun: dict[int, tuple[int, int]] = {}
-        self._relations: list[tuple[int, bytes]] = []
+        self._relations: list[tuple[int, int, bytes]] = []
         self.size = self.count = 0
         self._append(head)
 
     @property
-    def relation(self) -> bytes | None:
-        """The last message that describes the table."""
-        return self._relations[-1][1] if self._relations else None
+    def relations(self) -> dict[int, bytes]:
+        """The last messages that describe the table or a partition, by its number."""
+        return {number: payload for _, number, payload in self._relations}
 
-    def add(self, owner: int, payload: bytes, *, describes: bool = False) -> None:
-        """Adds a message of the transaction, or of the sub-transaction ``owner`` of it. ``describes``: it says which
-        columns the table has.
+    def add(self, owner: int, payload: bytes, describes: int | None = None) -> None:
+        """Adds a message of the transaction, or of the sub-transaction ``owner`` of it. ``describes``: the number of
+        the table or of the partition whose columns it names.
         """
         if owner not in self._begun:
             self._begun[owner] = self.size, self.count
-        if describes:
-            self._relations.append((self.count, payload))
+        if describes is not None:
+            self._relations.append((self.count, describes, payload))
         self._append(payload)
 
     def undo(self, owner: int) -> None:
@@ -57,7 +57,7 @@ class Spool:
             file.seek(end)
             file.truncate()
         self._begun = {key: place for key, place in self._begun.items() if place < begun}
-        self._relations = [(number, message) for number, message in self._relations if number < self.count]
+        self._relations = [described for described in self._relations if described[0] < self.count]
 
     def commit(self, head: bytes) -> None:
         """Completes the file."""

@@ -163,7 +163,7 @@ class BinlogReceiver(ReceivedLog):
         self._maps.add(number)
         if event[_HEADER:] != self._map:
             self._map = event[_HEADER:]
-            incoming.relation = self._add(incoming, event)
+            incoming.relations[0] = self._add(incoming, event)
 
     def _heed_statement(self, incoming: Incoming, event: bytes, end: int | None) -> None:
         schema, statement = statement_of(event)

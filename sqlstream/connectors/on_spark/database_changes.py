@@ -288,5 +288,5 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _of_segment(segment: Segment, parts: str | None) -> dict[str, Any]:
     return {
         "content": CHANGES, "path": segment.path, "begin": segment.begin, "first": segment.first,
-        "until": segment.until, "relation": segment.relation, "snapshots": parts,
+        "until": segment.until, "relations": list(segment.relations), "snapshots": parts,
     }  # fmt: skip

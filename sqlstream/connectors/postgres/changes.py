@@ -12,7 +12,14 @@ from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan, PostgresCopier
 from sqlstream.connectors.postgres.log import LogError, LogReceiver, receiver, replication, system_of
-from sqlstream.connectors.postgres.publications import Slot, create_slot, log_end, require_slot, wait_for_running
+from sqlstream.connectors.postgres.publications import (
+    Slot,
+    create_slot,
+    is_partition,
+    log_end,
+    require_slot,
+    wait_for_running,
+)
 from sqlstream.udfs.database_changes import ChangedTable
 from sqlstream.udfs.lookup.sources.postgres import PostgresError, one_line, session_settings
 from sqlstream.udfs.postgres_changes import RowsOfPostgres
@@ -78,10 +85,18 @@ class PostgresChangeServer(ChangeServer):
     def receiver(self, since: int, folder: Path, gtids: str) -> LogReceiver:
         slot = self.slot
         require_slot(self._connected(), slot, since)
+        connection = dict(self.connection)
         open_receiver = partial(
-            LogReceiver, dict(self.connection), slot.name, slot.publication, slot.table, since, folder
+            LogReceiver, connection, slot.name, slot.publication, slot.table, self._is_partition, since, folder
         )
         return receiver(open_receiver, slot.name, _IN_USE_SECONDS)
+
+    def _is_partition(self, number: int) -> bool:
+        """By a connection of its own, as the thread of the log asks, for each partition once."""
+        import psycopg  # an optional package
+
+        with psycopg.connect(**dict(self.connection), autocommit=True) as server:  # type: ignore[arg-type]
+            return is_partition(server, number, self.slot.table)
 
     def is_broken(self, error: Exception) -> bool:
         import psycopg  # an optional package

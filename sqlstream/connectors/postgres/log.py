@@ -38,6 +38,7 @@ from sqlstream.formats.pgoutput import (
     Relation,
     StreamCommit,
     begin_message,
+    truncated,
     without_owner,
 )
 from sqlstream.udfs.database_changes import lsn_text
@@ -89,8 +90,8 @@ def system_of(connection: PGconn) -> str:
 class LogReceiver(ReceivedLog):
     """Receives the log of a slot.
 
-    ``publication`` says which changes; ``table``: schema and name of the one whose relation is remembered. The server
-    may forget what was confirmed (``confirm``).
+    ``publication`` says which changes; ``table``: schema and name of the one that is read; ``is_partition``: says of
+    the number of another whether it is one of its partitions. The server may forget what was confirmed (``confirm``).
     """
 
     def __init__(
@@ -99,11 +100,13 @@ class LogReceiver(ReceivedLog):
         slot: str,
         publication: str,
         table: tuple[str, str],
+        is_partition: Callable[[int], bool],
         since: int,
         folder: Path,
     ) -> None:
         super().__init__(since, folder)
-        self._table = table
+        self._table, self._is_partition = table, is_partition
+        self._read: dict[int, bool] = {}
         self._running: dict[int, Spool] = {}
         self._sent: Spool | None = None
         self._connection = replication(connection)
@@ -175,7 +178,9 @@ class LogReceiver(ReceivedLog):
         elif self._sent is not None:
             if what in _OF_TABLES:
                 owner, message = without_owner(payload)
-                self._sent.add(owner, message, describes=what == RELATION and self._describes(message))
+                if self._is_read(what, message):
+                    number = int.from_bytes(message[1:5], "big")
+                    self._sent.add(owner, message, number if what == RELATION else None)
             incoming.apart += 1
         else:
             self._heed_complete(incoming, what, payload)
@@ -184,12 +189,16 @@ class LogReceiver(ReceivedLog):
         """A message of a transaction that is sent when it is committed."""
         if what == BEGIN:
             incoming.begin()
-        incoming.add(payload)
-        if what == COMMIT:
+            incoming.add(payload)
+        elif what == COMMIT:
             commit = Commit.of(payload)
+            incoming.add(payload)
             incoming.commit(commit.at, commit.end)
-        elif what == RELATION and self._describes(payload):
-            incoming.relation = payload
+        elif what in _OF_TABLES and self._is_read(what, payload):
+            if what == RELATION:
+                incoming.describe(payload, int.from_bytes(payload[1:5], "big"))
+            else:
+                incoming.add(payload)
 
     def _heed_running(self, incoming: Incoming, what: int, payload: bytes) -> None:
         """Where a part of a running transaction begins or ends, or the transaction."""
@@ -209,9 +218,16 @@ class LogReceiver(ReceivedLog):
         else:
             self._running.pop(number).discard()
 
-    def _describes(self, message: bytes) -> bool:
-        relation = Relation.of(message)
-        return (relation.schema, relation.name) == self._table
+    def _is_read(self, what: int, message: bytes) -> bool:
+        """True where a message is of the table or of a partition of it."""
+        if what == TRUNCATE:
+            return any(self._read.get(number, False) for number in truncated(message))
+        number = int.from_bytes(message[1:5], "big")
+        if what == RELATION:
+            relation = Relation.of(message)
+            is_table = (relation.schema, relation.name) == self._table
+            self._read[number] = is_table or self._read.get(number) or self._is_partition(number)
+        return self._read.get(number, False)
 
     def _ended(self) -> None:
         result = self._connection.get_result()

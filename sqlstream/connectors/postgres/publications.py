@@ -157,8 +157,11 @@ def _require_identity(
 _PUBLICATION = """
     SELECT pubinsert AND pubupdate AND pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"""
 _PUBLISHED = """
-    SELECT attnames::text[], rowfilter FROM pg_publication_tables
-    WHERE pubname = %s AND schemaname = %s AND tablename = %s"""
+    SELECT p.attnames::text[], p.rowfilter FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_publication_tables p ON p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname
+    WHERE c.oid = to_regclass(%s) AND (%s OR c.relkind <> 'p')
+       OR NOT %s AND c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s)) WHERE isleaf)"""
+"""Of a table, or of each of its partitions where these are published and not the table, NULL for those that lack."""
 
 
 def prepare_publication(server: Connection, table: ChangedTable, slot: Slot) -> str | None:
@@ -170,9 +173,7 @@ def prepare_publication(server: Connection, table: ChangedTable, slot: Slot) -> 
 
     name = regclass((slot.publication,))
     only = "" if _is_partitioned(server, slot.table) else "ONLY "
-    create = (
-        f"CREATE PUBLICATION {name} FOR TABLE {only}{regclass(slot.table)} WITH (publish_via_partition_root = true)"
-    )
+    create = f"CREATE PUBLICATION {name} FOR TABLE {only}{regclass(slot.table)}"
     found = server.execute(_PUBLICATION, [slot.publication]).fetchall()
     if not found:
         try:
@@ -189,20 +190,33 @@ def prepare_publication(server: Connection, table: ChangedTable, slot: Slot) -> 
         message = f'publication "{slot.publication}" does not publish {lacking}'
         hint = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate');"
         raise ConnectorError(NO_PUBLICATION, message, hint=hint)
-    published = server.execute(_PUBLISHED, [slot.publication, *slot.table]).fetchall()
-    if not published or (not only and not via_root):
+    as_one, where = bool(only) or via_root, regclass(slot.table)
+    published = server.execute(_PUBLISHED, [slot.publication, where, as_one, as_one, where]).fetchall()
+    if any(columns is None for columns, _ in published):
         message = f'publication "{slot.publication}" lacks table "{".".join(slot.table)}"'
-        hint = f"ALTER PUBLICATION {name} ADD TABLE {regclass(slot.table)};"
-        if not only:
-            hint += f" ALTER PUBLICATION {name} SET (publish_via_partition_root = true);"
+        message += "" if as_one else " or partitions of it"
+        raise ConnectorError(NO_PUBLICATION, message, hint=f"ALTER PUBLICATION {name} ADD TABLE {where};")
+    conditions = {condition for _, condition in published} or {None}
+    if len(conditions) > 1:
+        message = f'publication "{slot.publication}" has other rows of some partitions of "{".".join(slot.table)}"'
+        hint = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true);"
         raise ConnectorError(NO_PUBLICATION, message, hint=hint)
-    ((columns, condition),) = published
-    missing = [c.stored for c in table.columns if c.stored not in columns]
+    (condition,) = conditions
+    missing = [c.stored for c in table.columns if any(c.stored not in columns for columns, _ in published)]
     if missing:
         message = f'publication "{slot.publication}" lacks column "{missing[0]}" of table "{".".join(slot.table)}"'
         hint = f"ALTER PUBLICATION {name} SET TABLE {regclass(slot.table)}; with all columns."
         raise ConnectorError(NO_PUBLICATION, message, hint=hint)
     return None if condition is None else str(condition)
+
+
+def is_partition(server: Connection, number: int, where: tuple[str, str]) -> bool:
+    """True where the table of this number (OID) is a partition of another, at any depth. ``where``: schema and name of
+    that.
+    """
+    query = "SELECT EXISTS (SELECT FROM pg_partition_ancestors(%s::oid) WHERE relid = to_regclass(%s))"
+    ((found,),) = server.execute(query, [number, regclass(where)]).fetchall()
+    return bool(found)
 
 
 def _is_partitioned(server: Connection, where: tuple[str, str]) -> bool:

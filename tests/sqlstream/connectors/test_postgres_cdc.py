@@ -542,16 +542,48 @@ def test_names_are_taken_as_they_are(server: PostgresServer, opened: Open):
         server.execute('DROP SCHEMA "My ""Schema" CASCADE')
 
 
-def test_a_partitioned_table_is_one_table(server: PostgresServer, opened: Open):
+@pytest.mark.parametrize("via_root", [True, False])
+def test_a_partitioned_table_is_one_table(server: PostgresServer, opened: Open, via_root: bool):
+    """Whether the log names the table or its partitions, also new ones and one with its columns in another order."""
+    server.execute(
+        "CREATE TABLE t (id int, day int, v text, PRIMARY KEY (id, day)) PARTITION BY LIST (day)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)",
+        "CREATE TABLE t2 (v text, gone int, day int NOT NULL, id int NOT NULL, PRIMARY KEY (id, day))",
+        "ALTER TABLE t2 DROP gone", "ALTER TABLE t ATTACH PARTITION t2 FOR VALUES IN (2)",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+        f"CREATE PUBLICATION p FOR TABLE t, other WITH (publish_via_partition_root = {via_root})",
+        "INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')",
+    )  # fmt: skip
+    options = {"scan__incremental__snapshot__chunk__size": "1", "publication__name": "p"}
+    stream = opened("id INT; day INT; v STRING", key=("id", "day"), **options)
+    rows = stream.next() + stream.next() + stream.all()
+    server.execute(
+        "UPDATE t SET day = 2 WHERE id = 1", "INSERT INTO t1 VALUES (3, 1, 'c')", "UPDATE t SET day = 2 WHERE id = 3",
+        "UPDATE t SET day = 1 WHERE id = 3", "CREATE TABLE t3 PARTITION OF t FOR VALUES IN (3) PARTITION BY HASH (id)",
+        "INSERT INTO other VALUES (1)", "CREATE TABLE t30 PARTITION OF t3 FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+        "INSERT INTO t VALUES (4, 3, 'd')", "UPDATE t SET v = v || day", "DELETE FROM t WHERE id = 2",
+    )  # fmt: skip
+    stream.restart()
+    changed = stream.all()
+    assert merged(rows + changed, 2) == [(1, 2, "a2"), (3, 1, "c1"), (4, 3, "d3")]
+    moves = [row for row in changed if row[0] == 3][:5]
+    assert [(day, kind) for _, day, _, kind in moves] == [(1, "+I"), (1, "-D"), (2, "+I"), (2, "-D"), (1, "+I")]
+
+
+def test_truncate_of_a_partition_is_told(server: PostgresServer, opened: Open):
     server.execute(
         "CREATE TABLE t (id int, day int, PRIMARY KEY (id, day)) PARTITION BY LIST (day)",
         "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)", "CREATE TABLE t2 PARTITION OF t FOR VALUES IN (2)",
         "INSERT INTO t VALUES (1, 1), (2, 2)",
     )  # fmt: skip
-    stream = opened("id INT; day INT", key=("id", "day"), scan__incremental__snapshot__chunk__size="1")
-    rows = stream.next() + stream.next() + stream.all()
-    server.execute("UPDATE t SET day = 2 WHERE id = 1", "INSERT INTO t1 VALUES (3, 1)")
-    assert merged(rows + stream.all(), 2) == [(1, 2), (2, 2), (3, 1)]
+    stream = opened("id INT; day INT", key=("id", "day"))
+    skipping = opened("id INT; day INT", key=("id", "day"), scan__truncate="skip")
+    assert len(stream.all()) == len(skipping.all()) == 2
+    server.execute("TRUNCATE t2", "INSERT INTO t VALUES (3, 1)")
+    assert error_of(stream.next).startswith(
+        'SS624: partition "public.t2" of table "public.t" was emptied by TRUNCATE, of which the log names no rows'
+    )
+    assert skipping.all() == [(3, 1, "+I")]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------------
@@ -599,6 +631,15 @@ def test_a_publication_that_lacks_something_is_told(server: PostgresServer, open
     assert 'SS628: publication "a" lacks table "public.t"' in error_of(lambda: using("a"))
     assert 'SS628: publication "b" lacks column "v"' in error_of(lambda: using("b"))
     assert 'SS628: publication "c" does not publish INSERT, UPDATE and DELETE' in error_of(lambda: using("c"))
+    server.execute(
+        "CREATE TABLE p (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)", "CREATE PUBLICATION e FOR TABLE p1",
+        "CREATE PUBLICATION f FOR TABLE p1 WHERE (id > 1), p2",
+    )  # fmt: skip
+    for name, what in (("e", 'lacks table "public.p" or partitions'), ("f", "has other rows of some partitions")):
+        text = error_of(lambda name=name: opened("id INT; v INT", publication__name=name, table_name="p"))  # type: ignore[misc]
+        assert text.startswith(f'SS628: publication "{name}" {what} of ')
     stream = using("d")
     assert stream.next() == [(2, 2, "+I")]
     server.execute("UPDATE t SET id = 3 WHERE id = 1", "UPDATE t SET id = 0 WHERE id = 2")

@@ -54,15 +54,15 @@ def test_what_is_left_is_what_was_not_rolled_back(at_once: int, steps: list[byte
         assert spool.size == sum(map(len, messages(spool)))
 
 
-def test_the_last_description_that_was_not_rolled_back_is_known(tmp_path: Path):
+def test_the_last_descriptions_that_were_not_rolled_back_are_known(tmp_path: Path):
     spool = Spool(tmp_path / "log-1", HEAD)
-    known = [spool.relation]
-    spool.add(1, b"one", describes=True)
-    spool.add(2, b"two", describes=True)
-    known.append(spool.relation)
+    assert spool.relations == {}
+    spool.add(1, b"one", 7)
+    spool.add(2, b"two", 7)
+    spool.add(2, b"other", 8)
+    assert spool.relations == {7: b"two", 8: b"other"}
     spool.undo(3)
     spool.undo(2)
-    known.append(spool.relation)
-    assert known == [None, b"two", b"one"]
+    assert spool.relations == {7: b"one"}
     spool.discard()
     assert not list(tmp_path.glob(f"*{INDEX}"))

@@ -95,11 +95,8 @@ class _Gaps(ScopesOfQuery):
         for join in select.args.get("joins") or ():
             if isinstance(join.this, exp.Unnest) and _has_condition(join) and self._reads_map(join.this, select):
                 yield "UNNEST of a MAP with a condition, which Spark does not execute,", span_of(join)
-            if _is_odd(join) and self._is_of_left(join, select):
-                yield (
-                    "a join of this kind with rows of the table on its left, which Spark does not execute,",
-                    span_of(join),
-                )
+            if _is_odd(join) and isinstance(join.this, exp.Unnest | exp.Lateral):
+                yield "a join of this kind with UNNEST or LATERAL, which Spark lacks,", span_of(join)
         yield from self._outer_columns(select)
         for query in self._subqueries(select):
             if self._is_refused(query, select):
@@ -126,14 +123,6 @@ class _Gaps(ScopesOfQuery):
     def _reads_map(self, unnest: exp.Unnest, select: exp.Select) -> bool:
         columns = map(self.scope(select).column, columns_outside(unnest))
         return any(column is not None and "MAP<" in str(column.type) for column in columns)
-
-    def _is_of_left(self, join: exp.Join, select: exp.Select) -> bool:
-        """Whether what is joined may read columns of the tables before it: LATERAL, and UNNEST and the like that do."""
-        if isinstance(join.this, exp.Lateral) and isinstance(join.this.this.unnest(), exp.Query):
-            return True
-        scope = self.scope(select)
-        is_call = isinstance(join.this, exp.Unnest | exp.Lateral)
-        return is_call and any(scope.owner(column) is not None for column in columns_outside(join.this))
 
     # --- columns of queries around ------------------------------------------------------------------------------
 

@@ -205,6 +205,10 @@ REFUSED = {
     "SELECT t.a, u.b FROM t FULL JOIN u ON t.a < u.a GROUP BY t.a": ("SS208", "u.b"),
     "SELECT t.b FROM t ASOF JOIN u ON t.a = u.a AND t.b >= u.b WHERE nope": ("SS201", "nope"),
     "SELECT x FROM t RIGHT JOIN UNNEST(arr) AS e(x) ON TRUE": ("SS301", "UNNEST(arr) AS e(x)"),
+    "SELECT x, y FROM UNNEST(ARRAY[1]) AS u(x) FULL JOIN UNNEST(ARRAY[2]) AS v(y) ON x = y": (
+        "SS301",
+        "UNNEST(ARRAY[2]) AS v(y)",
+    ),
     "SELECT x FROM t FULL JOIN LATERAL EXPLODE(t.arr) AS e(x) ON TRUE": (
         "SS301",
         "LATERAL EXPLODE(t.arr) AS e(x)",

@@ -216,7 +216,8 @@ OPTIONS = (
         "pipeline.max-parallelism",
         integer(1, 32768),
         "Key groups: the parts that state is kept in, and so the most tasks that can share the work of an operator. "
-        "A job keeps that of its checkpoint. Not given, 64, and fewer where 'execution.latency' is low.",
+        "A job keeps that of its checkpoint. Not given, eight for each partition of shuffles, at least 16, and at most "
+        "64 or one for each; one for each where 'execution.latency' is low.",
     ),
     Option("pipeline.name", JOB_NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(

@@ -225,10 +225,26 @@ OTHER_ENGINE = repeating("SS424")
 OTHER_KEY_GROUPS = repeating("SS425")
 
 DEFAULT_KEY_GROUPS = 64
+"""Those of checkpoints that do not say how many they have."""
+
 AUTO = "auto"
 
 LAYOUT_FILE = "layout.json"
 _NEW = "('execution.checkpointing.dir')"
+
+
+_GROUPS_OF_A_TASK, _FEWEST_GROUPS, _GROUPS_TO_SHARE = 8, 16, 64
+
+
+def new_key_groups(tasks: int) -> int:
+    """How many key groups a new checkpoint has where no setting says it. ``tasks``: the partitions of a shuffle.
+
+    Each key group costs a call of the kernel in every micro-batch, however few rows come. Eight for each task spread
+    keys evenly, and let the job go on with more tasks. Where that would be more than 64, each task has fewer. All tasks
+    have as many as each other: the number is a multiple of ``tasks``.
+    """
+    of_a_task = max(1, min(_GROUPS_OF_A_TASK, _GROUPS_TO_SHARE // tasks))
+    return max(_FEWEST_GROUPS, of_a_task * tasks)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from sqlstream.errors import Diagnostic, SqlStreamError, SqlStreamWarning, Unsup
 from sqlstream.folders import Folders
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, is_of_plan, run_of
 from sqlstream.jobs.checkpoints.control import ControlRows
-from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, FingerprintPart, StateLayout, fingerprint
+from sqlstream.jobs.checkpoints.fingerprint import FingerprintPart, StateLayout, fingerprint
 from sqlstream.jobs.checkpoints.own_files import Claim, claim, require_sinks_intact, sinks_intact
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at, storage_at
 from sqlstream.jobs.checkpoints.trust import SETTING, unpickles_state
@@ -43,13 +43,13 @@ from sqlstream.jobs.lifecycle.specification import (
     execution_of,
     place_of,
 )
-from sqlstream.jobs.lifecycle.start import declared_states, start_job
+from sqlstream.jobs.lifecycle.start import declared_states, key_groups_for, start_job
 from sqlstream.jobs.records.history import last_begun, last_committed
 from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
 from sqlstream.jobs.savepoints.epoch_files import require_begun_files
-from sqlstream.latency import is_real_time
+from sqlstream.latency import is_low, is_real_time
 from sqlstream.planner.catalog import Function, Table, TimeDomain
 from sqlstream.planner.lowering import explain_spark, lower
 from sqlstream.planner.lowering.functions import lookup_source
@@ -379,7 +379,7 @@ class SessionJobs:
         sources = SessionSources(environment, workspace.catalog.copy())
         control = ControlRows(storage_at(self.folders.scratch_checkpoint(), spark))
         settings = workspace.settings
-        key_groups = settings["pipeline.max-parallelism"] or DEFAULT_KEY_GROUPS
+        key_groups = settings["pipeline.max-parallelism"] or key_groups_for(spark, few=is_low(settings))
         return JobRuntime(spark, sources, control, key_groups)
 
     def explained_by_spark(self, plan: Node, workspace: Workspace) -> str:

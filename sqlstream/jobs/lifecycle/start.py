@@ -11,7 +11,7 @@ from sqlstream.connectors import on_spark
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
-from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, Declared
+from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, Declared, new_key_groups
 from sqlstream.jobs.checkpoints.storage import LocalStorage, storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.jobs.checkpoints.watermarks import (
@@ -197,16 +197,19 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         declared_states(sources),
         chaining=execution.chaining,
         sources=sources,
-        new_key_groups=_tasks(spark) if execution.few_key_groups else DEFAULT_KEY_GROUPS,
+        new_key_groups=key_groups_for(spark, few=execution.few_key_groups),
     )
     if not job.place.trusts_any_owner and unpickles_state(job.work.plan, sources.function):
         require_trusted(checkpoint.storage)
     return checkpoint
 
 
-def _tasks(spark: SparkSession) -> int:
-    """The tasks of a shuffle, as a number of key groups."""
-    return min(int(spark.conf.get("spark.sql.shuffle.partitions") or DEFAULT_KEY_GROUPS), DEFAULT_KEY_GROUPS)
+def key_groups_for(spark: SparkSession, *, few: bool = False) -> int:
+    """How many key groups a new checkpoint has in this session where no setting says it. ``few``: one for each task of
+    a shuffle, at most 64.
+    """
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or DEFAULT_KEY_GROUPS)
+    return min(tasks, DEFAULT_KEY_GROUPS) if few else new_key_groups(tasks)
 
 
 def _control_rows(checkpoint: Checkpoint, job: JobSpecification) -> ControlRows:

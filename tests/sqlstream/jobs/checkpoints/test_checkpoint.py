@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sqlstream.errors import ExecutionError, UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import checkpoint_exists, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
-from sqlstream.jobs.checkpoints.fingerprint import StateLayout
+from sqlstream.jobs.checkpoints.fingerprint import StateLayout, new_key_groups
 from sqlstream.jobs.checkpoints.storage import LocalStorage, SparkStorage, storage_at
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.over import Sorted
@@ -18,6 +19,7 @@ from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.windows import Tumble
+from sqlstream.udfs.spark.batches import murmur3, numbers_of
 from tests.streams import item, table, timed
 
 EVENTS = table("events", delay_ms=500, k="STRING", v="INT", ts="TIMESTAMP")
@@ -84,6 +86,15 @@ def test_a_checkpoint_keeps_its_engine_and_key_groups(spark, tmp_path):
         open_checkpoint(path, plan(), spark, "columnar")
     with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):
         open_checkpoint(path, plan(), spark, "native", 8)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "key_groups"), [(1, 16), (2, 16), (3, 24), (8, 64), (9, 63), (16, 64), (40, 40), (64, 64), (200, 200)]
+)
+def test_tasks_have_as_many_key_groups_of_a_new_checkpoint_as_each_other(tasks, key_groups):
+    assert new_key_groups(tasks) == key_groups
+    tasks_of_groups = murmur3(numbers_of(key_groups).astype(np.uint32)) % tasks
+    assert np.bincount(tasks_of_groups, minlength=tasks).tolist() == [key_groups // tasks] * tasks
 
 
 @pytest.mark.spark

@@ -61,7 +61,7 @@ def test_a_latency_is_one_of_two():
 
 @pytest.mark.parametrize(
     ("given", "partitions", "key_groups"),
-    [(settings(None), "2", 64), (settings("low"), "2", 2), (settings("low"), "200", 64)],
+    [(settings(None), "2", 16), (settings("low"), "2", 2), (settings("low"), "200", 64)],
 )
 def test_a_job_of_low_latency_has_a_key_group_for_each_task(tmp_path, given, partitions, key_groups):
     plan = Output(timed(table("events", delay_ms=0, k="STRING", ts="TIMESTAMP")), ("k", "ts"))

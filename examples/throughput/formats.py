@@ -89,30 +89,34 @@ def texts(form: str, number: int, rows: int, *, faults: bool = False) -> bytes:
     """The text of file ``number``; with ``faults`` one price in a thousand is no number."""
     chance = np.random.default_rng(number)
     millis = 1_700_000_000_000 + np.arange(number * rows, (number + 1) * rows) // 10
-    prices = chance.integers(1, 10**7, rows).astype(str)
+
+    def numbers(least: int, end: int) -> pa.Array:
+        return pa.array(chance.integers(least, end, rows)).cast(pa.string())
+
+    prices = numbers(1, 10**7)
     if faults:
-        prices[::_FAULT] = "x"
+        prices = pc.replace_with_mask(prices, pa.array(np.arange(rows) % _FAULT == 0), pa.scalar("x"))
     columns = {
-        "auction": chance.integers(1_000, 20_000, rows).astype(str),
-        "bidder": chance.integers(1_000, 1_000 + _BIDDERS, rows).astype(str),
+        "auction": numbers(1_000, 20_000),
+        "bidder": numbers(1_000, 1_000 + _BIDDERS),
         "price": prices,
-        "channel": np.char.add("channel-", chance.integers(0, 10_000, rows).astype(str)),
-        "url": np.char.add(_URL, chance.integers(0, 10**9, rows).astype(str)),
-        "at": np.char.replace(millis.astype("datetime64[ms]").astype(str), "T", " "),
-        "extra": np.char.add(_EXTRA, chance.integers(0, 10**8, rows).astype(str)),
+        "channel": pc.binary_join_element_wise("channel-", numbers(0, 10_000), ""),
+        "url": pc.binary_join_element_wise(_URL, numbers(0, 10**9), ""),
+        "at": pa.array(millis).cast(pa.timestamp("ms")).cast(pa.string()),
+        "extra": pc.binary_join_element_wise(_EXTRA, numbers(0, 10**8), ""),
     }
-    arrays = [pa.array(values) for values in columns.values()]
     if form == "csv":
-        lines = pc.binary_join_element_wise(*arrays, ",")
+        lines = pc.binary_join_element_wise(*columns.values(), ",")
     else:
         spelled = []
-        for (name, kind), values in zip(COLUMNS.items(), arrays, strict=True):
+        for (name, kind), values in zip(COLUMNS.items(), columns.values(), strict=True):
             quote = "" if kind == "BIGINT" else '"'
             if name == "price" and faults:
                 values = pc.if_else(pc.equal(values, "x"), '"x"', values)
             spelled.append(pc.binary_join_element_wise(f'"{name}": {quote}', values, quote, ""))
         lines = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*spelled, ", "), "}", "")
-    return "\n".join(lines.to_pylist()).encode() + b"\n"
+    whole: bytes = pc.binary_join(pa.ListArray.from_arrays([0, rows], lines), "\n")[0].as_buffer().to_pybytes()
+    return whole + b"\n"
 
 
 def _item(chance: random.Random) -> dict[str, Any]:
@@ -245,7 +249,7 @@ def of_library(form: str, path: Path, names: Sequence[str], rows: int) -> float 
     return None if fastavro is None else _rate(partial(by_fastavro, path), min(rows, _MOST_BY_FASTAVRO))
 
 
-def libraries(folder: Path, rows: int) -> Table:
+def libraries(folder: Path, rows: int, beside_spark: bool) -> Table:
     """Rows per second of the decoder and of the plain library on one core, and of Spark's reader on all."""
     table = Table(title=f"{rows:,} rows a file: rows per second")
     named = ("decoder, one core", "Arrow or fastavro, one core", "ratio", "Spark's reader, all cores")
@@ -255,7 +259,8 @@ def libraries(folder: Path, rows: int) -> Table:
         for names in ([*COLUMNS], ["bidder", "price", "at"], ["auction", "price"]):
             path = next((folder / form / "plain").iterdir())
             own, theirs = _rate(partial(alone, form, path, names), rows), of_library(form, path, names, rows)
-            spark = None if form == "avro" else float(_apart("spark", form, str(path), ",".join(names), str(rows)))
+            no_spark = form == "avro" or not beside_spark
+            spark = None if no_spark else float(_apart("spark", form, str(path), ",".join(names), str(rows)))
             beside = ["-", "-"] if theirs is None else [f"{theirs:,.0f}", f"{own / theirs:.2f}"]
             table.add_row(form, str(len(names)), f"{own:,.0f}", *beside, "-" if spark is None else f"{spark:,.0f}")
     return table
@@ -290,7 +295,7 @@ def _values(value: Any) -> int:
     return 1 if inner is None else sum(map(_values, inner))
 
 
-def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str]) -> Table:
+def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str], beside_spark: bool) -> Table:
     """Steady rows per second of whole jobs, and of the same jobs with Spark's reader."""
     table = Table(title=f"{rows:,} rows a micro-batch into blackhole: rows per second, steady")
     for name in ("format", "files", "query", "rows/s", "of plain", "with Spark's reader", "ratio", "peak"):
@@ -303,7 +308,7 @@ def jobs(folder: Path, rows: int, queries: Sequence[str], kinds: Sequence[str]) 
                 ours_ = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "auto"))))
                 rate = plain.setdefault(query, ours_.rows_per_second)
                 cells = [f"{ours_.rows_per_second:,.0f}", f"{ours_.rows_per_second / rate:.2f}"]
-                if form == "avro":
+                if form == "avro" or not beside_spark:
                     cells += ["-", "-"]
                 else:
                     by_spark = steady(Batches(**json.loads(_apart("job", form, kind, query, path, "spark"))))
@@ -319,6 +324,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, help="micro-batches (default: 16 of 500,000 rows, 8 of more)")
     parser.add_argument("--query", action="append", choices=[*QUERIES])
     parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--without-spark", action="store_true", help="leave Spark's own readers out: half of the time")
     parser.add_argument("--measure", nargs="*", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure:
@@ -334,9 +340,9 @@ def main() -> None:
             for form in FORMATS:
                 for kind in {"plain", *kinds} & {*FORMATS[form]}:
                     write(Path(name) / form / kind, form, kind, files, rows)
-            console.print(libraries(Path(name), rows))
+            console.print(libraries(Path(name), rows, not chosen.without_spark))
             console.print(nested(rows))
-            console.print(jobs(Path(name), rows, queries, kinds), "")
+            console.print(jobs(Path(name), rows, queries, kinds, not chosen.without_spark), "")
     console.print(f"load after: {os.getloadavg()[0]:.1f}")
 
 

@@ -76,6 +76,16 @@ def place_of_message() -> Column:
     return F.concat("topic", F.lit("["), "partition", F.lit("]@"), "offset")
 
 
+_NEWEST_JAR = "4.2.0"
+"""The newest version that Maven has of Spark's Kafka connector. Spark 4.3 runs it, too."""
+
+
+def _jar_version(spark_version: str) -> str:
+    """The version of the connector for a version of Spark."""
+    numbers = [tuple(map(int, version.split(".")[:2])) for version in (spark_version, _NEWEST_JAR)]
+    return spark_version if numbers[0] <= numbers[1] else _NEWEST_JAR
+
+
 def require_jar(spark: SparkSession) -> None:
     """Raises ConnectorError SS509 where Spark lacks the Kafka connector."""
     reader = spark.readStream.format("kafka").option("subscribe", "t").option("kafka.bootstrap.servers", "localhost")
@@ -84,7 +94,7 @@ def require_jar(spark: SparkSession) -> None:
     except AnalysisException as error:
         if "find data source: kafka" not in str(error):
             raise
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_jar_version(spark.version)}"
         hint = (
             f"Start spark-submit with --packages {package}, "
             f"or connect with the option 'spark.jars.packages' = '{package}' before Spark starts."

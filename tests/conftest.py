@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from sqlstream.testing.kafka_broker import Broker
     from tests.postgres_server import PostgresServer
+    from tests.s3_server import S3Server
 
 
 pytest_plugins = ["sqlstream.testing.plugin"]
@@ -77,6 +78,15 @@ def spark() -> Iterator[SparkSession]:
     yield session
     session.stop()
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A server of S3 for all tests of the process; each test makes a bucket of its own."""
+    from tests.s3_server import running_s3
+
+    with running_s3() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

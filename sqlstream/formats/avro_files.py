@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import mmap
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.encodings import AVRO_CODECS
+from sqlstream.formats.file_access import LOCAL, Bytes, FileAccess
 from sqlstream.formats.varints import varint
 
 MAGIC = b"Obj\x01"
@@ -26,8 +25,6 @@ _MOST_BYTES = 1 << 30
 _MOST_EMPTY = 1 << 14
 """The most records without bytes, such as those of the type ``null``, that a block may have."""
 _PIECE = 1 << 20
-
-Bytes = bytes | mmap.mmap
 
 
 class Corrupt(ValueError):
@@ -140,19 +137,18 @@ def _text(content: Bytes, at: int) -> tuple[bytes, int]:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Container]:
-    """A context manager for a file on this machine. Raises Corrupt, OSError."""
-    with Path(path).open("rb") as file:
-        if not Path(path).stat().st_size:
+def opened(path: str, access: FileAccess = LOCAL) -> Iterator[Container]:
+    """A context manager for a file. Raises Corrupt, OSError."""
+    with access.content(path) as content:
+        if not len(content):
             raise Corrupt("it is empty, and not an Avro file")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield Container(content)
+        yield Container(content)
 
 
-def schema_text(path: str) -> str:
+def schema_text(path: str, access: FileAccess = LOCAL) -> str:
     """Returns the JSON text of the schema of a file. Raises pa.ArrowInvalid if it is no file of Avro, OSError."""
     try:
-        with opened(path) as file:
+        with opened(path, access) as file:
             return file.schema
     except (Corrupt, SchemaError) as error:
         raise pa.ArrowInvalid(str(error)) from None

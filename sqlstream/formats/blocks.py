@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from sqlstream.formats.compressions import is_compressed, opened
 from sqlstream.formats.csv_records import LONGEST_BROKEN, Dialect, begin_of_record, length_of_records
+from sqlstream.formats.file_access import LOCAL, FileAccess
 
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
@@ -57,13 +57,14 @@ class TextFile:
     """A text file that is read as blocks of whole records.
 
     ``encoding``: the name of a Python codec. ``dialect``: that of CSV with quotes; None where every line feed ends a
-    record. ``size``: the size of a block in bytes.
+    record. ``size``: the size of a block in bytes. ``access``: how the file is opened.
     """
 
     path: str
     encoding: str = _UTF8
     dialect: Dialect | None = None
     size: int = BLOCK_BYTES
+    access: FileAccess = LOCAL
 
     @property
     def divides(self) -> bool:
@@ -93,7 +94,7 @@ class TextFile:
             yield from self._whole()
 
     def _range(self, begin: int, end: int | None) -> Iterator[Block]:
-        with Path(self.path).open("rb", buffering=0) as file:
+        with self.access.opened(self.path) as file:
             position, size = self._first_record(file, begin), self.size
             last = _UNTIL_THE_END if end is None else self._first_record(file, end)
             while position < last:
@@ -163,7 +164,7 @@ class TextFile:
 
     def _texts(self) -> Iterator[bytes]:
         """The text of the file in UTF-8, piece by piece; the first has at least three bytes if the file has."""
-        with opened(self.path) as file:
+        with opened(self.path, self.access) as file:
             pieces = _ahead(file, self.size) if is_compressed(self.path) else iter(lambda: _read(file, self.size), b"")
             if self._is_utf8:
                 yield from pieces
@@ -275,8 +276,7 @@ def _counted_in(file: TextFile) -> dict[int, int]:
     """The line feeds before positions of a file at which records begin; none of a file that is read whole."""
     if not file.divides:
         return {}
-    status = Path(file.path).stat()
-    version = (file.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    version = (file.path, *file.access.version(file.path))
     if version not in _counted and len(_counted) >= _MOST_FILES:
         _counted.pop(next(iter(_counted)))
     return _counted.setdefault(version, {})

@@ -15,6 +15,8 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
+from sqlstream.formats.file_access import LOCAL, FileAccess
+
 _OF_ARROW = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _LZ4_FRAME = b"\x04\x22\x4d\x18"
 _SNAPPY_FRAME = b"\xff\x06\x00\x00sNaPpY"
@@ -34,20 +36,20 @@ def is_compressed(path: str) -> bool:
     return _suffix(path) in (*_OF_ARROW, ".deflate", ".lz4", ".snappy")
 
 
-def opened(path: str) -> BinaryIO:
+def opened(path: str, access: FileAccess = LOCAL) -> BinaryIO:
     """Opens a file for reading, and unpacks it if its name says that it is compressed. Reading raises OSError or
     pyarrow.ArrowException where the file is torn or something else.
     """
     suffix = _suffix(path)
     if suffix in _OF_ARROW:
-        return cast(BinaryIO, pa.input_stream(path, compression=_OF_ARROW[suffix]))
+        return cast(BinaryIO, pa.input_stream(access.streamed(path), compression=_OF_ARROW[suffix]))
     if suffix not in (".deflate", ".lz4", ".snappy"):
-        return cast(BinaryIO, Path(path).open("rb", buffering=0))
-    with Path(path).open("rb") as file:
+        return access.opened(path)
+    with access.opened(path) as file:
         begin = file.read(len(_SNAPPY_FRAME))
     if suffix == ".lz4" and begin.startswith(_LZ4_FRAME):
-        return cast(BinaryIO, pa.input_stream(path, compression="lz4"))
-    packed = Path(path).open("rb")  # noqa: SIM115 - closed with what reads it
+        return cast(BinaryIO, pa.input_stream(access.streamed(path), compression="lz4"))
+    packed = cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, access.opened(path))))  # closed with what reads it
     if suffix == ".deflate":
         return cast(BinaryIO, _Unpacked(packed, _inflated(packed)))
     if begin.startswith(_SNAPPY_FRAME):

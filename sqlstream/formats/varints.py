@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
+from sqlstream.formats.file_access import Bytes
 
 
-def varint(content: bytes | mmap.mmap, at: int) -> tuple[int, int]:
+def varint(content: Bytes, at: int) -> tuple[int, int]:
     """Reads a number without a sign at a position, and returns it with the position behind it. IndexError where the
     content ends within it, or it has more than 64 bits.
     """

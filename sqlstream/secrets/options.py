@@ -53,13 +53,15 @@ _PLAIN = re.compile(
     | ( execution | pipeline | parallelism | restart-strategy | shell | sql-client | sqlstream | table | state ) \. .+
     | ( lineage | logging | metrics | traces ) \. .+
     | scheduler-mode
+    | s3\.( region | anonymous | role-session-name | (connect|request)-timeout | force-virtual-addressing )
+    | gcs\.( project-id | anonymous ) | adls\.( account-name | blob-storage-(authority|scheme) )
     | topic\.( create | partitions | replication-factor | config\. .+ )
     | spark\. (?! hadoop\. | executorEnv\. | yarn\.appMasterEnv\. | kubernetes\. ) .+
     )""",
     re.VERBOSE,
 )
 _HEADER = re.compile(r"(?:.*\.)?headers?\.(.+)", re.IGNORECASE)
-_URL = re.compile(r"(?:.*[.-])?(?:url|uri)", re.IGNORECASE)
+_URL = re.compile(r"(?:.*[.-])?(?:url|uri)|s3\.endpoint|gcs\.service\.host", re.IGNORECASE)
 _BODY = re.compile(r"(?:batch\.)?body")
 _PROPERTY = re.compile(r"(?:properties|spark\.hadoop)\.(.+)")
 

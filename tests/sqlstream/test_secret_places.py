@@ -140,6 +140,12 @@ PLACES = (
     Place("postgres", {"password": "hunter2"}, ("hunter2",)),
     Place("delta", {"storage.aws_secret_access_key": "hunter2"}, ("hunter2",)),
     Place("delta", {"storage.account_key": "hunter2", "path": "abfss://c@a.test/t"}, ("hunter2",)),
+    Place(
+        "delta",
+        {"path": "s3://b/t", "s3.access-key-id": "AKIA4711", "s3.secret-access-key": "hunter2"},
+        ("hunter2", "AKIA4711"),
+    ),
+    Place("iceberg", {"s3.access-key-id": "AKIA4711", "s3.secret-access-key": "hunter2"}, ("hunter2", "AKIA4711")),
     Place("iceberg", {"catalog.token": "hunter2"}, ("hunter2",)),
     Place("iceberg", {"catalog.s3.secret-access-key": "hunter2"}, ("hunter2",)),
     Place("iceberg", {"catalog.uri": "postgresql://me:hunter2@db.test/catalog"}, ("hunter2",)),
@@ -190,6 +196,12 @@ PLACES = (
     Place("kafka", {"properties.schema.registry.url": "https://me:hunter2@registry.test"}, ("hunter2",)),
     Place("kafka", {"properties.anything": "hunter2"}, ("hunter2",)),
     # files
+    Place(
+        "filesystem",
+        {"path": "s3://b/x", "s3.access-key-id": "AKIA4711", "s3.secret-access-key": "hunter2"},
+        ("hunter2", "AKIA4711"),
+    ),
+    Place("filesystem", {"path": "abfss://c@a.dfs.test/x", "adls.sas-token": "hunter2"}, ("hunter2",)),
     Place("filesystem", {"path": "s3a://AKIA4711:sec/ret+4711@bucket/items"}, ("sec/ret+4711", "ret+4711", "AKIA4711")),
     Place("filesystem", {"path": "https://a.blob.test/c?sv=2024&sig=a%2Fb4711"}, ("a%2Fb4711", "a/b4711")),
     Place("filesystem", {"path": "abfss://c@a.dfs.test/items?sv=2024&sig=a%2Fb4711"}, ("a%2Fb4711", "a/b4711")),
@@ -343,7 +355,9 @@ OF_REGISTRIES = {
 }
 SECRET_OPTIONS = {
     "auth.header", "auth.password", "auth.token", "auth.username", "catalog.#", "headers.#", "hmac.secret", "password",
-    "properties.#", "storage.#", "subscribe", *OF_REGISTRIES,
+    "properties.#", "storage.#", "subscribe", "s3.access-key-id", "s3.secret-access-key", "s3.session-token",
+    "s3.role-arn", "gcs.oauth2.token", "gcs.oauth2.token-expires-at", "adls.account-key", "adls.sas-token",
+    "adls.tenant-id", "adls.client-id", "adls.client-secret", *OF_REGISTRIES,
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_files import Container, Corrupt, StoredBlock, opened, schema_text
 from sqlstream.formats.avro_schema import Schema, SchemaError, missing_or_other, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Fault, Field
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.types import DataType
 from sqlstream.udfs.files.listed import Mismatch, unreadable
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
@@ -28,13 +29,14 @@ _BYTES_AT_ONCE = 1 << 25
 @dataclass(frozen=True)
 class AvroFormat(RecordFormat):
     """How the Avro files of a table are read. ``fields``: the columns, by name; ``nulls``: those that a file lacks are
-    NULL instead of errors.
+    NULL instead of errors. ``access``: how files are opened.
     """
 
     fields: tuple[Field, ...]
     nulls: bool = False
     tolerant: bool = False
     keeps_records: bool = False
+    access: FileAccess = LOCAL
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,7 +51,7 @@ class AvroFormat(RecordFormat):
         Raises SS524 if the file lacks a column, SS467 if a column has another type, SS528 if it is no Avro file.
         """
         try:
-            with opened(path) if content is None else nullcontext(Container(content)) as file:
+            with opened(path, self.access) if content is None else nullcontext(Container(content)) as file:
                 yield from self._of(file, path, begin, end)
         except Corrupt as error:
             raise unreadable(path, error.reason) from None
@@ -116,10 +118,10 @@ def _decoder_of(fields: tuple[Field, ...], written: str) -> AvroDecoder:
     return AvroDecoder(fields, written)
 
 
-def file_schema(path: str) -> Schema:
+def file_schema(path: str, access: FileAccess = LOCAL) -> Schema:
     """Reads the schema of a file. Raises pa.ArrowException or OSError if the file cannot be read."""
     try:
-        return parse_schema(schema_text(path))
+        return parse_schema(schema_text(path, access))
     except SchemaError as error:
         raise pa.ArrowInvalid(f"its schema {error}") from None
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from pyarrow import ipc, orc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.columnar import Ambiguous, converted, is_text, position_of
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.files.listed import Mismatch, refused, type_name
@@ -32,12 +32,13 @@ _IPC_FILE, _FEATHER_V1 = b"ARROW1", b"FEA1"
 @dataclass(frozen=True)
 class ColumnarFiles:
     """Reads whole files of a table. ``format``: parquet, orc or arrow; ``columns``: the columns to read, with their
-    declared types. ``nulls``: columns that a file lacks are NULL instead of errors.
+    declared types. ``nulls``: columns that a file lacks are NULL instead of errors. ``access``: how files are opened.
     """
 
     format: str
     columns: tuple[tuple[str, DataType], ...]
     nulls: bool = False
+    access: FileAccess = LOCAL
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,12 +64,15 @@ class ColumnarFiles:
         """
         names = [name for name, _ in self.columns]
         try:
-            yield from _BATCHES[self.format](_opened(path, content), names)
+            yield from _BATCHES[self.format](self._opened(path, content), names)
         except Ambiguous as error:
             found = Mismatch(error.name, self.schema.field(error.name).type, None, error.found, twice=True)
             raise found.error(path, self.format) from None
         except _BeyondNanoseconds as error:
             raise error.named(self.schema.field(position_of(names, error.column) or 0), path) from None
+
+    def _opened(self, path: str, content: bytes | None) -> pa.NativeFile:
+        return self.access.columnar(path) if content is None else pa.BufferReader(content)
 
     def placed(self, path: str) -> Iterator[tuple[pa.RecordBatch, Callable[[int], str]]]:
         """``batches``, each with a function that returns the place of a row by its index, such as ``row 7``."""
@@ -116,21 +120,15 @@ def _in_row(path: str, first: int, row: int) -> str:
     return f'in {_numbered(first, row)} of file "{path}"'
 
 
-def schema_of(path: str, format: str) -> pa.Schema:  # noqa: A002
+def schema_of(path: str, format: str, access: FileAccess = LOCAL) -> pa.Schema:  # noqa: A002
     """Reads the Arrow schema of a file. ``format``: parquet, orc or arrow. Raises pa.ArrowException or OSError if the
     file cannot be read.
     """
     if format == "orc":
-        return orc.ORCFile(path).schema
+        return orc.ORCFile(path if access.is_local else access.columnar(path)).schema
     if format == "parquet":
-        return pq.read_schema(path)
-    return _reader(_opened(path, None)).schema
-
-
-def _opened(path: str, content: bytes | None) -> pa.NativeFile:
-    if content is not None:
-        return pa.BufferReader(content)
-    return pa.memory_map(path) if Path(path).stat().st_size else pa.BufferReader(b"")  # nothing cannot be mapped
+        return pq.read_schema(path if access.is_local else access.columnar(path))
+    return _reader(access.columnar(path)).schema
 
 
 def _of_parquet(source: pa.NativeFile, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -7,20 +7,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.columnar import converted, fits, position_of
 from sqlstream.formats.decoder import Decoded, Fault, Field
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.formats.misfits import misfits
 from sqlstream.udfs.files.columnar import ColumnarFiles, require_whole
 from sqlstream.udfs.files.listed import Mismatch
-from sqlstream.udfs.files.parquet import batches_of, own_names, without_view
+from sqlstream.udfs.files.parquet import batches_of, own_names, parquet_file, without_view
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
 from sqlstream.udfs.files.splits import LENGTH, FileRange, naming
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
@@ -30,7 +29,7 @@ from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_reco
 class ColumnarFormat(RecordFormat):
     """How the Parquet, ORC or Arrow files (``format``) of a table are read. ``fields``: the columns, by name; those
     that are not wanted make a row bad, too, unless they have another type in a file. ``nulls``: columns that a file
-    lacks are NULL instead of errors.
+    lacks are NULL instead of errors. ``access``: how files are opened.
     """
 
     format: str
@@ -38,6 +37,7 @@ class ColumnarFormat(RecordFormat):
     nulls: bool = False
     tolerant: bool = True
     keeps_records: bool = False
+    access: FileAccess = LOCAL
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,7 +45,7 @@ class ColumnarFormat(RecordFormat):
 
     @cached_property
     def _files(self) -> ColumnarFiles:
-        return ColumnarFiles(self.format, tuple((f.name, f.type) for f in self.fields), self.nulls)
+        return ColumnarFiles(self.format, tuple((f.name, f.type) for f in self.fields), self.nulls, self.access)
 
     def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, ReadRecords]]:
         """The rows of a file: of Parquet as large a share as the bytes are, others whole where they begin at 0. Raises
@@ -64,8 +64,8 @@ class ColumnarFormat(RecordFormat):
                 yield first, batch
                 first += batch.num_rows
             return
-        size = Path(path).stat().st_size
-        with pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit="us") as file:
+        size = self.access.size(path)
+        with parquet_file(path, self.access) as file:
             wanted = own_names(file.schema_arrow, self.schema.names, path, nulls=self.nulls)
             others = [f.name for f in self.fields if not f.wanted]
             own = {**own_names(file.schema_arrow, others, path, nulls=True), **wanted}

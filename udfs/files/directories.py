@@ -19,5 +19,12 @@ def escaped(value: str | None) -> str:
 
 
 def path_of_url(url: str) -> str:
-    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``."""
-    return unquote(urlsplit(url).path)
+    """The path on this machine of a file that Spark names ``file:///data/a%20b.parquet``. URLs of objects in stores are
+    returned as they are: their keys have no escapes.
+    """
+    return url if is_url(url) else unquote(urlsplit(url).path)
+
+
+def is_url(path: str) -> bool:
+    """True for the URL of an object in a store, which is no path on this machine."""
+    return "://" in path and not path.startswith(("/", "file:"))

@@ -20,6 +20,7 @@ import pyarrow.types as kinds
 
 from sqlstream.errors import ConnectorError, Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.formats.columnar import Ambiguous, differs_in_spark, fits, position_of
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.formats.misfits import misfit
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD_ROW
@@ -95,10 +96,10 @@ class ListedFiles:
                 yield path
 
 
-def size_of(path: str) -> int | None:
-    """The size of a file in bytes; None where it does not exist or is not local."""
+def size_of(path: str, access: FileAccess = LOCAL) -> int | None:
+    """The size of a file in bytes; None where it does not exist."""
     try:
-        return Path(path).stat().st_size
+        return access.size(path)
     except OSError:
         return None
 

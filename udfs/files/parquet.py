@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sqlstream.formats.columnar import Ambiguous, converted, position_of, usual_type
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.udfs.files.details import FileDetails
 from sqlstream.udfs.files.directories import path_of_url
 from sqlstream.udfs.files.listed import Mismatch, refused
@@ -40,7 +41,7 @@ class ParquetRows(FileRows):
 
     def opened(self, file_range: FileRange, details: FileDetails | None) -> pq.ParquetFile:
         """Opens the file, which is on this machine."""
-        return pq.ParquetFile(file_range.path, memory_map=True, coerce_int96_timestamp_unit="us")
+        return parquet_file(file_range.path)
 
     def _types(self) -> dict[str, pa.DataType]:
         return {column.source: column.type for _, column in sorted(self.columns.items())}
@@ -51,6 +52,13 @@ class ParquetRows(FileRows):
         except pa.ArrowInvalid:  # another type, or a value that the type does not have
             path = path_of_url(constants[FILE])
             raise refused(values, column.source, column.type, path, where) from None
+
+
+def parquet_file(path: str, access: FileAccess = LOCAL) -> pq.ParquetFile:
+    """Opens a file. Of an object, what a read needs is fetched in a few large pieces."""
+    if access.is_local:
+        return pq.ParquetFile(path, memory_map=True, coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(access.columnar(path), pre_buffer=True, coerce_int96_timestamp_unit="us")
 
 
 def _read(file: pq.ParquetFile, file_range: FileRange, names: Sequence[str], *, nulls: bool) -> Iterator[Piece]:

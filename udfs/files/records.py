@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
+from sqlstream.formats.file_access import FileAccess
 from sqlstream.udfs.bad_records import BAD_ROW, READ_FROM, READ_LINE
 from sqlstream.udfs.event_times import EARLIEST, LATEST, OUT_OF_RANGE, out_of_range
-from sqlstream.udfs.files.splits import FILE, LENGTH, FileRange, FileRows, Piece, in_micros, modified, naming
+from sqlstream.udfs.files.splits import FILE, LENGTH, FileRange, FileRows, Piece, in_micros, naming
 from sqlstream.udfs.messages import BAD_TYPE, rows_of_bad, with_bad, with_column
 
 
@@ -64,6 +64,8 @@ class RecordFormat(ABC):
     error that ends the job."""
     keeps_records: bool
     """Where ``tolerant``, the column BAD of good rows has their record, too."""
+    access: FileAccess
+    """How files are opened."""
 
     @property
     @abstractmethod
@@ -72,10 +74,10 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, ReadRecords]]:
-        """The records of a file on this machine that begin between two bytes, some at a time."""
+        """The records of a file that begin between two bytes, some at a time."""
 
     def placed(self, path: str) -> Iterator[tuple[pa.RecordBatch, Callable[[int], str]]]:
-        """The good rows of a file on this machine, without the column BAD, in batches, each with a function that
+        """The good rows of a file, without the column BAD, in batches, each with a function that
         returns the place of a row by its index, such as ``line 7``.
 
         ValueError for a record that cannot be read, if bad ones are not tolerated; also OSError and pa.ArrowException.
@@ -129,14 +131,18 @@ class RecordRows(FileRows):
     letters: bool = True
     required: tuple[RequiredValue, ...] = ()
 
+    @property
+    def access(self) -> FileAccess:
+        return self.format.access
+
     def constants(self, file_range: FileRange) -> dict[str, Any]:
         constants = super().constants(file_range) | {READ_FROM: file_range.file[FILE]}
         path = file_range.path
         properties = {
             "file.path": path,
-            "file.name": Path(path).name,
+            "file.name": path.rpartition("/")[2],
             "file.size": file_range.file[LENGTH],
-            "file.modification-time": modified(path) if self.metadata else None,
+            "file.modification-time": file_range.modified if self.metadata else None,
         }
         return constants | {name: properties[key] for name, key in self.metadata.items()}
 

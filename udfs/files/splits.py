@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
+from sqlstream.formats.file_access import LOCAL, FileAccess, StoreAccess
+from sqlstream.formats.store_errors import store_error
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.files.details import DETAILS
+from sqlstream.udfs.files.directories import is_url, path_of_url
 from sqlstream.udfs.files.listed import FILE_OF_RANGE, cut, size_of, unreadable, vanished
 from sqlstream.udfs.kernel import KEY_HASH
 
@@ -79,16 +81,23 @@ class FileRange(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The local path of the file, decoded from the URL that Spark lists."""
-        return unquote(urlsplit(self.file[FILE]).path)
+        """The path of the file, decoded from the URL that Spark lists; the URL of an object in a store."""
+        return path_of_url(self.file[FILE])
 
-    def require_whole(self) -> None:
+    @property
+    def modified(self) -> int:
+        """The modification time of the file in microseconds since 1970, as it is now, or was when it was listed."""
+        as_listed = DETAILS in self.file or is_url(self.path)
+        return int(self.file[MODIFIED]) if as_listed else modified(self.path)
+
+    def require_whole(self, access: FileAccess = LOCAL) -> None:
         """Raises ExecutionError SS531 where the file is shorter than when it was cut into ranges: earlier micro-batches
         have read another one.
         """
-        size, before = size_of(self.path), self.file[LENGTH]
-        if END in self.file and size is not None and size < before:
-            raise cut(self.path, before, size)
+        if END in self.file:
+            size, before = size_of(self.path, access), self.file[LENGTH]
+            if size is not None and size < before:
+                raise cut(self.path, before, size)
 
     def rows(self, count: int) -> tuple[int, int]:
         """Returns a pair: the index of the first row that belongs to this range, and that after the last one, if the
@@ -173,13 +182,20 @@ class SplitRows(ABC):
 class FileRows(SplitRows):
     """The base of readers of files in Spark tasks. Subclasses read the formats."""
 
+    @property
+    def access(self) -> FileAccess:
+        """How files are opened."""
+        return LOCAL
+
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Reads a task's share of the files. ``places`` has a row for each file, with its path, its size, the number of
         the task and the number of tasks. Also raises SS531 for a file of which a part was read before and that has
         become shorter, and what ``read`` raises.
         """
         for file_range in ranges_of([file for batch in places for file in batch.to_pylist()]):
-            file_range.require_whole()
+            if isinstance(self.access, StoreAccess) and self.access.is_skipped(file_range.path):
+                continue
+            file_range.require_whole(self.access)
             yield from self._of(file_range)
 
     @abstractmethod
@@ -192,8 +208,7 @@ class FileRows(SplitRows):
         """A dictionary with the value of each column that is the same for all rows of a range, such as the path or the
         modification time of the file.
         """
-        time = file_range.file[MODIFIED] if DETAILS in file_range.file else modified(file_range.path)
-        return {**file_range.file, KEY_HASH: 0, PARTS[0]: time}
+        return {**file_range.file, KEY_HASH: 0, PARTS[0]: file_range.modified}
 
     def _of(self, file_range: FileRange) -> Iterator[pa.RecordBatch]:
         constants = self.constants(file_range)
@@ -258,7 +273,7 @@ def _bounds(file: Mapping[str, Any]) -> tuple[int, int]:
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """A context manager that replaces Arrow's and the system's errors about the file ``path``: by error SS529 if the
-    file was deleted, else by SS528, which name the file.
+    file was deleted, else by SS528, which name the file; for objects of stores also by those of ``store_error``.
     """
     try:
         yield
@@ -267,7 +282,8 @@ def naming(path: str) -> Iterator[None]:
     except UnicodeDecodeError:  # values that are none are found before
         raise unreadable(path, "the name of one of its columns is no UTF-8") from None
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, str(error).partition("\n")[0]) from None
+        of_store = store_error(path, str(error)) if is_url(path) else None
+        raise of_store or unreadable(path, str(error).partition("\n")[0]) from None
 
 
 def modified(path: str) -> int:

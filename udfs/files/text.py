@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from sqlstream.formats import lines as formats_lines
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile
 from sqlstream.formats.csv_records import Dialect, is_blank
 from sqlstream.formats.decoder import Decoded, Decoder, Fault
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
 
@@ -53,9 +53,9 @@ class Header:
             return self._end_of_line(text, record.end)
         return None
 
-    def may_be_late(self, path: str) -> bool:
+    def may_be_late(self, text: TextFile) -> bool:
         """True where lines that are no records, such as comments, may come before the header of a file."""
-        with Path(path).open("rb") as file:
+        with text.access.opened(text.path) as file:
             begin = file.read(len(codecs.BOM_UTF8) + 1).removeprefix(codecs.BOM_UTF8)[:1]
         return begin <= b" " or begin == b"#"
 
@@ -81,7 +81,7 @@ class Header:
 class TextFormat(RecordFormat):
     """How the text files of a table are read: the encoding of the text, and the decoder that makes rows of it.
 
-    ``dialect``: see ``TextFile``.
+    ``dialect``, ``access``: see ``TextFile``.
     """
 
     decoder: Decoder
@@ -90,16 +90,17 @@ class TextFormat(RecordFormat):
     header: Header | None = None
     tolerant: bool = False
     keeps_records: bool = False
+    access: FileAccess = LOCAL
 
     @property
     def schema(self) -> pa.Schema:
         return self.decoder.schema
 
     def decoded(self, path: str, begin: int = 0, end: int | None = None) -> Iterator[tuple[Decoded, Read]]:
-        """The records of a file on this machine that begin between two bytes, block by block. Raises ConnectorError
+        """The records of a file that begin between two bytes, block by block. Raises ConnectorError
         SS525 for a header with other columns.
         """
-        file = TextFile(path, self.encoding, self.dialect)
+        file = TextFile(path, self.encoding, self.dialect, access=self.access)
         lines, first = LineNumbers(file), self._first_record(file, begin)
         for block in file.blocks(begin, end):
             if first is None and self.header is not None:
@@ -114,7 +115,7 @@ class TextFormat(RecordFormat):
         """Where the records of a file begin at the earliest, behind the header; None if the first block that is read
         shall tell.
         """
-        if self.header is None or (begin > 0 and not self.header.may_be_late(file.path)):
+        if self.header is None or (begin > 0 and not self.header.may_be_late(file)):
             return 0
         if begin <= 0:
             return None

@@ -1,4 +1,4 @@
-"""Files that tasks write themselves, of formats for which Spark has no writer: Avro and Arrow."""
+"""Files that tasks write themselves: Avro and Arrow, for which Spark has no writer, and all formats in stores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
@@ -13,7 +14,8 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import ipc
+import pyarrow.parquet as pq
+from pyarrow import ipc, orc
 
 from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.types import DataType
@@ -79,18 +81,119 @@ class ArrowOutput(FileOutput):
 
 
 @dataclass(frozen=True)
+class ParquetOutput(FileOutput):
+    """Parquet files, as Spark compresses them."""
+
+    suffix = ".parquet"
+
+    def writer(self, file: BinaryIO) -> RowWriter:
+        writer: RowWriter = pq.ParquetWriter(file, self.schema, compression="snappy")
+        return writer
+
+
+@dataclass(frozen=True)
+class OrcOutput(FileOutput):
+    """ORC files, as Spark compresses them."""
+
+    suffix = ".orc"
+
+    def writer(self, file: BinaryIO) -> RowWriter:
+        return _OrcRows(orc.ORCWriter(file, compression="zstd"))
+
+
+@dataclass(frozen=True)
+class _OrcRows:
+    into: orc.ORCWriter
+
+    def write(self, rows: pa.RecordBatch, /) -> None:
+        self.into.write(pa.Table.from_batches([rows]))
+
+    def close(self) -> None:
+        self.into.close()
+
+
+@dataclass(frozen=True)
+class LineOutput(FileOutput):
+    """Files of text, of which the only column has the lines. ``extension``: that of their names; ``header``: the first
+    line of each file.
+    """
+
+    extension: str = "txt"
+    header: str | None = None
+
+    @property
+    def suffix(self) -> str:  # type: ignore[override]
+        return f".{self.extension}"
+
+    def writer(self, file: BinaryIO) -> RowWriter:
+        if self.header is not None:
+            file.write(f"{self.header}\n".encode())
+        return _Lines(file)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    into: BinaryIO
+
+    def write(self, rows: pa.RecordBatch, /) -> None:
+        lines = pc.binary_join_element_wise(rows.column(0), "", "\n")
+        buffers, first, last = lines.buffers(), lines.offset, lines.offset + len(lines)
+        offsets = np.frombuffer(buffers[1], np.int32)
+        if len(lines):
+            self.into.write(buffers[2].slice(int(offsets[first]), int(offsets[last] - offsets[first])))
+
+    def close(self) -> None:
+        """The lines are in the file."""
+
+
+class Target(Protocol):
+    """Where files are written."""
+
+    def begin(self, path: str, /) -> BinaryIO:
+        """Opens a new file for writing."""
+
+    def complete(self, path: str, file: BinaryIO, /) -> tuple[int, int]:
+        """Closes a file, which is stored then. Returns its size, and the time in milliseconds since 1970."""
+
+    def remove(self, path: str, /) -> None:
+        """Removes a file if it exists."""
+
+
+@dataclass(frozen=True)
+class LocalTarget:
+    """Files of this machine."""
+
+    def begin(self, path: str) -> BinaryIO:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return Path(path).open("wb")
+
+    def complete(self, path: str, file: BinaryIO) -> tuple[int, int]:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        status = Path(path).stat()
+        return status.st_size, status.st_mtime_ns // 1_000_000
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
 class WrittenFiles:
-    """Writes the rows of a task into new files of a folder on this machine. ``partitions``: STRING columns whose values
-    become directories, ``day=2024-01-31``, instead of values in the files.
+    """Writes the rows of a task into new files of a folder. ``partitions``: STRING columns whose values become
+    directories, ``day=2024-01-31``, instead of values in the files. ``target``: the machine or the store of the folder.
+    ``name``: the beginning of the names of files.
     """
 
     output: FileOutput
     folder: str
     partitions: tuple[str, ...] = ()
+    target: Target = LocalTarget()
+    name: str = "part"
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes all rows, then yields the files, as FILES. Where that fails it leaves none."""
-        files = _Open(self.output, Path(self.folder))
+        files = _Open(self)
         try:
             for batch in batches:
                 for directory, rows in self._by_directory(batch):
@@ -128,37 +231,36 @@ def _directories(batch: pa.RecordBatch, partitions: tuple[str, ...]) -> pa.Array
 class _Open:
     """The files that a task is writing, one for each directory, and those that it has written."""
 
-    def __init__(self, output: FileOutput, folder: Path) -> None:
-        self._output, self._folder = output, folder
-        self._open: dict[str, tuple[Path, BinaryIO, RowWriter]] = {}
-        self._paths: list[Path] = []
+    def __init__(self, files: WrittenFiles) -> None:
+        self._files, self._target = files, files.target
+        self._open: dict[str, tuple[str, BinaryIO, RowWriter]] = {}
+        self._paths: list[str] = []
         self.written: list[dict[str, Any]] = []
 
     def write(self, directory: str, rows: pa.RecordBatch) -> None:
         if directory not in self._open:
             if len(self._open) >= _MOST_OPEN:
                 self.close()
-            path = self._folder / directory / f"part-{uuid.uuid4()}{self._output.suffix}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("wb")
+            name = f"{self._files.name}-{uuid.uuid4()}{self._files.output.suffix}"
+            path = "/".join(filter(None, (self._files.folder, directory, name)))
+            file = self._target.begin(path)
             self._paths.append(path)
-            self._open[directory] = (path, file, self._output.writer(file))
+            self._open[directory] = (path, file, self._files.output.writer(file))
         self._open[directory][2].write(rows)
 
     def close(self) -> None:
         """Completes the open files; they are on disk then."""
         for path, file, writer in self._open.values():
             writer.close()
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            status = path.stat()
-            modified = status.st_mtime_ns // 1_000_000
-            self.written.append({"path": str(path), "size": status.st_size, "modified": modified})
+            size, modified = self._target.complete(path, file)
+            self.written.append({"path": path, "size": size, "modified": modified})
         self._open.clear()
 
     def remove(self) -> None:
-        for _, file, _ in self._open.values():
-            file.close()
+        for _, file, writer in self._open.values():
+            with suppress(OSError, pa.ArrowException):  # of a store that does not answer: the object is not there then
+                writer.close()
+            with suppress(OSError):
+                file.close()
         for path in self._paths:
-            path.unlink(missing_ok=True)
+            self._target.remove(path)

@@ -24,6 +24,7 @@ import pyarrow as pa
 from sqlstream.connectors.files.tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
+from sqlstream.formats.avro_schema import Schema as AvroSchema
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
@@ -84,7 +85,7 @@ def wrong_columns(
             schemas = ((str(file), schema) for file in files if (schema := file_schema(file, kind)) is not None)
             return wrong_schema(table, kind, columns, schemas)
         case "avro":
-            return _wrong_avro(table, columns, files)
+            return avro_mismatches(table, columns, _avro_schemas(files))
         case "csv" if values["csv.header"]:
             read = ((str(file), _lines(file, MOST_RECORDS, values["encoding"])) for file in files)
             headers = ((file, line) for file, lines in read for line in header(lines, values))
@@ -154,16 +155,23 @@ def _text_that_is_none(
     return None
 
 
-def _wrong_avro(table: Table, columns: Sequence[Column], files: Sequence[Path]) -> list[Diagnostic]:
+def avro_mismatches(
+    table: Table, columns: Sequence[Column], schemas: Iterable[tuple[str, AvroSchema]]
+) -> list[Diagnostic]:
     """``wrong_schema`` for files of Avro."""
     wanted = [pa.field(c.name, type_) for c in columns if (type_ := _arrow_type(c)) is not None]
-    for file in files:
+    for file, schema in schemas:
         with suppress(pa.ArrowException, OSError):
-            schema = avro_files.file_schema(str(file))
             wrong = [*avro_files.mismatches(schema, wanted, nulls=missing_are_null(table))]
             if wrong:
-                return _shown(table, wrong, [m.name for m in schema.members], str(file), "avro")
+                return _shown(table, wrong, [m.name for m in schema.members], file, "avro")
     return []
+
+
+def _avro_schemas(files: Iterable[Path]) -> Iterator[tuple[str, AvroSchema]]:
+    for file in files:
+        with suppress(pa.ArrowException, OSError):
+            yield str(file), avro_files.file_schema(str(file))
 
 
 def _shown(table: Table, wrong: Sequence[Mismatch], names: Sequence[str], file: str, kind: str) -> list[Diagnostic]:

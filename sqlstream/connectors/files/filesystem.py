@@ -37,6 +37,7 @@ from sqlstream.connectors.files.checks import (
     wrong_directories,
     wrong_files,
 )
+from sqlstream.connectors.files.in_stores import check_in_store, is_missing, wrong_in_store
 from sqlstream.connectors.files.sink import require_logged, truncate_directory
 from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
@@ -61,6 +62,9 @@ from sqlstream.connectors.files.tables import (
     unusable,
 )
 from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.stores.objects import ObjectStore
+from sqlstream.connectors.stores.options import STORE_OPTIONS, STORE_VARIABLES, is_in_store
+from sqlstream.connectors.stores.stores import store_of
 from sqlstream.errors import Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, PATH, SIZE, WRONG_VALUE, Option, hint_of, integer, one_of
 from sqlstream.planner.bad_rows import FORMATS as WITH_NAMES
@@ -152,9 +156,9 @@ def _file_lookup(
             raise UnsupportedError(NOT_A_KEY, message, hint="Compare a column of a plain type, a STRING for instance.")
     form = _lookup_format(table, tuple(needed), values, zone)
     interval = values["lookup.full-cache.periodic-reload.interval"]
-    location = str(Path(path).absolute())
-    columns, directories = tuple(needed.items()), tuple(partitions)
-    return FileSource(table.name, request, location, form, columns, directories, zone, interval, as_of(location))
+    location = path if is_in_store(path) else str(Path(path).absolute())
+    columns, directories, state = tuple(needed.items()), tuple(partitions), as_of(location, form.access)
+    return FileSource(table.name, request, location, form, columns, directories, zone, interval, state)
 
 
 def _lookup_format(
@@ -167,7 +171,8 @@ def _lookup_format(
         if form is not None:
             return form
     elif not any(map(_is_odd, in_files)):
-        return ColumnarFiles(name, tuple((c.name, c.type) for c in in_files), missing_are_null(table))
+        kinds = tuple((c.name, c.type) for c in in_files)
+        return ColumnarFiles(name, kinds, missing_are_null(table), on_spark.record_files.access_of(values))
     odd = next(filter(_is_odd, (*in_files, *table.physical_columns)))
     message = f'lookups in table "{table.name}" cannot read column "{odd.name}" of type {odd.type.ddl()} as {name}'
     raise UnsupportedError(NOT_IN_FORMAT, message, hint="Leave the column out of the table, or declare it STRING.")
@@ -244,7 +249,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         *JSON_OPTIONS,
         *TEXT_OPTIONS,
         *LOOKUP_OPTIONS,
+        *STORE_OPTIONS,
     )
+    variables = STORE_VARIABLES
     refused = dict.fromkeys(
         (
             "sink.partition-commit.trigger",
@@ -262,6 +269,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         yield from _check_changes(table, spans)
         yield from check_kind_column(table, spans)
         yield from check_encoding(table, spans)
+        yield from check_in_store(table, spans)
         names = [c.name for c in table.physical_columns]
         for name in partition_columns(table):
             if name not in names:
@@ -287,7 +295,14 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         appear later.
         """
         path = local_path(table.option("path") or "")
-        yield from credentials(table, spans)
+        wrong = tuple(credentials(table, spans))
+        yield from wrong
+        if wrong:
+            return
+        if (store := self._store(table)) is not None:
+            if is_bounded(table):
+                yield from is_missing(table, store, self.values(table)["path"], spans)
+            return
         try:
             there = path is None or not is_bounded(table) or any(p.exists() for p in matching_paths(path))
         except (OSError, ValueError) as error:
@@ -298,6 +313,10 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for files to appear."
             yield Diagnostic(PATH_ERROR, message, spans.get("path"), hint=hint)
 
+    def _store(self, table: Table) -> ObjectStore | None:
+        path = table.option("path") or ""
+        return store_of(path, self.resolved_values(table)) if is_in_store(path) else None
+
     def no_text(self, table: Table) -> SqlStreamError | None:
         path, columns = local_path(table.option("path") or ""), tuple(c.name for c in table.physical_columns)
         if path is None:
@@ -306,6 +325,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
 
     def inspect(self, table: Table, columns: tuple[str, ...]) -> Iterable[Diagnostic]:
         """Returns diagnostics for local files that cannot be read, and for columns that the newest files lack."""
+        if (store := self._store(table)) is not None:
+            return wrong_in_store(table, store, self.values(table), columns_in_files(table, columns))
         path = local_path(table.option("path") or "")
         if path is None:
             return []
@@ -319,7 +340,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return wrong_columns(table, self.values(table), columns_in_files(table, columns), files)
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        values = self.values(table)
+        values = self.resolved_values(table)
         if kind_column(table) is None:
             return on_spark.file_source.read_files(environment, table, columns, values)
         rows = on_spark.file_source.read_files(environment, table, read_columns(table, columns), values)
@@ -329,14 +350,14 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return on_spark.file_source.has_file_splits(environment, table, columns, self.values(table))
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        return on_spark.file_source.file_splits(environment, table, self.values(table))
+        return on_spark.file_source.file_splits(environment, table, self.resolved_values(table))
 
     def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
-        return on_spark.record_files.record_format(environment, table, columns, self.values(table))
+        return on_spark.record_files.record_format(environment, table, columns, self.resolved_values(table))
 
     def lookup(self, environment: Environment, table: Table, request: Request) -> LookupSource:
-        values = self.values(table)
-        path = local_path(values["path"])
+        values = self.resolved_values(table)
+        path = values["path"] if is_in_store(values["path"]) else local_path(values["path"])
         return _file_lookup(environment, table, request, values, path, partition_columns(table))
 
     def takes_changes(self, table: Table) -> frozenset[RowKind]:
@@ -346,10 +367,10 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return UPSERT if holds_rows_now(table) else takes_changes(table)
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
-        return on_spark.file_sink.stream_writer(environment, table, rows, self.values(table))
+        return on_spark.file_sink.stream_writer(environment, table, rows, self.resolved_values(table))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
-        return on_spark.file_sink.batch_writer(environment, table, self.values(table))
+        return on_spark.file_sink.batch_writer(environment, table, self.resolved_values(table))
 
     def truncate(self, directory: Path, table: Table) -> None:
         truncate_directory(table)
@@ -371,7 +392,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        on_spark.file_sink.require_intact(environment, table, written, streamed)
+        values = self.resolved_values(table)
+        on_spark.file_sink.require_intact(environment, table, values, written, streamed)
 
     def location(self, table: Table) -> str:
         path = table.option("path") or ""

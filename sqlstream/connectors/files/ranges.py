@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 from urllib.parse import unquote
 
 from sqlstream.connectors.connector import PATH_ERROR, Watch
@@ -24,7 +25,7 @@ from sqlstream.connectors.files.checks import walk
 from sqlstream.connectors.files.tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment
-from sqlstream.udfs.files.directories import NO_PARTITION, path_of_url
+from sqlstream.udfs.files.directories import NO_PARTITION, is_url, path_of_url
 from sqlstream.udfs.files.listed import RANGES, lines_of, newest_logged_file
 from sqlstream.udfs.files.sink_log import logged_paths
 from sqlstream.udfs.files.splits import BEGIN, END, FILE, LENGTH, MODIFIED, modified
@@ -100,12 +101,30 @@ class Limits:
             yield pack
 
 
+class Listed(Protocol):
+    """An object of a store: its URL, its size in bytes, and its modification time in microseconds since 1970."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def modified(self) -> int: ...
+
+
+class Listing(Protocol):
+    """Lists the objects at a path that count."""
+
+    def listed(self, path: str, /) -> Sequence[Listed]:
+        """Raises ConnectorError where the store does not answer."""
+
+
 @dataclass
 class FileRanges(Watch):
-    """Finds the files at the local ``path`` of a table and writes which ranges of them each micro-batch reads, into
-    ``folder``. ``partitions``: the columns that are directories. ``checkpoint``: what lies in it is no input.
-    ``retained``: how many of the last micro-batches may be repeated; what earlier ones have read is removed from
-    ``folder``, some micro-batches at a time.
+    """Finds the files at the ``path`` of a table, on this machine or in a ``store``, and writes which ranges of them
+    each micro-batch reads, into ``folder``. ``partitions``: the columns that are directories. ``checkpoint``: what lies
+    in it is no input. ``retained``: how many of the last micro-batches may be repeated; what earlier ones have read is
+    removed from ``folder``, some micro-batches at a time.
     """
 
     folder: Path
@@ -115,6 +134,7 @@ class FileRanges(Watch):
     retained: int
     partitions: Sequence[str] = ()
     checkpoint: Path | None = None
+    store: Listing | None = None
     _ends: dict[str, Unread] = field(default_factory=dict, init=False, repr=False)
     _first: int = field(default=0, init=False, repr=False)
     _next: int = field(default=0, init=False, repr=False)
@@ -150,8 +170,15 @@ class FileRanges(Watch):
         begun = [file for file in self._ends.values() if file.begin < file.length]
         yield from begun  # where a process ended while it wrote
         with self._listing():
-            new = [file for path in self._listed() if (file := self._found(path)) is not None]
+            new = self._new() if self.store is None else self._new_in(self.store)
         yield from sorted(new, key=lambda file: (file.modified, file.path))
+
+    def _new(self) -> list[Unread]:
+        return [file for path in self._listed() if (file := self._found(path)) is not None]
+
+    def _new_in(self, store: Listing) -> list[Unread]:
+        found = (Unread(o.url, o.size, o.modified) for o in store.listed(self.path) if is_text(o.url))
+        return [file for file in found if file.path not in self._ends]
 
     def _listed(self) -> Iterator[str]:
         """The paths of the files that count, absolute: of a sink of files those that its log has."""
@@ -226,7 +253,7 @@ class FileRanges(Watch):
 
     def _entry(self, file: Unread, end: int) -> dict[str, object]:
         return {
-            FILE: Path(file.path).as_uri(),
+            FILE: _url(file.path),
             LENGTH: file.length,
             MODIFIED: file.modified,
             BEGIN: file.begin,
@@ -235,11 +262,7 @@ class FileRanges(Watch):
         }
 
     def _directories(self, path: str) -> dict[str, str | None]:
-        if not self.partitions:
-            return {}
-        pairs = (part.partition("=") for part in Path(path).parent.parts)
-        named = {name: unquote(value) for name, equals, value in pairs if equals}
-        return {name: None if value == NO_PARTITION else value for name, value in named.items()}
+        return directories_of(path) if self.partitions else {}
 
     @contextmanager
     def _listing(self) -> Iterator[None]:
@@ -260,6 +283,17 @@ class FileRanges(Watch):
             message = f'"{self.folder}" of the checkpoint cannot be written: {reason_of(error)}'
             hint = "Make room, or look at its permissions; then start the job again."
             raise ConnectorError(PATH_ERROR, message, hint=hint) from error
+
+
+def directories_of(path: str) -> dict[str, str | None]:
+    """The values of the directories ``column=value`` in the path of a file, as texts; None is the one of NULL."""
+    pairs = (part.partition("=") for part in Path(path).parent.parts)
+    named = {name: unquote(value) for name, equals, value in pairs if equals}
+    return {name: None if value == NO_PARTITION else value for name, value in named.items()}
+
+
+def _url(path: str) -> str:
+    return path if is_url(path) else Path(path).as_uri()
 
 
 def folder_of_ranges(checkpoint: Path, table: str, path: str) -> Path:
@@ -304,7 +338,7 @@ def _ends_in(lines: Iterable[str]) -> dict[str, Unread]:
 
 
 def _position(file: Unread) -> dict[str, object]:
-    return {FILE: Path(file.path).as_uri(), LENGTH: file.length, MODIFIED: file.modified, END: file.begin}
+    return {FILE: _url(file.path), LENGTH: file.length, MODIFIED: file.modified, END: file.begin}
 
 
 def _flush_names(folder: Path) -> None:

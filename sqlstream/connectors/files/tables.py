@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import PATH_ERROR, WRONG_COLUMN, columns_of
+from sqlstream.connectors.stores.options import is_in_store, is_of_web
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.formats.encodings import encoding_of
 from sqlstream.options import NAME, WRONG_VALUE, Option, OptionKind, hint_of
@@ -21,7 +22,7 @@ CREDENTIALS = "SS584"
 ENCODING = Option(
     "encoding",
     OptionKind("encoding", "an encoding such as 'UTF-8', 'ISO-8859-1', 'windows-1252' or 'UTF-16'", encoding_of),
-    "How characters are bytes in local files of the formats csv, json and text.",
+    "How characters are bytes in files of the formats csv, json and text, local ones and those of object stores.",
     "utf-8",
 )
 TEXTS = ("csv", "json", "text")
@@ -74,6 +75,10 @@ def credentials(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]
     if secret_texts("path", path):
         message = f'path "{shown_value("path", path)}" of table "{table.name}" holds credentials'
         hint = "Give them to Spark: SET 'spark.hadoop.fs.s3a.access.key' = '…', or as your file system wants them."
+        if is_of_web(path):
+            hint = "Files of web servers are read without credentials: put them into an object store, or copy them."
+        elif is_in_store(path):
+            hint = "Give them in options, as 's3.access-key-id' = '${NAME}', or in the environment of the job."
         yield Diagnostic(CREDENTIALS, message, spans.get("path"), hint=hint)
 
 
@@ -115,10 +120,14 @@ def check_encoding(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
     if chosen not in TEXTS:
         message = f'option "{ENCODING.key}" has no effect with format "{chosen}"'
         yield Diagnostic(WRONG_VALUE, message, spans.get(ENCODING.key), hint="Leave it out.")
-    elif local_path(table.option("path") or "") is None or tells_kinds(table):
+    elif not _tasks_reach(table.option("path") or "") or tells_kinds(table):
         message = f'option "{ENCODING.key}" of table "{table.name}" holds for local files of inserted rows only'
         hint = "Convert the files to UTF-8, for instance with iconv, and leave the option out."
         yield Diagnostic(WRONG_VALUE, message, spans.get(ENCODING.key), hint=hint)
+
+
+def _tasks_reach(path: str) -> bool:
+    return local_path(path) is not None or is_in_store(path)
 
 
 # --- kinds of rows in a column, for formats that have none: 'source.kind-column' = 'op' ---------------------------

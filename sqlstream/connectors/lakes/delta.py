@@ -11,6 +11,12 @@ from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environmen
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
+from sqlstream.connectors.stores.options import (
+    DELTA_STORE_OPTIONS,
+    STORE_VARIABLES,
+    check_store_options,
+    deltalake_options,
+)
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, PATH, STRING, Option, hint_of, integer, one_of
 from sqlstream.planner.catalog import Table
@@ -41,20 +47,22 @@ class Delta(LakeTable):
     options = (
         Option("path", PATH, "The directory of the table, or its URL in an object store.", required=True, sink=True),
         Option("storage.#", STRING, "An option of the object store as deltalake has it, such as its keys.", sink=True),
+        *DELTA_STORE_OPTIONS,
         *SOURCE_OPTIONS,
         *SINK_OPTIONS,
         *_OWN_OPTIONS,
         *LOOKUP_OPTIONS,
     )
-    variables = ("path", "storage.#")
+    variables = ("path", "storage.#", *STORE_VARIABLES)
     not_stored = ("VARIANT", "INTERVAL", "TIME")
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from super().check(table, spans)
         yield from _check_partitions(table, spans)
+        yield from check_store_options(table.options, uri_scheme(table.option("path") or ""), spans)
 
     def place(self, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-        return values["path"], prefixed(values, "storage.")
+        return values["path"], storage_of(values)
 
     def is_local(self, table: Table) -> bool:
         path = table.option("path") or ""
@@ -81,6 +89,16 @@ class Delta(LakeTable):
         from sqlstream.connectors.lakes.delta_tables import remove_rows
 
         remove_rows(table, self.resolved_values(table))
+
+
+def storage_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The options of the object store as deltalake has them; those that are given as its own win."""
+    return deltalake_options(values) | prefixed(values, "storage.")
+
+
+def uri_scheme(path: str) -> str:
+    """The path with the scheme by which the options of stores are named."""
+    return path.replace("s3a://", "s3://", 1)
 
 
 def _check_partitions(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

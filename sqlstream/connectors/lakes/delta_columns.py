@@ -17,6 +17,7 @@ from pyarrow import types as kinds
 
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
 from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.formats.store_errors import store_error
 from sqlstream.types import DataType
 from sqlstream.udfs.files.details import FileDetails
 from sqlstream.udfs.lookup.sources.clients import no_package
@@ -38,8 +39,10 @@ def require_deltalake() -> None:
 
 
 @contextmanager
-def delta_errors(name: str) -> Iterator[None]:
-    """Turns errors of the library about the table ``name`` into ConnectorError SS545."""
+def delta_errors(name: str, path: str) -> Iterator[None]:
+    """Turns errors of the library about the table ``name`` into ConnectorError SS545, or SS675 to SS677 where they are
+    those of an object store. ``path``: where the table is.
+    """
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
@@ -49,6 +52,8 @@ def delta_errors(name: str) -> Iterator[None]:
         hint = "Correct the option \"path\"; an INSERT creates the table, unless 'create-table' is 'false'."
         raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
     except (DeltaError, OSError) as error:
+        if (of_store := store_error(path, one_line(error), f'Delta table "{name}"')) is not None and "://" in path:
+            raise of_store from None
         message = f'Delta table "{name}" cannot be read: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
 
@@ -65,7 +70,7 @@ def open_table(name: str, path: str, storage: Mapping[str, str], version: int | 
     """Opens a version of a Delta table, the newest one by default. ConnectorError SS545."""
     from deltalake import DeltaTable
 
-    with delta_errors(name):
+    with delta_errors(name, path):
         return DeltaTable(uri_of(path), version=version, storage_options=dict(storage) or None)
 
 

@@ -84,7 +84,7 @@ class DeltaLog(VersionLog):
         return file_system(self._settings.location, self._settings.storage)
 
     def newest(self) -> int:
-        with delta_errors(self._settings.name):
+        with delta_errors(self._settings.name, self._settings.location):
             self._table.update_incremental()
         self._require_columns()
         return int(self._table.version())
@@ -145,7 +145,7 @@ class DeltaLog(VersionLog):
         """By version, when it was committed in microseconds, as the modification times of commit files say it; each is
         later than the one before, as the protocol demands.
         """
-        with delta_errors(self._settings.name):
+        with delta_errors(self._settings.name, self._settings.location):
             infos = self._fs.get_file_info(fs.FileSelector("_delta_log"))
         commits = sorted((int(i.base_name[:-5]), i) for i in infos if _is_commit(i.base_name))
         recorded = self._table.metadata().configuration.get("delta.enableInCommitTimestamps") == "true"
@@ -206,7 +206,7 @@ class DeltaLog(VersionLog):
         """The positions of deleted rows by the file's path in the table."""
         if _DELETION_VECTORS not in (table.protocol().reader_features or ()):
             return {}
-        with delta_errors(self._settings.name):
+        with delta_errors(self._settings.name, self._settings.location):
             vectors = pa.table(table.deletion_vectors())
         root = f"{unquote(urlsplit(table.table_uri).path).rstrip('/')}/"
         paths = [unquote(urlsplit(url).path).removeprefix(root) for url in vectors["filepath"].to_pylist()]

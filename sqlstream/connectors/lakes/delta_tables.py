@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
+from sqlstream.connectors.lakes.delta import storage_of
 from sqlstream.connectors.lakes.delta_columns import delta_errors, is_there, open_table, require_deltalake, uri_of
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
+from sqlstream.formats.store_errors import store_error
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.udfs.texts import one_line
@@ -46,7 +48,7 @@ def prepared(table: Table, values: Mapping[str, Any]) -> DeltaFiles:
     """
     require_deltalake()
     path, storage = values["path"], storage_of(values)
-    with delta_errors(table.name):
+    with delta_errors(table.name, path):
         there = is_there(path, storage)
     if not there:
         _create(table, values, path, storage)
@@ -64,16 +66,11 @@ def prepared(table: Table, values: Mapping[str, Any]) -> DeltaFiles:
     return DeltaFiles(path, schema, tuple(stored.metadata().partition_columns), compression, storage)
 
 
-def storage_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """The options of the object store."""
-    return {key.removeprefix("storage."): str(text) for key, text in values.items() if key.startswith("storage.")}
-
-
 def remove_rows(table: Table, values: Mapping[str, Any]) -> None:
     """Removes all rows, in a new version of the Delta table; does nothing where there is none."""
     require_deltalake()
     path, storage = values["path"], storage_of(values)
-    with delta_errors(table.name):
+    with delta_errors(table.name, path):
         there = is_there(path, storage)
     if there:
         CommitRetry(values[COMMIT_TIMEOUT]).commit(
@@ -107,7 +104,7 @@ def application(run: str) -> str:
 def newest_epoch(table: Table, path: str, storage: Mapping[str, str], run: str) -> int | None:
     """The number of the newest micro-batch of a checkpoint that the Delta table has; None if it has none."""
     require_deltalake()
-    with delta_errors(table.name):
+    with delta_errors(table.name, path):
         if not is_there(path, storage):
             return None
         return open_table(table.name, path, storage).transaction_version(application(run))
@@ -131,6 +128,8 @@ def _create(table: Table, values: Mapping[str, Any], path: str, storage: Mapping
             configuration=properties or None, storage_options=dict(storage) or None,
         )  # fmt: skip
     except (DeltaError, OSError, ValueError) as error:
+        if (of_store := store_error(path, one_line(error), f'Delta table "{table.name}"')) is not None:
+            raise of_store from None
         message = f'Delta table "{table.name}" cannot be created: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
 
@@ -152,7 +151,7 @@ def _add_columns(table: Table, stored: DeltaTable, missing: list[Column]) -> Non
     from deltalake import Schema
 
     fields = pa.schema([pa.field(c.name, c.type.to_arrow()) for c in missing])  # older rows have NULL
-    with delta_errors(table.name):
+    with delta_errors(table.name, stored.table_uri):
         stored.alter.add_columns(Schema.from_arrow(fields).fields)
 
 

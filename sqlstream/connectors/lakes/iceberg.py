@@ -11,6 +11,12 @@ from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environmen
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
 from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
+from sqlstream.connectors.stores.options import (
+    ICEBERG_STORE_OPTIONS,
+    STORE_VARIABLES,
+    check_pairs,
+    pyiceberg_properties,
+)
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, STRING, Option, OptionKind, hint_of
 from sqlstream.planner.catalog import Table
@@ -51,6 +57,7 @@ class Iceberg(LakeTable):
         Option("catalog.name", NAME, "Its name; SQL catalogs of other names share a database.", "default", sink=True),
         Option("catalog.#", STRING, "A property of the catalog or the store as pyiceberg has it, such as catalog.uri, "
                "catalog.warehouse, catalog.token or catalog.s3.secret-access-key.", sink=True),
+        *ICEBERG_STORE_OPTIONS,
         *SOURCE_OPTIONS,
         *SINK_OPTIONS,
         Option(
@@ -61,10 +68,11 @@ class Iceberg(LakeTable):
                source=False, sink=True),
         *LOOKUP_OPTIONS,
     )  # fmt: skip
-    variables = ("catalog.#", "table-name")
+    variables = ("catalog.#", "table-name", *STORE_VARIABLES)
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from super().check(table, spans)
+        yield from check_pairs(table.options, spans)
         names = [c.name for c in table.physical_columns]
         for part in self.values(table)["partition-by"] or ():
             if part.column not in names:
@@ -73,7 +81,7 @@ class Iceberg(LakeTable):
                 yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint)
 
     def place(self, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-        return values["table-name"], prefixed(values, _CATALOG)
+        return values["table-name"], pyiceberg_properties(values) | prefixed(values, _CATALOG)
 
     def is_local(self, table: Table) -> bool:
         """Whether the warehouse is a local directory; a catalog that is asked may have its tables anywhere."""

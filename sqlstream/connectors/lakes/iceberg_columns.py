@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns, LakeSettings
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
+from sqlstream.formats.store_errors import store_error
 from sqlstream.types import DataType
 from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.texts import one_line
@@ -50,8 +51,16 @@ def iceberg_errors(name: str, kind: str = "table") -> Iterator[None]:
         hint = "Correct the option \"table-name\"; an INSERT creates the table, unless 'create-table' is 'false'."
         raise ConnectorError(NO_LAKE_TABLE, message, detail=f"{one_line(error).rstrip('.')}.", hint=hint) from None
     except Exception as error:  # of any client of a catalog or a store
+        of_store = store_error("s3://", one_line(error), f'Iceberg {kind} "{name}"') if _is_of_store(error) else None
+        if of_store is not None:
+            raise of_store from None
         message = f'Iceberg {kind} "{name}" cannot be read: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
+
+
+def _is_of_store(error: Exception) -> bool:
+    """Whether pyarrow has raised the error, about an object store. Clients of catalogs raise others."""
+    return isinstance(error, OSError) and ("AWS Error" in str(error) or "://" in str(error))
 
 
 @lru_cache(16)

@@ -40,7 +40,9 @@ def splits(files: Sequence[LakeFile], share: int = 0, shares: int = 1) -> pa.Rec
 def reader_of(schema: pa.Schema, types: Mapping[str, pa.DataType], settings: LakeSettings) -> LakeRows:
     """Returns the reader of a table's rows. ``types``: the columns of the table among those of ``schema``."""
     columns = {name: FromFile(name, kind) for name, kind in types.items()}
-    remote = "://" in settings.location and not settings.location.startswith("file:")
+    # Where files of Iceberg are, its catalog knows: each of them says whether it is here.
+    elsewhere = "://" in settings.location and not settings.location.startswith("file:")
+    remote = settings.format == "iceberg" or elsewhere
     if settings.changes:
         return ChangeRows(
             schema, columns | {ROW_KIND: FromFile(ROW_KIND, pa.string())}, False, settings if remote else None

@@ -30,6 +30,7 @@ from sqlstream.connectors.files.tables import (
     local_path,
     partition_columns,
 )
+from sqlstream.connectors.stores.stores import store_of
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.formats.blocks import TextFile
 from sqlstream.formats.csv_records import Dialect
@@ -70,24 +71,30 @@ def ranges_of_table(
     read files whole: without a bound, and for jobs that have begun so, because what Spark has logged must be read again
     in the same way. ConnectorError SS508 where the checkpoint cannot be written.
     """
-    path, watches = local_path(values["path"]), environment.watches
+    store, watches = store_of(values["path"], values), environment.watches
+    path = local_path(values["path"]) if store is None else values["path"]
     if path is None or environment.logs is None or watches is None or environment.finished:
         return None
     logs = Path(environment.logs)
     folder = folder_of_ranges(logs.parent.parent, table.name, path)
     most = most_bytes(values, total, begun=folder.is_dir())
-    if not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
+    if store is None and not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
         return None
     there = next((w for w in watches if isinstance(w, FileRanges) and w.folder == folder), None)
     if there is not None:  # another part of the query reads them, too
         return there
-    limits = Limits(most, values[MOST_PER_TRIGGER], partial(_divides, values))
+    limits = limits_of(values, most)
     interval_ms, partitions = values["source.monitor-interval"], tuple(partition_columns(table))
     retained = int(str(environment.spark.conf.get(RETAINED_BY_SPARK)))
-    ranges = FileRanges(folder, path, limits, interval_ms, retained, partitions, logs.parent.parent)
+    ranges = FileRanges(folder, path, limits, interval_ms, retained, partitions, logs.parent.parent, store)
     ranges.look()
     watches.append(ranges)
     return ranges
+
+
+def limits_of(values: Mapping[str, Any], most: int | None) -> Limits:
+    """How much a micro-batch reads of a table: ``most`` bytes. ``values``: the parsed options of the table."""
+    return Limits(most, values[MOST_PER_TRIGGER], partial(_divides, values))
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,14 @@ from sqlstream.connectors.files.tables import ROWS, credentials, holds_rows_now,
 from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.change_messages import encode_changes
 from sqlstream.connectors.on_spark.keyed_rows import is_foreign, replace_file
+from sqlstream.connectors.on_spark.object_sink import folder_of, object_writer, require_objects
 from sqlstream.connectors.on_spark.record_files import tasks_read
 from sqlstream.connectors.on_spark.records import csv_columns, directory_column, json_columns
 from sqlstream.connectors.on_spark.task_files import WRITTEN_BY_TASKS, task_writer
+from sqlstream.connectors.stores.epochs import EpochLog
+from sqlstream.connectors.stores.objects import ObjectStore
+from sqlstream.connectors.stores.options import is_in_store
+from sqlstream.connectors.stores.stores import store_of
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
@@ -261,8 +266,8 @@ def stream_writer(
     """Returns Spark's file sink for a stream. Its log in the directory lists the valid files. ``values``: the parsed
     options of the table.
     """
-    if holds_rows_now(table):
-        return rows.writeStream.foreachBatch(_replace_batches(environment, table, values))
+    if holds_rows_now(table) or is_in_store(values["path"]):
+        return rows.writeStream.foreachBatch(batch_writer(environment, table, values))
     target = _target(environment, table, values)
     local = local_path(target.path)
     if environment.after is not None and local is not None:
@@ -282,6 +287,8 @@ def batch_writer(environment: Environment, table: Table, values: Mapping[str, An
     """
     if holds_rows_now(table):
         return _replace_batches(environment, table, values)
+    if (store := store_of(values["path"], values)) is not None:
+        return _write_objects(environment, table, values, store)
     target = _target(environment, table, values)
     if target.format in WRITTEN_BY_TASKS:
         return _write_by_tasks(environment, table, values, target, logged=False)
@@ -302,13 +309,24 @@ def _write_by_tasks(
     return lambda batch, number: write(refusing(batch, table, values, target.partitions), number)
 
 
+def _write_objects(
+    environment: Environment, table: Table, values: Mapping[str, Any], store: ObjectStore
+) -> BatchWriter:
+    if wrong := tuple(credentials(table, {})):
+        raise SqlStreamError.of(wrong)
+    write, partitions = object_writer(environment, table, values, store), partition_columns(table)
+    return lambda batch, number: write(refusing(batch, table, values, partitions), number)
+
+
 def _replace_batches(environment: Environment, table: Table, values: Mapping[str, Any]) -> BatchWriter:
     path = values["path"]
     local = local_path(path)
     if local is None or not shares_files(environment.spark):
         message = f'path "{shown_value("path", path)}" of table "{table.name}" is not on this machine'
         detail = "Files of another system cannot be put into the place of each other by one step."
-        hint = "Give a local path, leave out PRIMARY KEY, or write into a database."
+        hint = (
+            "Give a local path, leave out PRIMARY KEY, or write into a database, or into a table of delta or iceberg."
+        )
         raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
     folder = Path(local)
     try:
@@ -371,12 +389,18 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
         raise not_empty(table, Path(local))
 
 
-def require_intact(environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool) -> None:
-    """Makes the checks of ``RecoverableSink.require_intact`` for a directory on this machine. Other directories are
-    not checked.
+def require_intact(
+    environment: Environment, table: Table, values: Mapping[str, Any], written: SinkWriteRange | None, streamed: bool
+) -> None:
+    """Makes the checks of ``RecoverableSink.require_intact`` for a directory on this machine, or a folder in an object
+    store. Other directories are not checked. ``values``: the parsed options of the table.
     """
-    local = local_path(table.option("path") or "")
-    if not environment.resumed or environment.anew or environment.after is None or local is None:
+    local = local_path(values["path"])
+    if not environment.resumed or environment.anew or environment.after is None:
+        return
+    if (store := store_of(values["path"], values)) is not None:
+        require_objects(table, EpochLog(store, folder_of(values["path"])), written, environment.after)
+    if local is None:
         return
     try:
         if holds_rows_now(table):

@@ -57,8 +57,11 @@ from sqlstream.connectors.on_spark.cut_files import (
     watch_whole_files,
 )
 from sqlstream.connectors.on_spark.messages import as_variants
+from sqlstream.connectors.on_spark.object_source import not_read_in_store, places_in_store
 from sqlstream.connectors.on_spark.record_files import is_local, record_format, whole_files
 from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
+from sqlstream.connectors.stores.options import is_in_store
+from sqlstream.connectors.stores.stores import store_of
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.options import WRONG_VALUE
@@ -94,9 +97,12 @@ def read_files(
     ``Source.read`` allows. ``values``: the parsed options of the table.
     """
     path = values["path"]
-    _require_columns(environment, table, columns, values)
+    if not is_in_store(path):
+        _require_columns(environment, table, columns, values)
     chosen = columns_of(table, columns)
     text = record_format(environment, table, columns, values)
+    if text is None and is_in_store(path):
+        raise not_read_in_store(table)
     if text is not None:
         return _read_by_tasks(environment, table, chosen, values, text)
     if values[ENCODING.key] != ENCODING.default:
@@ -171,7 +177,7 @@ def has_file_splits(
     in_files = all(c.physical and c.name not in partitions for c in columns_of(table, columns))
     if not in_files or tells_kinds(table):
         return False
-    if values["format"] == "parquet":
+    if values["format"] == "parquet" and not is_in_store(values["path"]):
         return is_local(environment, table)
     return record_format(environment, table, columns, values) is not None
 
@@ -183,6 +189,12 @@ def file_splits(
 
     ``directories``: columns whose values are directory names; they are added to the result.
     """
+    store = store_of(values["path"], values)
+    if store is not None:
+        rows, listed = places_in_store(environment, table, store, values, directories)
+        sizes = [o.size for o in listed]
+        bound = None if environment.finished else most_bytes(values, lambda: sum(sizes))
+        return shared_out(rows, _shares(environment.spark, table, values, sizes, bound))
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
@@ -193,11 +205,16 @@ def file_splits(
         files = cut_files(environment, ranges, directories)
     if named:
         files = files.withColumn(PARTS[1], F.col(FILE))
-    shares = _shares(environment.spark, table, values, stats, None if ranges is None else ranges.limits.bytes)
+    sizes = [f.st_size for f in stats]
+    shares = _shares(environment.spark, table, values, sizes, None if ranges is None else ranges.limits.bytes)
     look = _listed_files(environment, table, values)
     places = files.coalesce(1)
-    checked = places if look is None else checked_places(places, look, FILE)
-    listed = checked.withColumn(SHARES, F.lit(shares))
+    return shared_out(places if look is None else checked_places(places, look, FILE), shares)
+
+
+def shared_out(places: DataFrame, shares: int) -> DataFrame:
+    """Gives all places to each of several tasks, which reads its share of them."""
+    listed = places.withColumn(SHARES, F.lit(shares))
     if shares == 1:
         return listed.withColumn(SHARE, F.lit(0))
     # A union would be a source per share, and Spark's checkpoint lets no later start have more or fewer of them.
@@ -227,7 +244,10 @@ def _read_by_tasks(
 ) -> DataFrame:
     """The rows of files of records, which tasks read. See ``read_files`` for the columns."""
     directories = [c for c in columns if c.name in partition_columns(table)]
-    if environment.finished and directories and not _stats(values["path"]):  # without directories Spark lacks columns
+    remote = is_in_store(values["path"])
+    if (
+        environment.finished and directories and not remote and not _stats(values["path"])
+    ):  # without directories Spark lacks columns
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
     hidden = [pa.field(BAD, BAD_TYPE)] if text.tolerant else []
@@ -410,15 +430,15 @@ def _each_once(files: DataFrame, path: str) -> DataFrame:
 
 
 def _shares(
-    spark: SparkSession, table: Table, values: Mapping[str, Any], stats: list[os.stat_result], most_bytes: int | None
+    spark: SparkSession, table: Table, values: Mapping[str, Any], known: Sequence[int], most_bytes: int | None
 ) -> int:
     """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
-    where a micro-batch has no more than ``most_bytes``.
+    where a micro-batch has no more than ``most_bytes``. ``known``: the sizes of the files that are there.
     """
     most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     if not is_bounded(table):
         return most
-    sizes = sorted((f.st_size for f in stats), reverse=True)
+    sizes = sorted(known, reverse=True)
     largest = sum(sizes[: values[MOST_PER_TRIGGER]])
     largest = largest if most_bytes is None else min(largest, most_bytes)
     return min(max(1, -(-largest // _least_split(spark))), most)

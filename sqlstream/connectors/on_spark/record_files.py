@@ -10,8 +10,11 @@ from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.files.tables import columns_in_files, local_path
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.stores.options import is_in_store
+from sqlstream.connectors.stores.stores import store_of
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Decoder, Field
+from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.planner.bad_rows import action_of, checked_columns, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.spark.running import is_connect
@@ -36,8 +39,11 @@ def is_local(environment: Environment, table: Table) -> bool:
 
 def tasks_read(environment: Environment, table: Table) -> bool:
     """True where tasks decode the table's files of text: local ones that hold no messages of changes, unless through
-    Spark Connect or where the settings say that Spark reads all files.
+    Spark Connect or where the settings say that Spark reads all files; and those in object stores, which Spark need
+    not know.
     """
+    if is_in_store(table.option("path") or ""):
+        return not has_kinds(table)
     through_spark = environment.spark_reads or is_connect(environment.spark) or has_kinds(table)
     return not through_spark and is_local(environment, table)
 
@@ -50,15 +56,25 @@ def record_format(
     """
     if not tasks_read(environment, table):
         return None
+    access = access_of(values)
     if values["format"] == "avro":
-        return avro_format(table, columns, checked=environment.located)
+        return avro_format(table, columns, access, checked=environment.located)
+    if values["format"] in COLUMNAR and not access.is_local:
+        return columnar_format(table, columns, access, checked=environment.located)
     if values["format"] in COLUMNAR:
         has_instants = any(part.name == "TIMESTAMP" for c in records_columns(table) for part in c.type.parts())
         if values["format"] == "orc" and has_instants:  # of which Arrow lacks those beyond 1677 and 2262
             return None
-        return columnar_format(table, columns, checked=environment.located)
+        return columnar_format(table, columns, access, checked=environment.located)
     decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
-    return None if decoder is None else _of_decoder(table, columns, values, decoder, checked=environment.located)
+    if decoder is None:
+        return None
+    return _of_decoder(table, columns, values, decoder, access, checked=environment.located)
+
+
+def access_of(values: Mapping[str, Any]) -> FileAccess:
+    """How the files of a table are opened. ``values``: the parsed options of the table."""
+    return store_of(values["path"], values) or LOCAL
 
 
 def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str) -> RecordFormat | None:
@@ -67,34 +83,45 @@ def lookup_format(table: Table, columns: tuple[str, ...], values: Mapping[str, A
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone.
     """
+    access = access_of(values)
     if values["format"] == "avro":
-        return avro_format(table, columns)
+        return avro_format(table, columns, access)
     if any(part.name == "VARIANT" for c in columns_of(table, columns) for part in c.type.parts()):
         return None
     decoder = decoder_of(table, columns, values, zone)
-    return None if decoder is None else _of_decoder(table, columns, values, decoder)
+    return None if decoder is None else _of_decoder(table, columns, values, decoder, access)
 
 
-def avro_format(table: Table, columns: tuple[str, ...], *, checked: bool = False) -> AvroFormat:
+def avro_format(
+    table: Table, columns: tuple[str, ...], access: FileAccess = LOCAL, *, checked: bool = False
+) -> AvroFormat:
     """How tasks and lookups read Avro. Columns that are not named are looked at where bad rows are tolerated, so that a
     record is bad for all queries or none. ``checked``: see ``_tolerance``.
     """
     strict = tolerates_bad_rows(table)
     fields = (Field(c.name, c.type, c.name in columns) for c in records_columns(table))
     read = tuple(f for f in fields if f.wanted or strict)
-    return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked))
+    return AvroFormat(read, missing_are_null(table), *_tolerance(table, checked), access)
 
 
-def columnar_format(table: Table, columns: tuple[str, ...], *, checked: bool) -> ColumnarFormat | None:
-    """How tasks read files of columns whose bad rows are tolerated; None where they are not, or a column that is named
-    has a type that Arrow lacks. ``checked``: see ``_tolerance``.
+def columnar_format(
+    table: Table, columns: tuple[str, ...], access: FileAccess = LOCAL, *, checked: bool
+) -> ColumnarFormat | None:
+    """How tasks read files of columns whose bad rows are tolerated, or that lie in a store; None for others, and where
+    a column that is named has a type that Arrow lacks. ``checked``: see ``_tolerance``.
     """
     fields = [Field(c.name, c.type, c.name in columns) for c in records_columns(table)]
     read = tuple(f for f in fields if not any(part.name in _NOT_IN_COLUMNS for part in f.type.parts()))
-    if not tolerates_bad_rows(table) or any(f.wanted and f not in read for f in fields):
+    tolerates = tolerates_bad_rows(table)
+    if (access.is_local and not tolerates) or any(f.wanted and f not in read for f in fields):
         return None
+    read = tuple(f for f in read if f.wanted or tolerates)
     return ColumnarFormat(
-        (table.option("format") or "").strip().lower(), read, missing_are_null(table), *_tolerance(table, checked)
+        (table.option("format") or "").strip().lower(),
+        read,
+        missing_are_null(table),
+        *_tolerance(table, checked),
+        access,
     )
 
 
@@ -114,10 +141,16 @@ def _tolerance(table: Table, checked: bool) -> tuple[bool, bool]:
 
 
 def _of_decoder(
-    table: Table, columns: tuple[str, ...], values: Mapping[str, Any], decoder: Decoder, *, checked: bool = False
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    decoder: Decoder,
+    access: FileAccess,
+    *,
+    checked: bool = False,
 ) -> TextFormat:
     tolerant, keeps = _tolerance(table, checked)
-    lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"]}
+    lines = {"tolerant": tolerant, "keeps_records": keeps, "encoding": values["encoding"], "access": access}
     if not isinstance(decoder, CsvDecoder):
         return TextFormat(decoder, **lines)
     header = None

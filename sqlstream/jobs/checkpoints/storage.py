@@ -13,11 +13,13 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import unquote, urlparse
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.errors import ExecutionError, repeating
+from sqlstream.secrets import shown_value
 from sqlstream.spark.running import shares_files
 from sqlstream.udfs.texts import json_of, reason_of
 
@@ -89,6 +91,35 @@ def write_errors_reported(path: object) -> Iterator[None]:
     except (OSError, ValueError) as error:
         full = NO_SPACE.search(str(error))
         raise (cannot_write(path, error) if full is None else disk_full(full[1])) from error
+
+
+NO_FILE_SYSTEM = "SS688"
+_UNKNOWN = re.compile(r"No FileSystem for scheme|Class (?:org\.apache\.hadoop|com\.google)\.\S+ not found")
+_JARS = {
+    "s3": "Write s3a://… in place of s3://…, and bring its jar: org.apache.hadoop:hadoop-aws",
+    "s3a": "Bring its jar: org.apache.hadoop:hadoop-aws",
+    "gs": "Bring its jar: com.google.cloud.bigdataoss:gcs-connector",
+    "abfss": "Bring its jar: org.apache.hadoop:hadoop-azure",
+}
+
+
+@contextmanager
+def file_systems_named(root: str) -> Iterator[None]:
+    """A context manager: where Spark does not know the file system of a checkpoint, it raises ExecutionError SS688.
+    Spark writes its own files there, so none of ours can stand in for it.
+    """
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        if _UNKNOWN.search(str(error)) is None:
+            raise
+        scheme = urlparse(root).scheme
+        jar = _JARS.get(scheme, f"Bring the jar that knows {scheme}://")
+        hint = (
+            f"{jar}, with 'spark.jars.packages' when the session starts; or take a directory that all machines mount."
+        )
+        message = f'Spark does not know the file system of the checkpoint "{shown_value("path", root)}"'
+        raise ExecutionError(NO_FILE_SYSTEM, message, hint=hint) from None
 
 
 @dataclass(frozen=True)
@@ -258,7 +289,8 @@ class SparkStorage:
     def read(self, path: str) -> str | None:
         """The text at a path; None where there is none."""
         try:
-            rows = self.spark.read.text(self.location(path), wholetext=True).collect()
+            with file_systems_named(self.root):
+                rows = self.spark.read.text(self.location(path), wholetext=True).collect()
         except AnalysisException:
             return None
         return "".join(str(row[0]) for row in rows).rstrip("\n")
@@ -266,7 +298,8 @@ class SparkStorage:
     def write(self, path: str, text: str) -> None:
         """Write a text as a directory with one file."""
         rows = self.spark.createDataFrame([(text,)], "value STRING").coalesce(1)
-        rows.write.mode("overwrite").text(self.location(path))
+        with file_systems_named(self.root):
+            rows.write.mode("overwrite").text(self.location(path))
 
     def make_folder(self, path: str) -> None:
         """Make a folder where there is none, by writing an empty text into it."""
@@ -276,7 +309,8 @@ class SparkStorage:
     def texts(self, pattern: str) -> Mapping[str, str]:
         """Returns a dictionary from path to text, for all texts whose paths match."""
         try:
-            read = self.spark.read.text(self.location(pattern), wholetext=True)
+            with file_systems_named(self.root):
+                read = self.spark.read.text(self.location(pattern), wholetext=True)
             rows = read.select(F.col("_metadata.file_path"), "value").collect()
         except AnalysisException:
             return {}

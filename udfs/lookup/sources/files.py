@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.file_access import LOCAL, FileAccess, StoreAccess
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 from sqlstream.udfs.datetimes import YEARS, beyond, rows_beyond
@@ -138,7 +139,7 @@ class FileClient(WholeTable):
         self._signature: Signature | None = None
 
     async def reload(self) -> bool:
-        signature = await asyncio.to_thread(signature_of, self._source.path)
+        signature = await asyncio.to_thread(signature_of, self._source.path, self._source.format.access)
         if signature == self._signature:
             return False
         self._index = await asyncio.to_thread(_index_of, self._source, signature)
@@ -268,29 +269,31 @@ def _constant(name: str, text: str | None, kind: DataType, zone: str) -> pa.Arra
     return values
 
 
-def signature_of(path: str) -> Signature:
+def signature_of(path: str, access: FileAccess = LOCAL) -> Signature:
     """Returns a pair of path and version (``version_of``) for each file at a path, in the order in which their rows are
     read. The result differs when a file changes. Hidden files (``_SUCCESS``, ``.crc``) are ignored.
 
     Raises ConnectorError SS583 if nothing exists at the path, or the file system refuses access.
     """
     try:
-        return _signature_of(path)
+        return _signature_of(path, access)
     except (OSError, ValueError) as error:
         name = getattr(error, "filename", None) or path
         message = f'path "{str(name)[-100:]}" cannot be read on this worker: {reason_of(error)}'
         raise ConnectorError(UNREADABLE, message) from None
 
 
-def as_of(path: str) -> str:
-    """A text that identifies the current state of the files of a path; for remote files a new one each time."""
+def as_of(path: str, access: FileAccess = LOCAL) -> str:
+    """A text that identifies the state of the files of a path; a new one each time where they cannot be listed."""
     try:
-        return sha256(repr(_signature_of(path)).encode(errors="surrogateescape")).hexdigest()
+        return sha256(repr(_signature_of(path, access)).encode(errors="surrogateescape")).hexdigest()
     except (OSError, ValueError, ConnectorError):
         return uuid.uuid4().hex
 
 
-def _signature_of(path: str) -> Signature:
+def _signature_of(path: str, access: FileAccess) -> Signature:
+    if isinstance(access, StoreAccess):
+        return tuple(access.versions(path))
     anchor = Path(path).anchor
     roots = Path(anchor).glob(path.removeprefix(anchor)) if glob.has_magic(path) else (Path(path),)
     files = [file for root in roots for file in _files(root)]

@@ -31,7 +31,7 @@ from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
-from sqlstream.planner.binder.generators import without_table
+from sqlstream.planner.binder.generators import no_generator, without_table
 from sqlstream.planner.binder.over_functions import with_treatment_behind
 from sqlstream.planner.binder.respelling import respelled, spelled_out
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
@@ -47,6 +47,7 @@ from sqlstream.types import UNKNOWN, DataType
 # --- ASOF joins, as lateral subqueries of the nearest row of the right side -----------------------------------
 
 
+_MAKING_ROWS = (BuiltinKind.GENERATOR, BuiltinKind.TABLE)
 _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
 
 
@@ -478,6 +479,8 @@ class _Respelling:
         """TABLE(f(x)) of a generator, and a table function of the user's, in FROM."""
         call = without_table(table.this)
         user = self._context.catalog.function(call.name) if isinstance(call, exp.Anonymous) else None
+        if user is None and kind_of(spark_name(call) or "") not in _MAKING_ROWS:
+            self._context.report(no_generator(call, self._context))
         if call is table.this and (user is None or user.kind is not FunctionKind.TABLE):
             return None
         return self._generator(exp.Lateral(this=table.this, alias=table.args.get("alias")))

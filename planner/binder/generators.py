@@ -8,6 +8,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from sqlstream.errors import BindError
 from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.functions.catalogue import kind_of
 from sqlstream.functions.result_types import common_type
@@ -134,7 +135,7 @@ def _function(call: exp.Expr, scope: Scope, context: Context) -> tuple[Function 
         _check_kind(call, function, context)
         check_arity(call, function, context)
     elif not is_generator(call, context):
-        raise _no_generator(call, context)
+        raise no_generator(call, context)
     copy = call.copy()
     for key, value in call.args.items():
         if isinstance(value, list):
@@ -159,7 +160,8 @@ def _check_kind(call: exp.Expr, function: Function, context: Context) -> None:
     raise bind_error("SS209", message, call, "Call it in SELECT.")
 
 
-def _no_generator(call: exp.Expr, context: Context) -> Exception:
+def no_generator(call: exp.Expr, context: Context) -> BindError:
+    """The mistake of calling a function for rows that does not exist (SS203), or that gives one value (SS209)."""
     name = spark_name(call) or call.sql(SqlStream)
     if kind_of(name) is None:
         hint = hint_for(name, context.catalog.function_names())

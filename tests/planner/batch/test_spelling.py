@@ -155,6 +155,9 @@ def test_queries_are_spelled_for_spark(text: str, expected: str) -> None:
         ("SELECT ARRAY_AGG(a ORDER BY b LIMIT 2) FROM t", "SS399"),
         ("SELECT SUM(a ORDER BY b) FROM t", "SS207"),
         ("SELECT INTERVAL 'x' SECOND", "SS212"),
+        ("SELECT * FROM GENERATE_SERIES(1, 3)", "SS203"),
+        ("SELECT * FROM t, nosuch(1) AS u(x)", "SS203"),
+        ("SELECT * FROM t JOIN UPPER('a') AS u(x) ON t.a = u.x", "SS209"),
     ],
 )
 def test_what_has_no_words_in_spark_is_refused_with_its_place(text: str, code: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from sqlstream.cli.output import working, writer_for
-from sqlstream.connectors import on_spark
+from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
 from sqlstream.connectors.kafka.connector import require_librdkafka
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
@@ -56,7 +56,7 @@ def _settings(brokers: str, topics: tuple[str, ...], group: str | None, properti
 
 
 def _rows(settings: TopicSettings) -> Iterator[tuple[object, ...]]:
-    with closing(on_spark.kafka_source.Brokers(settings)) as brokers:
+    with closing(Brokers(settings)) as brokers:
         held = brokers.held()
     for (topic, number), begin, end, committed in held:
         lag = None if committed is None else max(0, end - committed)

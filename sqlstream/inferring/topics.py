@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN
+from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
 from sqlstream.connectors.kafka.connector import require_librdkafka
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
@@ -97,7 +97,7 @@ def _settings(given: Mapping[str, str], topic: str) -> TopicSettings:
 
 def _last(settings: TopicSettings, most: int) -> tuple[list[bytes | None], list[bytes]]:
     """Keys and values of the last messages, those of a partition in their order."""
-    with closing(on_spark.kafka_source.Brokers(settings)) as brokers:
+    with closing(Brokers(settings)) as brokers:
         held = [p for p in brokers.held() if p.begin < p.end]
     share = -(-most // max(1, len(held)))
     last = [(*p.partition, max(p.begin, p.end - share), p.end, None) for p in held]

@@ -29,8 +29,8 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
-from sqlstream.connectors.on_spark.kafka_source import Brokers
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.testing.kafka_broker import Broker, BrokerError, kafka_jars, running_broker
 from sqlstream.udfs.kafka.admin import admin_of

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
-from sqlstream.connectors.on_spark.kafka_source import Brokers
 from sqlstream.errors import ConnectorError
 
 SETTINGS = TopicSettings(

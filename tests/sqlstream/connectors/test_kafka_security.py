@@ -158,7 +158,7 @@ def test_a_keystore_of_pkcs12_has_a_password(guarded: Guarded):
 
 
 def refusal(guarded: Guarded, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("sqlstream.connectors.on_spark.kafka_source._SECONDS", 3)
+    monkeypatch.setattr("sqlstream.connectors.kafka.brokers._SECONDS", 3)
     topic = guarded.topics.create()
     with pytest.raises(ConnectorError) as caught:
         everything(guarded.topics.settings(topic, properties=properties))

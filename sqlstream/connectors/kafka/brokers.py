@@ -1,0 +1,365 @@
+"""The brokers of a table: which partitions its topics have, their offsets, and those of its consumer group."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from sqlstream.connectors.kafka.offsets import (
+    Bound,
+    Lost,
+    Offsets,
+    Partition,
+    Position,
+    TopicSettings,
+    after_losses,
+    lost,
+)
+from sqlstream.errors import ConnectorError, repeating
+from sqlstream.options import WRONG_VALUE
+from sqlstream.udfs.kafka import admin
+from sqlstream.udfs.kafka.fetch import (
+    UNREACHABLE,
+    consumer_of,
+    lose,
+    losing,
+    reason_of,
+    unreachable,
+    wrong_properties,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+_Answer = TypeVar("_Answer")
+
+NO_OFFSETS = repeating("SS593")
+_SECONDS = 30
+_COMMIT_SECONDS = 5
+"""A micro-batch waits for a commit, which is for those who watch the group."""
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class HeldPartition(NamedTuple):
+    """The messages that a partition holds: from the offset ``begin`` to before ``end``. ``committed``: the offset from
+    which a consumer group goes on; None without one.
+    """
+
+    partition: Partition
+    begin: int
+    end: int
+    committed: int | None
+
+
+class Brokers:
+    """Asks the brokers of a table which partitions there are, and which offsets they have."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._listed: tuple[float, list[Partition]] | None = None
+        self._refusals: list[str] = []
+        self.ids: dict[str, str] = {}
+        """What Kafka calls the topics, as they were listed last."""
+        self._admin = self._client()
+
+    def close(self) -> None:
+        """Nothing can be asked any more."""
+        admin.close(self._admin)
+
+    def _client(self) -> AdminClient:
+        from confluent_kafka import KafkaException  # an optional package
+
+        consumer_of(self._settings.properties).close()  # which knows properties that the other would ignore
+        kinds = ("isolation.level", "fetch.", "max.partition.fetch", "check.crcs", "session.timeout", "heartbeat.")
+        own: dict[str, Any] = {k: v for k, v in self._settings.properties.items() if not k.startswith(kinds)}
+        try:
+            return admin.admin_of(self, {**own, "error_cb": partial(_hear, self._refusals)})
+        except KafkaException as error:
+            raise wrong_properties(error) from None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turns errors of the client into ConnectorError SS590."""
+        from confluent_kafka import KafkaException  # an optional package
+
+        self._serve()
+        try:
+            yield
+        except KafkaException as error:
+            self._serve()
+            refusal = self._refusals[-1] if self._refusals else None
+            raise unreachable(self._settings.properties, error, refusal) from None
+
+    def _serve(self) -> None:
+        """Lets librdkafka renew tokens, and say what is wrong."""
+        self._admin.poll(0)
+
+    def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What is answered once leaders and coordinators are elected. ConnectorError SS590 where they are not."""
+        from confluent_kafka import KafkaError, KafkaException  # an optional package
+
+        passing = (
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+            KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
+            KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
+        )  # fmt: skip
+        deadline = time.monotonic() + _SECONDS
+        self._serve()
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in passing or time.monotonic() > deadline:
+                    with self._asking():
+                        raise
+            time.sleep(0.1)
+
+    def first_position(self) -> Position:
+        """Where a job without checkpoint begins, and where a bounded table ends.
+
+        ConnectorError SS504 where a partition ends before the offset at which the table should.
+        """
+        found = self._partitions()
+        begin = self._at(self._settings.start, found, _earliest)
+        if self._settings.stop is None:
+            return Position(begin, ids=self.ids)
+        stop = self._at(self._settings.stop, found, _latest)
+        self._require_reached(stop)
+        return Position(begin, stop, ids=self.ids)
+
+    def _require_reached(self, stop: Offsets) -> None:
+        ends = self._offsets(stop, _latest(), uncommitted=True)
+        for partition, offset in stop.items():
+            if offset > (end := ends.get(partition, 0)):
+                name = f"{partition.topic}[{partition.number}]"
+                message = f"{name} ends at offset {end}, and the table should at {offset} ('scan.bounded.mode')"
+                hint = "Write an offset that is there, or take latest-offset."
+                raise ConnectorError(WRONG_VALUE, message, hint=hint)
+
+    def latest(self, position: Position) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Returns where partitions end, and where those begin that ``position`` lacks or that have lost messages.
+
+        ConnectorError SS592 where messages are gone, unless the table goes on behind them.
+        """
+        known, earliest, latest = self._bounds(position)
+        others = [topic for topic, number in position.ids.items() if self.ids.get(topic, number) != number]
+        if others:
+            lose(f'topic "{others[0]}" was deleted and made again', skips_lost=self._settings.skips_lost)
+        new = [p for p in known if p not in position.next or p.topic in others]
+        there = [p for p in known if p in position.next and p.topic not in others]
+        at = {p: position.next[p] for p in there}
+        losses = lost(at, {p: earliest[p] for p in there}, {p: latest[p] for p in there})
+        losses = [
+            loss
+            for loss in losses
+            if position.stop is None or at[loss.partition] < position.stop.get(loss.partition, 0)
+        ]
+        self._accept(losses)
+        begun = after_losses({p: earliest[p] for p in new}, losses, earliest)
+        gone = [p for p in position.next if p not in known and self._misses(p, position)]
+        if gone and not self._settings.skips_lost:
+            raise losing(f"{gone[0].topic}[{gone[0].number}] does not exist any more")
+        return latest, begun
+
+    def _bounds(self, position: Position) -> tuple[list[Partition], dict[Partition, int], dict[Partition, int]]:
+        """The partitions to read, and where each begins and ends. A list that names what is gone is made again."""
+        while True:
+            known = self._partitions(position.next)
+            known = known if position.stop is None else [p for p in known if p in position.next]
+            again = self._listed is not None and self._listed[0] < time.monotonic() - 1
+            try:
+                return known, self._offsets(known, _earliest()), self._offsets(known, _latest())
+            except ConnectorError:
+                if not again:
+                    raise
+                self._listed = (-math.inf, known)
+
+    def _misses(self, partition: Partition, position: Position) -> bool:
+        return position.stop is None or position.next[partition] < position.stop.get(partition, 0)
+
+    def _accept(self, losses: Iterable[Lost]) -> None:
+        text = "; ".join(map(str, losses))
+        if text:
+            lose(text, skips_lost=self._settings.skips_lost)
+
+    # --- partitions -----------------------------------------------------------------------------------------------
+
+    def _partitions(self, known: Iterable[Partition] = ()) -> list[Partition]:
+        """The partitions of the topics, as they were at most so long ago as ``discovery_ms`` says."""
+        now = time.monotonic()
+        if self._listed is None or now - self._listed[0] > self._settings.discovery_ms / 1000:
+            found = self._list()
+            if set(known) - set(found):  # a list may be incomplete while brokers elect leaders
+                time.sleep(1)
+                found = self._list()
+            self._listed = (now, found)
+            self.ids = self._ids({p.topic for p in found})
+        return self._listed[1]
+
+    def _ids(self, topics: Collection[str]) -> dict[str, str]:
+        """What Kafka calls topics; none of those to which a broker gives no id, as before version 2.8."""
+        from confluent_kafka import KafkaException, TopicCollection  # an optional package
+
+        if not topics:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection([*topics]), request_timeout=_SECONDS)
+        ids: dict[str, str] = {}
+        for topic, answer in answers.items():
+            with suppress(KafkaException):  # it may be gone meanwhile
+                ids[topic] = str(answer.result().topic_id)
+        return {topic: number for topic, number in ids.items() if number != _NO_ID}
+
+    def _list(self) -> list[Partition]:
+        with self._asking():
+            topics = self._admin.list_topics(timeout=_SECONDS).topics
+        pattern = self._settings.pattern
+        if pattern is not None:
+            names = [name for name in topics if re.fullmatch(pattern, name) and not name.startswith("__")]
+        else:
+            names = list(self._settings.topics)
+            missing = [name for name in names if name not in topics]
+            if missing and self._listed is None:
+                message = f'topic "{missing[0]}" does not exist'
+                hint = "Create it, or correct the option \"topic\"; 'topic-pattern' waits for topics to appear."
+                raise ConnectorError(UNREACHABLE, message, hint=hint)
+        return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
+
+    # --- offsets --------------------------------------------------------------------------------------------------
+
+    def _at(self, bound: Bound, partitions: list[Partition], otherwise: Callable[[], Any]) -> dict[Partition, int]:
+        """The offsets of a bound. ``otherwise``: those of partitions that ``specific-offsets`` do not name."""
+        match bound.mode:
+            case "earliest-offset":
+                return self._offsets(partitions, _earliest())
+            case "latest-offset":
+                return self._offsets(partitions, _latest())
+            case "timestamp":
+                assert bound.millis is not None
+                at_time = self._offsets(partitions, _at_time(bound.millis))
+                behind_all = self._offsets([p for p in partitions if at_time[p] < 0], _latest())
+                return {**at_time, **behind_all}
+            case "specific-offsets":
+                unnamed = self._offsets([p for p in partitions if p.number not in bound.offsets], otherwise())
+                return {**{p: bound.offsets[p.number] for p in partitions if p.number in bound.offsets}, **unnamed}
+            case _:
+                return self._of_group(partitions)
+
+    def _offsets(
+        self, partitions: Iterable[Partition], spec: Any, *, uncommitted: bool = False
+    ) -> dict[Partition, int]:
+        """The offsets of ``spec``. ``uncommitted``: messages of open transactions are there, too."""
+        from confluent_kafka import IsolationLevel, TopicPartition  # an optional package
+
+        asked = {TopicPartition(p.topic, p.number): spec for p in partitions}
+        if not asked:
+            return {}
+        level = self._settings.properties.get("isolation.level", "read_committed")
+        uncommitted = uncommitted or level == "read_uncommitted"
+        isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+
+        def ask() -> dict[Partition, int]:
+            answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)
+            return {Partition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+
+        return self._patiently(ask)
+
+    def held(self) -> list[HeldPartition]:
+        """The partitions of the topics: what they hold, and what the consumer group has committed of them."""
+        known = self._partitions()
+        earliest, latest = self._offsets(known, _earliest()), self._offsets(known, _latest())
+        committed = self._committed(known) if self._settings.group is not None else {}
+        committed = {p: offset for p, offset in committed.items() if offset >= 0}
+        return [HeldPartition(p, earliest[p], latest[p], committed.get(p)) for p in known]
+
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """What the consumer group has committed; less than 0 for partitions of which it has nothing."""
+        from confluent_kafka import (  # an optional package
+            ConsumerGroupTopicPartitions,
+            KafkaException,
+            TopicPartition,
+        )
+
+        group = self._settings.group
+        assert group is not None
+        if not partitions:
+            return {}
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.number) for p in partitions])
+
+        def ask() -> dict[Partition, int]:
+            (answer,) = self._admin.list_consumer_group_offsets([asked], request_timeout=_SECONDS).values()
+            known = answer.result().topic_partitions
+            for error in (t.error for t in known if t.error is not None):
+                raise KafkaException(error)
+            return {Partition(t.topic, t.partition): t.offset for t in known}
+
+        return self._patiently(ask)
+
+    def _of_group(self, partitions: list[Partition]) -> dict[Partition, int]:
+        group, committed = self._settings.group, self._committed(partitions)
+        missing = [p for p in partitions if committed.get(p, -1) < 0]
+        if missing and self._settings.reset == "none":
+            message = f'consumer group "{group}" has no offset of {missing[0].topic}[{missing[0].number}]'
+            hint = "Add 'properties.auto.offset.reset' = 'earliest' or 'latest', or choose another startup mode."
+            raise ConnectorError(NO_OFFSETS, message, hint=hint)
+        spec = _earliest() if self._settings.reset == "earliest" else _latest()
+        return {p: committed[p] for p in partitions if p not in missing} | self._offsets(missing, spec)
+
+    def commit(self, offsets: Offsets) -> bool:
+        """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them: where
+        brokers do not take them, the answer is False, and the log has a warning.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition  # an optional package
+
+        if self._settings.group is None or not offsets:
+            return True
+        read = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
+        try:
+            answers = self._admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(self._settings.group, read)], request_timeout=_COMMIT_SECONDS
+            )
+            for answer in answers.values():
+                for error in (t.error for t in answer.result().topic_partitions if t.error is not None):
+                    raise KafkaException(error)
+        except KafkaException as error:
+            log = logging.getLogger("sqlstream.kafka")
+            log.warning(
+                'offsets of consumer group "%s" are not committed yet: %s', self._settings.group, reason_of(error)
+            )
+            return False
+        return True
+
+
+def _hear(refusals: list[str], error: KafkaError) -> None:
+    """Keeps why brokers refuse us, of which what a request fails with says nothing."""
+    from confluent_kafka import KafkaError  # an optional package
+
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        refusals[:] = [error.str()]
+
+
+# --- which offset of a partition is asked for, as the client spells it --------------------------------------------
+
+
+def _earliest() -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def _latest() -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def _at_time(millis: int) -> Any:
+    from confluent_kafka import admin  # an optional package
+
+    return admin.OffsetSpec.for_timestamp(millis)

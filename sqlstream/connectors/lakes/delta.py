@@ -10,12 +10,12 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
-from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
+from sqlstream.connectors.lakes.delta_columns import storage_of
+from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable
 from sqlstream.connectors.stores.options import (
     DELTA_STORE_OPTIONS,
     STORE_VARIABLES,
     check_store_options,
-    deltalake_options,
 )
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, PATH, STRING, Option, hint_of, integer, one_of
@@ -89,11 +89,6 @@ class Delta(LakeTable):
         from sqlstream.connectors.lakes.delta_tables import remove_rows
 
         remove_rows(table, self.resolved_values(table))
-
-
-def storage_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """The options of the object store as deltalake has them; those that are given as its own win."""
-    return deltalake_options(values) | prefixed(values, "storage.")
 
 
 def uri_scheme(path: str) -> str:

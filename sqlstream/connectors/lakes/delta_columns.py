@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyarrow import fs
 from pyarrow import types as kinds
 
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
+from sqlstream.connectors.stores.options import deltalake_options, prefixed
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.store_errors import store_error
 from sqlstream.types import DataType
@@ -30,6 +31,11 @@ _PHYSICAL_NAME, _MAPPING = "delta.columnMapping.physicalName", "delta.columnMapp
 
 
 # --- opening --------------------------------------------------------------------------------------------------
+
+
+def storage_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The options of the object store as deltalake has them; those that are given as its own win."""
+    return deltalake_options(values) | prefixed(values, "storage.")
 
 
 def require_deltalake() -> None:

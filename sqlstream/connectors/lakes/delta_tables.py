@@ -10,8 +10,14 @@ import pyarrow as pa
 
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
-from sqlstream.connectors.lakes.delta import storage_of
-from sqlstream.connectors.lakes.delta_columns import delta_errors, is_there, open_table, require_deltalake, uri_of
+from sqlstream.connectors.lakes.delta_columns import (
+    delta_errors,
+    is_there,
+    open_table,
+    require_deltalake,
+    storage_of,
+    uri_of,
+)
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic

@@ -10,11 +10,12 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
-from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, prefixed
+from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable
 from sqlstream.connectors.stores.options import (
     ICEBERG_STORE_OPTIONS,
     STORE_VARIABLES,
     check_pairs,
+    prefixed,
     pyiceberg_properties,
 )
 from sqlstream.errors import Diagnostic, Span

@@ -249,11 +249,6 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Truncatab
         raise ConnectorError(OLDER_CHECKPOINT, message, detail=detail, hint=hint)
 
 
-def prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """The options with a prefix, without it."""
-    return {key.removeprefix(prefix): str(value) for key, value in values.items() if key.startswith(prefix)}
-
-
 def _require_keys(request: Request) -> None:
     for name, kind in request.keys:
         if not keys_can_be(kind):

@@ -182,3 +182,8 @@ def pyiceberg_properties(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """The options with a prefix, without it."""
+    return {key.removeprefix(prefix): str(value) for key, value in values.items() if key.startswith(prefix)}

@@ -428,6 +428,11 @@ class Node:
         return type(self).__name__.upper()
 
     @property
+    def clause(self) -> str:
+        """What of a statement the node is, for messages that refuse it."""
+        return self.columnar_only_clause or type(self).__name__.upper()
+
+    @property
     def updates_in_real_time(self) -> bool:
         """True where Spark's own operator updates the results of the stateful node with each row, by their keys."""
         return False

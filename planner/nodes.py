@@ -307,6 +307,10 @@ class Filter(Unary):
 
     condition: exp.Expression
 
+    @property
+    def clause(self) -> str:
+        return "WHERE or HAVING"
+
     def append_only_variant(self) -> Node | None:
         below = self.input.append_only_variant()
         return None if below is None else self.with_inputs((below,))
@@ -361,6 +365,10 @@ class Union(Node):
     """UNION ALL; fields by position. The branches are projected to the same names and types."""
 
     branches: tuple[Node, ...]
+
+    @property
+    def clause(self) -> str:
+        return "UNION ALL"
 
     @property
     def inputs(self) -> tuple[Node, ...]:

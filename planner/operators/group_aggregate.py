@@ -36,6 +36,10 @@ class GroupAggregate(Unary):
     grouping_id: str | None = None
     ttl_ms: int = 0
 
+    @property
+    def clause(self) -> str:
+        return "an aggregate"
+
     @cached_property
     def schema(self) -> Schema:
         by_name = {f.name: f for f in self.input.schema}

@@ -121,6 +121,10 @@ class WindowAggregate(Windowed):
     pane: str | None = None
     pane_index: str | None = None
 
+    @property
+    def clause(self) -> str:
+        return "an aggregate of windows"
+
     @cached_property
     def schema(self) -> Schema:
         by_name = {f.name: f for f in self.input.schema}

@@ -180,6 +180,10 @@ class AssignWindows(Windowed):
     columns: WindowColumns = DEFAULT_COLUMNS
     domain: TimeDomain = TimeDomain.EVENT
 
+    @property
+    def clause(self) -> str:
+        return "a session window"
+
     @cached_property
     def schema(self) -> Schema:
         plain = tuple(Field(f.name, f.type, f.nullable) for f in self.input.schema)

@@ -20,10 +20,7 @@ from sqlstream.errors import Diagnostic, SqlStreamError
 from sqlstream.latency import LATENCY, REAL_TIME
 from sqlstream.planner.catalog import APPEND_ONLY, Catalog, RowKind, Table, TimeDomain
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, Union
-from sqlstream.planner.operators.group_aggregate import GroupAggregate
-from sqlstream.planner.operators.window_aggregate import WindowAggregate
-from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.nodes import AssignTime, Insert, Output, Project, Scan, StatementSet
 from sqlstream.plans import Root, side_tables
 from sqlstream.settings import Settings
 
@@ -33,13 +30,6 @@ _MIN_EPOCH = "spark.sql.streaming.realTimeMode.minBatchDuration"
 _MIN_EPOCH_MS = 5000
 _EPOCH = "execution.checkpointing.interval"
 _UNSUPPORTED_SETTINGS = ("execution.checkpointing.min-pause", "execution.checkpointing.timeout")
-_OF_NODES: dict[type[Node], str] = {
-    WindowAggregate: "an aggregate of windows",
-    AssignWindows: "a session window",
-    Filter: "WHERE or HAVING",
-    GroupAggregate: "an aggregate",
-    Union: "UNION ALL",
-}
 _CLOCKS = frozenset({"NOW", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "UNIX_TIMESTAMP"})
 
 
@@ -103,7 +93,7 @@ def _of_node(node: Node, catalog: Catalog) -> Iterator[Diagnostic]:
         hint = "Take the time of the message: at TIMESTAMP METADATA FROM 'timestamp'."
         yield Diagnostic(NOT_REAL_TIME, message, hint=hint)
     elif node.runs_in_arrow or node.asked_together or (node.keeps_state and not node.updates_in_real_time):
-        message = f"{_OF_NODES.get(type(node)) or node.columnar_only_clause} is not executed in real time"
+        message = f"{node.clause} is not executed in real time"
         hint = f"Real-time mode filters, computes, unites and groups rows of topics; {_LOW} for others."
         yield Diagnostic(NOT_REAL_TIME, message, hint=hint)
     if _reads_clock(node):
@@ -122,8 +112,7 @@ def _of_updates(plan: Root) -> Iterator[Diagnostic]:
         return
     for node in _nodes_above_updates(plan.input):
         if not isinstance(node, Project):
-            what = _OF_NODES.get(type(node), type(node).__name__)
-            message = f"{what} over rows that are updated is not executed in real time"
+            message = f"{node.clause} over rows that are updated is not executed in real time"
             yield Diagnostic(NOT_REAL_TIME, message, hint=f"Group once, and last, without HAVING; {_LOW} for others.")
     if plan.input.changelog_mode != APPEND_ONLY and RowKind.UPDATE_BEFORE in plan.takes:
         message = f'table "{plan.table.name}" needs rows as they were before, which real-time mode does not have'

@@ -492,7 +492,7 @@ def _valued_on_sides(
     condition: exp.Expr, left: Scope, right: Scope, of_left: Subqueries, of_right: Subqueries
 ) -> tuple[Scope, Scope, exp.Expr]:
     """The sides with a column for each subquery of a condition, and the condition that reads these columns."""
-    is_mixed = _side_read(condition, left, right) is None
+    side_of_all = _side_read(condition, left, right)
 
     def value(node: exp.Expr) -> exp.Expr:
         nonlocal left, right
@@ -500,8 +500,8 @@ def _valued_on_sides(
             isinstance(node, exp.In) and subquery_of_in(node) is not None
         ):
             return node
-        side = _side_read(node, left, right)
-        if side is None or (is_mixed and not _columns_read(node, left, right)):
+        side = _side_read(node, left, right) if _columns_read(node, left, right) else side_of_all
+        if side is None:
             raise unsupported.refusal("subquery of both sides", span_of(condition))
         if side == 0:
             left, found = of_left.valued(node, left)

@@ -33,6 +33,7 @@ ISSUE: dict[str, Rows] = {"l": [(5, 1, 1), (7, 1, 2), (None, 2, 3)], "r": [(5, 1
 @given(queries(), databases())
 @example("SELECT l.b, MAX(l.a) IN (SELECT q.c FROM r AS q) AS p FROM l GROUP BY l.b", ISSUE)
 @example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
+@example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON CASE WHEN EXISTS (SELECT 1 FROM r AS q) THEN x.c > 1 END", SOME)
 def test_streams_know_three_values(text: str, tables: dict[str, Rows]) -> None:
     made = query_of_plan(optimize(plan(text, SCRIPT)))
     assert _results_of_plan(made, tables) == results(text, tables), made

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sqlstream.connectors import BUILT_IN, LookupTable, Sink, Source, connector, source_connector, validate
+from sqlstream.connectors.files.tables import credentials
 from sqlstream.connectors.kafka.messages import target_options
 from sqlstream.errors import Span
 from sqlstream.options import find
@@ -58,7 +59,8 @@ def test_an_unknown_option_gets_a_suggestion_or_the_list_of_all(make_table) -> N
     assert messages(table).endswith('HINT: Did you mean "csv.field-delimiter"?')
     far = messages(files(make_table, csv__field_separator=";"))
     assert 'HINT: Did you mean "csv.field-delimiter" or ' in far
-    assert "? Options: arrow.compression, arrow.missing-columns, avro.codec, avro.missing-columns, " in far
+    assert "? Options: adls.account-key, " in far
+    assert ", arrow.compression, arrow.missing-columns, avro.codec, avro.missing-columns, " in far
     assert "avro.timestamp_mapping.legacy, canal-json." in far
     assert "source.monitor-interval" in far
 
@@ -400,7 +402,7 @@ def test_credentials_in_paths_are_refused_when_a_job_starts(make_table) -> None:
     assert codes(actual) == []
     (wrong,) = source_connector("filesystem").ready(actual, {})
     assert (wrong.code, "secret" in wrong.render()) == ("SS584", False)
-    assert list(source_connector("filesystem").ready(files(make_table, path="abfss://c@account.test/items"), {})) == []
+    assert list(credentials(files(make_table, path="abfss://container@account.test/items"), {})) == []
 
 
 def test_a_watched_path_may_come_later(make_table) -> None:

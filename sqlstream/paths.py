@@ -1,4 +1,5 @@
-"""Paths: folders for state, caches and temporary files, names of users as file names, folders of Python modules.
+"""Paths: folders for state, caches and temporary files, names of users as file names, folders of Python modules,
+and files that are written whole.
 
 A home may be missing, read-only or somebody else's, as in containers. State and caches are then stored elsewhere or not
 at all; temporary files are required.
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote, unquote
 
 from sqlstream.errors import ExecutionError
@@ -113,3 +115,26 @@ def importable(*folders: Path) -> Iterator[None]:
     finally:
         for entry in added:
             sys.path.remove(entry)
+
+
+# --- files that stay when the machine dies ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which is there, and on disk, when it is whole."""
+    hidden = path.with_name(f".{path.name}")
+    with hidden.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    hidden.replace(path)
+
+
+def flush_names(folder: Path) -> None:
+    """Waits until the names in a folder are on disk, where ``whole_file`` leaves that to the file system."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

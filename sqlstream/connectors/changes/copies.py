@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from sqlstream.connectors.changes.positions import CopiedFile, Position
 
@@ -87,14 +84,3 @@ def in_files(rows: Iterator[bytes], most: int) -> Iterator[Iterator[list[bytes]]
 
 def _next_of(rows: Iterator[bytes]) -> list[bytes]:
     return list(islice(rows, _WRITTEN_AT_ONCE))
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which is there, and on disk, when it is whole."""
-    hidden = path.with_name(f".{path.name}")
-    with hidden.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    hidden.replace(path)

@@ -24,7 +24,7 @@ from sqlstream.connectors.connector import PATH_ERROR, Watch
 from sqlstream.connectors.files.checks import walk
 from sqlstream.connectors.files.tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError
-from sqlstream.paths import as_segment
+from sqlstream.paths import as_segment, flush_names
 from sqlstream.udfs.files.directories import NO_PARTITION, is_url, path_of_url
 from sqlstream.udfs.files.listed import RANGES, lines_of, newest_logged_file
 from sqlstream.udfs.files.sink_log import logged_paths
@@ -231,7 +231,7 @@ class FileRanges(Watch):
                 ends |= _ends_in(lines_of(file))
             entries = [{REMOVED: first}, *map(_position, ends.values())]
             self._put(self.folder / POSITIONS, map(json.dumps, entries), first)
-            _flush_names(self.folder)
+            flush_names(self.folder)  # no removal may come before what was renamed
             for _, file in read:
                 file.unlink(missing_ok=True)
         self._first = first
@@ -339,15 +339,6 @@ def _ends_in(lines: Iterable[str]) -> dict[str, Unread]:
 
 def _position(file: Unread) -> dict[str, object]:
     return {FILE: _url(file.path), LENGTH: file.length, MODIFIED: file.modified, END: file.begin}
-
-
-def _flush_names(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk: no removal may come before what was renamed."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:

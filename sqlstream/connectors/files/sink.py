@@ -119,6 +119,14 @@ def _written_otherwise(table: Table, folder: Path, streamed: bool) -> ExecutionE
     return ExecutionError(OTHER_SINK, message, detail=detail, hint="Let the query write to another, empty directory.")
 
 
+def ahead_of_savepoint(table: Table, folder: str, newest: int, after: int) -> ConnectorError:
+    """Returns the error SS508 for a folder with micro-batches that a job writes again after its savepoint."""
+    message = f'path "{folder}" of table "{table.name}" holds the micro-batch {newest}'
+    detail = f"The job goes on after micro-batch {after}, that of its savepoint."
+    hint = "Write to another directory, which then has what comes after the savepoint."
+    return ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+
+
 def not_empty(table: Table, folder: Path) -> ConnectorError:
     """Returns the error SS508 for a directory that already has files of another job."""
     message = f'path "{folder}" of table "{table.name}" is not an empty directory'

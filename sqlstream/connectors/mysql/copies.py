@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.changes.copies import Key, TableCopier, in_files, whole_file
+from sqlstream.connectors.changes.copies import Key, TableCopier, in_files
 from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
 from sqlstream.errors import ConnectorError
+from sqlstream.paths import whole_file
 from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn, lsn_text
 from sqlstream.udfs.mysql_connection import connected
 

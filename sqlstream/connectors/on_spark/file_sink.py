@@ -21,6 +21,7 @@ from sqlstream.connectors.change_formats import TEXT_FORMATS, has_kinds
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
 from sqlstream.connectors.files.sink import (
     SINK_LOG_GONE,
+    ahead_of_savepoint,
     holds_files,
     newest_batch,
     not_empty,
@@ -380,10 +381,7 @@ def _refuse_foreign_files(environment: Environment, table: Table, path: str) -> 
     newest = newest_batch(Path(local)) if environment.anew and Path(local).is_dir() else None
     if newest is not None and environment.after is not None:
         if newest > environment.after:
-            message = f'path "{local}" of table "{table.name}" holds the micro-batch {newest}'
-            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
-            hint = "Write to another directory, which then has what comes after the savepoint."
-            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+            raise ahead_of_savepoint(table, local, newest, environment.after)
         return
     if not Path(local).is_dir() or holds_files(Path(local)):
         raise not_empty(table, Path(local))

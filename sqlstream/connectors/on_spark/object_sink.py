@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange
-from sqlstream.connectors.files.sink import SINK_LOG_GONE
+from sqlstream.connectors.files.sink import SINK_LOG_GONE, ahead_of_savepoint
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.formats import csv_settings, quoted, writing
 from sqlstream.connectors.on_spark.records import csv_columns, directory_column, encode_object
@@ -95,10 +95,7 @@ def _require_own_folder(environment: Environment, table: Table, log: EpochLog, s
     newest = log.newest()
     if environment.anew and newest is not None and environment.after is not None:
         if newest > environment.after:
-            message = f'path "{log.folder}" of table "{table.name}" holds the micro-batch {newest}'
-            detail = f"The job goes on after micro-batch {environment.after}, that of its savepoint."
-            hint = "Write to another folder, which then has what comes after the savepoint."
-            raise ConnectorError(PATH_ERROR, message, detail=detail, hint=hint)
+            raise ahead_of_savepoint(table, log.folder, newest, environment.after)
         return
     if store.below(log.folder):
         raise _not_empty(table, log)

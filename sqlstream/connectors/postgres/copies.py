@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.changes.copies import Key, TableCopier, in_files, whole_file
+from sqlstream.connectors.changes.copies import Key, TableCopier, in_files
 from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.postgres.server import regclass
+from sqlstream.paths import whole_file
 from sqlstream.udfs.database_changes import ChangedTable, KeyColumn, lsn_of
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
 

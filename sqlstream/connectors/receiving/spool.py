@@ -23,8 +23,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from sqlstream.connectors.changes.copies import whole_file
 from sqlstream.errors import ConnectorError
+from sqlstream.paths import flush_names, whole_file
 from sqlstream.udfs.spool import (
     MESSAGES,
     RECEIVED,
@@ -206,7 +206,7 @@ class Spool:
         frame = frame_of(None, json.dumps(note).encode())
         with whole_file(path) as file:
             file.write(frame)
-        _sync_folder(self._folder)
+        flush_names(self._folder)
         opened = _File(path, first, first, 0)
         opened.add(0, len(frame))
         with self._lock:
@@ -276,14 +276,6 @@ def _write(content: IO[bytes], frame: bytes) -> None:
     while left:
         left = left[content.write(left) :]
     os.fdatasync(content.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _locked(file: IO[bytes]) -> bool:

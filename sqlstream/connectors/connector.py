@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from sqlstream.connectors.secrets import resolved, secrets_of
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.options import (
     DURATION,
@@ -172,6 +173,7 @@ class Environment:
     * ``first_rows``: the query ends with so many rows of its only table, whichever come first, so a source need not
       read many at once; None where it needs others, too.
     * ``real_time``: rows go through one by one, and the source measures how long that takes (``LATENCY_METRIC``).
+    * ``written``: where a sink that knows the bytes of what it writes adds them, for metrics.
     """
 
     spark: SparkSession
@@ -193,6 +195,7 @@ class Environment:
     idle_timeout_ms: int = 0
     first_rows: int | None = None
     real_time: bool = False
+    written: WrittenBytes = field(default_factory=WrittenBytes)
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:
@@ -511,6 +514,12 @@ class Sink(Connector):
 
         None where sinks may share a location, because what they store does not depend on the number of the micro-batch.
         A ``SharedName`` is compared with those of other connectors, too.
+        """
+        return None
+
+    def bytes_of_batch(self, table: Table, number: int, begin_ms: int) -> int | None:
+        """Returns the bytes that micro-batch ``number``, which is complete and began at ``begin_ms``, has stored; None
+        where they are not known, or were added to ``Environment.written``. It is called where metrics are on.
         """
         return None
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from sqlstream.jobs.checkpoints.watermarks import reached_watermarks
 from sqlstream.jobs.reports.counts import added_by_name, observed, values_of
 from sqlstream.jobs.reports.progress import stores_by_operator, watermark_of
+from sqlstream.telemetry.partitions import PartitionsTotals, with_partitions
 from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES
 from sqlstream.udfs.texts import json_of
 
@@ -46,8 +47,9 @@ class EpochTotals:
     * ``last_epoch``, ``last_end``: number and end of the last one, in seconds since 1970; None before the first.
     * ``last_event_ms``: the greatest event time of the last epoch that had rows with one.
     * ``watermarks_ms``: the last watermark of each table, of jobs with several sources.
-    * ``bytes_by_table``: sizes of the files that were read. ``rows_waiting``: rows that sources have and no epoch has
-      read, by number of the source, where Spark reports the offsets of both.
+    * ``bytes_by_table``: sizes of the files that were read; ``bytes_out``: of those that were written, by table.
+    * ``partitions``: what was read of the partitions of Kafka's topics. ``rows_waiting``: rows that sources have and
+      no epoch has read, by number of the source, where Spark reports the offsets of both.
     """
 
     count: int = 0
@@ -60,6 +62,8 @@ class EpochTotals:
     last_event_ms: int | None = None
     watermarks_ms: Mapping[str, int] = field(default_factory=dict)
     bytes_by_table: Mapping[str, int] = field(default_factory=dict)
+    bytes_out: Mapping[str, int] = field(default_factory=dict)
+    partitions: PartitionsTotals = field(default_factory=dict)
     rows_waiting: Mapping[int, int] = field(default_factory=dict)
 
     def with_one(self, number: int, seconds: float, end: float) -> EpochTotals:
@@ -76,8 +80,10 @@ class EpochTotals:
         )
 
 
-def with_epoch(totals: EpochTotals, report: Mapping[str, Any], read: Mapping[str, int]) -> EpochTotals:
-    """Returns the totals with one more epoch. ``read``: bytes of the files that it read, by table."""
+def with_epoch(
+    totals: EpochTotals, report: Mapping[str, Any], read: Mapping[str, int], written: Mapping[str, int]
+) -> EpochTotals:
+    """Returns the totals with one more epoch. ``read`` and ``written``: bytes of its files, by table."""
     seconds = int(report["batchDuration"]) / 1000
     event_ms = watermark_of(report.get("eventTime", {}).get("max"))
     return replace(
@@ -87,6 +93,8 @@ def with_epoch(totals: EpochTotals, report: Mapping[str, Any], read: Mapping[str
         last_event_ms=totals.last_event_ms if event_ms is None else event_ms,
         watermarks_ms={**totals.watermarks_ms, **reached_watermarks(report)},
         bytes_by_table=added_by_name(totals.bytes_by_table, read),
+        bytes_out=added_by_name(totals.bytes_out, written),
+        partitions=with_partitions(totals.partitions, report),
         rows_waiting=rows_waiting(report),
     )
 

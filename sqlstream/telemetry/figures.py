@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from sqlstream.connectors import Sink, sink_connector
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.jobs.lifecycle.observers import ObservedJob, Report
+from sqlstream.jobs.reports.counts import added_by_name
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Output
+from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.telemetry.epochs import EpochTotals, FilesRead, with_epoch
+from sqlstream.plans import side_tables
+from sqlstream.telemetry.epochs import EpochTotals, FilesRead, begin_of, with_epoch
 
 if TYPE_CHECKING:
     from sqlstream.errors import SqlStreamError
@@ -45,6 +50,12 @@ def names_of(plan: Node) -> PlanNames:
     return PlanNames(_numbered(operators), _numbered(lookups), plan.table.name if isinstance(plan, Insert) else None)
 
 
+def written_tables(plan: Node) -> tuple[Table, ...]:
+    """The tables that a job writes, those of side outputs among them."""
+    main = plan.tables if isinstance(plan, StatementSet) else [plan.table] if isinstance(plan, Insert) else []
+    return (*main, *side_tables(plan))
+
+
 def _numbered(names: Sequence[str]) -> dict[int, str]:
     return {number: f"{number}: {name}" for number, name in enumerate(names)}
 
@@ -52,7 +63,7 @@ def _numbered(names: Sequence[str]) -> dict[int, str]:
 @dataclass(frozen=True)
 class JobFigures:
     """What is known of a job at a moment. ``failures``: how often it has failed, restarts included. ``started``: in
-    seconds since 1970.
+    seconds since 1970. ``reported_bytes``: what sinks have written, of those that say so when they write.
     """
 
     name: str
@@ -63,6 +74,12 @@ class JobFigures:
     epochs: EpochTotals = field(default_factory=EpochTotals)
     names: PlanNames = field(default_factory=PlanNames)
     failures: int = 0
+    reported_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_out(self) -> dict[str, int]:
+        """What was written into each table, as far as its sink knows."""
+        return added_by_name(self.epochs.bytes_out, self.reported_bytes)
 
     @property
     def is_running(self) -> bool:
@@ -71,9 +88,11 @@ class JobFigures:
 
 
 class MeasuredJob:
-    """An observer of one job that has its figures at any time, from any thread."""
+    """An observer of one job that has its figures at any time, from any thread. ``written``: what its sinks report."""
 
-    def __init__(self) -> None:
+    def __init__(self, written: WrittenBytes) -> None:
+        self._written = written
+        self._sinks: tuple[tuple[Table, Sink], ...] = ()
         self._job: ObservedJob | None = None
         self._names = PlanNames()
         self._epochs = EpochTotals()
@@ -87,13 +106,21 @@ class MeasuredJob:
     def on_start(self, job: ObservedJob) -> None:
         """Take the names of the plan."""
         self._names = names_of(job.plan)
+        self._sinks = tuple((table, sink_connector(table.connector)) for table in written_tables(job.plan))
         self._job = job
 
     def on_epochs(self, job: ObservedJob, reports: Sequence[Report]) -> None:
         """Add the epochs to the totals."""
         with self._lock:
             for report in reports:
-                self._epochs = with_epoch(self._epochs, report, self._files.bytes_of(report))
+                read, written = self._files.bytes_of(report), self._stored(report)
+                self._epochs = with_epoch(self._epochs, report, read, written)
+
+    def _stored(self, report: Report) -> dict[str, int]:
+        """The bytes of an epoch, of the sinks that know them when it is complete."""
+        number, begin_ms = int(report["batchId"]), int(begin_of(report) * 1000)
+        sizes = {table.name: sink.bytes_of_batch(table, number, begin_ms) for table, sink in self._sinks}
+        return {table: size for table, size in sizes.items() if size is not None}
 
     def on_failure(self, job: ObservedJob, error: SqlStreamError) -> None:
         """Count the failure."""
@@ -121,6 +148,7 @@ class MeasuredJob:
                 epochs=self._epochs,
                 names=self._names,
                 failures=self._failures,
+                reported_bytes=self._written.by_table(),
             )
 
 
@@ -131,11 +159,11 @@ class MeasuredJobs:
         self._jobs: list[MeasuredJob] = []
         self._lock = Lock()
 
-    def new(self) -> MeasuredJob:
-        """An observer for a job that is about to start."""
+    def new(self, written: WrittenBytes) -> MeasuredJob:
+        """An observer for a job that is about to start, whose sinks report what they have ``written``."""
         with self._lock:
             self._jobs = [job for job in self._jobs if not job.is_over]
-            self._jobs.append(MeasuredJob())
+            self._jobs.append(MeasuredJob(written))
             return self._jobs[-1]
 
     def figures(self) -> list[JobFigures]:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.telemetry.epochs import BUCKETS_S
 from sqlstream.telemetry.figures import JobFigures
+from sqlstream.telemetry.partitions import PartitionTotals
 from sqlstream.telemetry.processes import ProcessFigures
 from sqlstream.udfs.lookup.metrics import BUCKETS_MS, LATENCIES
 
@@ -85,6 +86,8 @@ JOB = ("sqlstream.job.name",)
 
 TABLE, OPERATOR, LOOKUP, STATE = "sqlstream.table", "sqlstream.operator", "sqlstream.lookup", "sqlstream.job.state"
 PART, PHASE, SOURCE = "sqlstream.epoch.part", "sqlstream.operator.phase", "sqlstream.source"
+TOPIC, PARTITION = "messaging.destination.name", "messaging.destination.partition.id"
+"""As OpenTelemetry's conventions call a topic of Kafka and its partition."""
 STATES = ("RUNNING", "RESTARTING", "FINISHED", "FAILED", "STOPPED")
 
 
@@ -118,6 +121,18 @@ def _by_lookup(value: Callable[[LookupTotals], float]) -> Callable[[JobFigures, 
     return lambda figures, now: (
         Sample(value(totals), (figures.names.lookup(number),)) for number, totals in figures.progress.lookups.items()
     )
+
+
+def _by_partition(
+    value: Callable[[PartitionTotals], float | None],
+) -> Callable[[JobFigures, float], Iterator[Sample]]:
+    def read(figures: JobFigures, now: float) -> Iterator[Sample]:
+        for partition, totals in figures.epochs.partitions.items():
+            number = value(totals)
+            if number is not None:
+                yield Sample(number, (partition.topic, str(partition.number)))
+
+    return read
 
 
 def _states(figures: JobFigures, now: float) -> Iterator[Sample]:
@@ -226,6 +241,22 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
         (SOURCE,), "pendingRecords",
     ),
     Instrument(
+        "sqlstream.source.partition.rows", _C, "{row}",
+        "Messages that epochs have read of a partition of a topic of Kafka, by their offsets, which transactions and "
+        "compaction leave gaps in.",
+        _by_partition(lambda p: p.rows), (TOPIC, PARTITION), "numRecordsIn of the source's operator",
+    ),
+    Instrument(
+        "sqlstream.source.partition.offset", _G, "{row}",
+        "The offset in a partition of a topic of Kafka that the next epoch reads first.",
+        _by_partition(lambda p: p.offset), (TOPIC, PARTITION), "KafkaSourceReader.topic.*.partition.*.currentOffset",
+    ),
+    Instrument(
+        "sqlstream.source.partition.pending_rows", _G, "{row}",
+        "Messages that a partition of a topic of Kafka had when the last epoch was planned, and that it has not read.",
+        _by_partition(lambda p: p.pending), (TOPIC, PARTITION), "KafkaConsumer.records-lag",
+    ),
+    Instrument(
         "sqlstream.source.watermark", _G, "s", "The watermark of a table, since 1970; of jobs with several sources.",
         _by_name(lambda f: {table: ms / 1000 for table, ms in f.epochs.watermarks_ms.items()}), (TABLE,),
         "currentOutputWatermark of the source",
@@ -246,6 +277,12 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
     Instrument(
         "sqlstream.sink.rows", _C, "{row}", "Rows that the sink of a table was given.",
         _written, (TABLE,), "numRecordsOut of the sink, numRecordsSend",
+    ),
+    Instrument(
+        "sqlstream.sink.io", _C, "By",
+        "Bytes written into a table: of files on this machine and in object stores, of files that are appended to "
+        "lakes, and of keys and values of messages of Kafka. Of other sinks bytes are not known.",
+        _by_name(lambda f: f.bytes_out), (TABLE,), "numBytesOut of the sink, numBytesSend",
     ),
     Instrument(
         "sqlstream.epoch.duration", _H, "s", "How long epochs took, from their begin to their end.",

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sqlstream.udfs.files.directories import path_of_url
@@ -73,6 +74,31 @@ def log_batch(folder: Path, batch: int, files: Sequence[tuple[Path, int, int]]) 
         file.flush()
         os.fsync(file.fileno())
     next_.rename(log / name)
+
+
+_TAIL = 1 << 20
+"""So much of a compact entry is read for one micro-batch: some thousand files."""
+
+
+def bytes_of_batch(folder: Path, batch: int, begin_ms: int) -> int | None:
+    """Returns the bytes of the files that the log has of a micro-batch; None without an entry. In a compact entry they
+    are the last ones, and not older than ``begin_ms``, when the micro-batch began. Raises OSError or ValueError where
+    the log cannot be read.
+    """
+    plain, compact = folder / LOG / str(batch), folder / LOG / f"{batch}{_COMPACT}"
+    if compact.is_file():
+        return sum(int(file["size"]) for file in _last_files(compact) if file["modificationTime"] >= begin_ms)
+    if not plain.is_file():
+        return None
+    lines = plain.read_text(encoding="utf-8").splitlines()[1:]
+    return sum(int(json_of(line)["size"]) for line in lines if line)
+
+
+def _last_files(entry: Path) -> list[Any]:
+    with entry.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+        lines = file.read().decode(errors="replace").splitlines()[1:]  # after the header, or what is cut
+    return [json_of(line) for line in lines if line]
 
 
 def _entry(path: Path, size: int, modified: int) -> dict[str, object]:

@@ -29,7 +29,6 @@ KEY, VALUE, TIME, HEADERS = "key", "value", "time", "headers"
 there; a NULL is no key, a message without a value, the present, and no headers."""
 
 SENT = pa.schema([("sent", pa.int64())])
-SENT_DDL = "sent BIGINT"
 """What a task returns: how many messages it has sent."""
 
 _AT_ONCE = 10_000

@@ -38,7 +38,7 @@ from sqlstream.connectors.files.checks import (
     wrong_files,
 )
 from sqlstream.connectors.files.in_stores import check_in_store, is_missing, wrong_in_store
-from sqlstream.connectors.files.sink import require_logged, truncate_directory
+from sqlstream.connectors.files.sink import bytes_of_batch, require_logged, truncate_directory
 from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
@@ -404,6 +404,9 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         local = local_path(table.option("path") or "")
         if local is not None and not holds_rows_now(table):
             require_logged(table, Path(local), number)
+
+    def bytes_of_batch(self, table: Table, number: int, begin_ms: int) -> int | None:
+        return bytes_of_batch(table, number, begin_ms)
 
     def metadata(self, table: Table) -> Mapping[str, DataType]:
         return {key: type_ for key, (_, type_) in METADATA.items()} | dict(metadata_of(table))

@@ -8,12 +8,13 @@ import shutil
 import time
 from pathlib import Path
 
-from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange
-from sqlstream.connectors.files.tables import is_hidden, local_path, shown_path, unusable
+from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.files.tables import ROWS, holds_rows_now, is_hidden, local_path, shown_path, unusable
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import shown_value
 from sqlstream.udfs.files.sink_log import LOG, newest_logged
+from sqlstream.udfs.files.sink_log import bytes_of_batch as logged_bytes
 
 
 def truncate_directory(table: Table) -> None:
@@ -132,6 +133,28 @@ def not_empty(table: Table, folder: Path) -> ConnectorError:
     message = f'path "{folder}" of table "{table.name}" is not an empty directory'
     hint = "Each job writes to a directory of its own: remove the files of the earlier one or change the path."
     return ConnectorError(PATH_ERROR, message, hint=hint)
+
+
+# --- bytes, for metrics ----------------------------------------------------------------------------------------
+
+
+def bytes_of_batch(table: Table, number: int, begin_ms: int) -> int | None:
+    """Returns the bytes of the files that a micro-batch has written into a directory of this machine, as
+    ``Sink.bytes_of_batch`` has it. The file of current rows counts whole, because it is written whole.
+    """
+    local = local_path(table.option("path") or "")
+    if local is None:
+        return None
+    folder, own = Path(local), Path(folder_of_batch(local, number))
+    try:
+        if holds_rows_now(table):
+            return (folder / ROWS).stat().st_size
+        if own.is_dir():
+            files = (path for path in own.rglob("*") if not is_hidden(path.name) and path.is_file())
+            return sum(path.stat().st_size for path in files)
+        return logged_bytes(folder, number, begin_ms)
+    except (OSError, ValueError):  # figures do not fail a job
+        return None
 
 
 # --- micro-batches in a directory -----------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from sqlstream.connectors.lakes.delta_tables import application, is_passing
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import is_retraction
@@ -48,6 +49,7 @@ class DeltaWriter:
     rows replace those with the same values in these columns, of which ``null_keys`` may be NULL; without keys rows are
     appended. ``run``: identifies the checkpoint. ``compact_every``: small files are put together after so many
     micro-batches. ``retry``: how long commits are repeated.
+    ``written``: gets the bytes of files that are appended.
     """
 
     name: str
@@ -57,6 +59,7 @@ class DeltaWriter:
     run: str
     compact_every: int | None = None
     retry: CommitRetry = field(default_factory=CommitRetry)
+    written: WrittenBytes = field(default_factory=WrittenBytes)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self.is_committed(self.opened(), number):
@@ -90,6 +93,7 @@ class DeltaWriter:
             )
 
         self._commit(commit, number)
+        self.written.add(self.name, sum(action["size"] for action in actions))
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
@@ -174,7 +178,9 @@ def writer(environment: Environment, table: Table, files: DeltaFiles, values: Ma
     nullable = {c.name.casefold() for c in table.physical_columns if c.nullable}
     null_keys = tuple(key for key in keys if key.casefold() in nullable)
     retry = CommitRetry(values[COMMIT_TIMEOUT])
-    return DeltaWriter(table.name, files, keys, null_keys, environment.run, values["sink.compact-every"], retry)
+    return DeltaWriter(
+        table.name, files, keys, null_keys, environment.run, values["sink.compact-every"], retry, environment.written
+    )
 
 
 def _marked(rows: pa.Table, removes: bool) -> pa.Table:

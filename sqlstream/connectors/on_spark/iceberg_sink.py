@@ -24,6 +24,7 @@ from sqlstream.connectors.lakes.iceberg_commits import commit, is_passing, live_
 from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
 from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, application, data_file, epoch_of
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import is_retraction
@@ -42,7 +43,7 @@ class IcebergWriter:
     ``name``: the table in SQL, for messages. ``identifier`` and ``storage``: the table in its catalog, and the
     properties of that. ``columns``: by name in the rows, the name in the table. ``keys``: rows replace those with the
     same values in these columns of the table; without keys rows are appended. ``run``: identifies the checkpoint.
-    ``retry``: how long commits are repeated.
+    ``retry``: how long commits are repeated. ``written``: gets the bytes of files that are appended.
     """
 
     name: str
@@ -52,6 +53,7 @@ class IcebergWriter:
     keys: tuple[str, ...]
     run: str
     retry: CommitRetry = field(default_factory=CommitRetry)
+    written: WrittenBytes = field(default_factory=WrittenBytes)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         table = self.opened()
@@ -75,6 +77,7 @@ class IcebergWriter:
         added = [data_file(text) for text in files]
         if added:
             self._commit(number, lambda table, *more: commit(table, live_manifests(table), added, {}, *more))
+            self.written.add(self.name, sum(file.file_size_in_bytes for file in added))
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
@@ -119,4 +122,6 @@ def writer(
     there = StoredColumns.of(stored)
     columns = {c.name: there.own(c.name) or c.name for c in table.physical_columns}
     keys = tuple(columns[key] for key in table.primary_key)
-    return IcebergWriter(table.name, identifier, storage, columns, keys, environment.run, CommitRetry(timeout_ms))
+    return IcebergWriter(
+        table.name, identifier, storage, columns, keys, environment.run, CommitRetry(timeout_ms), environment.written
+    )

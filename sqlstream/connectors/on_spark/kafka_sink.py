@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,7 +31,7 @@ from sqlstream.connectors.secrets import secrets_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import Secrets
 from sqlstream.udfs.hiding import hiding
-from sqlstream.udfs.kafka.produce import SENT_DDL, Destination, SentMessages
+from sqlstream.udfs.kafka.produce import Destination, SentMessages
 from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
 
 Encode = Callable[[DataFrame], DataFrame]
@@ -53,11 +54,12 @@ def batch_writer(
     partitioner = values.get(PARTITIONER) or "default"
     destination, secrets = Destination(properties, topic, partitioner), secrets_of(table)
     if writes_once(table):
-        return TransactionWriter(encode, destination, f"{values[PREFIX]}-0", secrets, environment)
+        return TransactionWriter(encode, destination, f"{values[PREFIX]}-0", secrets, environment, table.name)
     waits = values[GUARANTEE] != NONE
 
     def write(batch: DataFrame, number: int) -> None:
-        _by_tasks(encode(batch), Sending(SentMessages(destination, waits), secrets))
+        tasks = _by_tasks(encode(batch), Sending(SentMessages(destination, waits), secrets))
+        environment.written.add(table.name, sum(tasks))
 
     return write
 
@@ -72,9 +74,11 @@ class TransactionWriter:
         transactional_id: str,
         secrets: Secrets,
         environment: Environment,
+        table: str,
     ) -> None:
         self._encode, self._destination, self._id, self._secrets = encode, destination, transactional_id, secrets
         self._run, self._job = environment.run, environment.job
+        self._table, self._written = table, environment.written
         resumed = environment.after is not None and not environment.anew
         self._begun = environment.begun if resumed else None
         self._first = True
@@ -84,16 +88,18 @@ class TransactionWriter:
         epoch = Epoch(number, self._run, self._job, self._first, in_doubt)
         transaction = EpochTransaction(self._destination, self._id, epoch)
         messages = self._encode(batch).repartition(1)
-        if not _by_tasks(messages, Sending(transaction, self._secrets)):  # Spark runs no task for no rows
+        tasks = _by_tasks(messages, Sending(transaction, self._secrets))
+        if not tasks:  # Spark runs no task for no rows
             for _ in transaction.rows(()):
                 pass
+        self._written.add(self._table, sum(tasks))
         self._first = False
 
 
 def _by_tasks(messages: DataFrame, sending: Sending) -> list[int]:
-    """Sends messages, and returns how many each task has sent."""
+    """Sends messages, and returns the bytes of those of each task."""
     fields = (F.col(name).cast("BINARY").alias(name) if name in _BYTES else F.col(name) for name in messages.columns)
-    return [row[0] for row in messages.select(*fields).mapInArrow(sending, SENT_DDL).collect()]
+    return [row[0] for row in messages.select(*fields).mapInArrow(sending, "bytes BIGINT").collect()]
 
 
 _BYTES = ("key", "value")
@@ -107,6 +113,19 @@ class Sending:
     secrets: Secrets
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = TaskContext.get()
+        task, sizes = TaskContext.get(), [0]
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                sizes[0] += bytes_of(batch)
+                yield batch
+
         with hiding(self.secrets):
-            yield from self.work.rows(batches, task.partitionId() if task is not None else 0)
+            for _ in self.work.rows(counted(), task.partitionId() if task is not None else 0):
+                yield pa.record_batch({"bytes": pa.array(sizes, pa.int64())})
+
+
+def bytes_of(messages: pa.RecordBatch) -> int:
+    """The bytes of keys and values."""
+    columns = (messages.column(name) for name in _BYTES if name in messages.schema.names)
+    return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)

@@ -210,6 +210,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Position | None = None
         self._committed: Offsets | None = None
         self._commits_from = -math.inf
+        self._latest: Offsets | None = None
 
     @property
     def brokers(self) -> Brokers:
@@ -235,8 +236,13 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after = self._advanced(position)
         return start if after is position else after.to_json()
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where partitions ended when the micro-batch was planned, by which metrics tell how many messages wait."""
+        return None if self._latest is None else Position(self._latest).to_json()
+
     def _advanced(self, position: Position) -> Position:
         latest, begun = self.brokers.latest(position)
+        self._latest = latest
         if position.stop is not None:  # which is there; messages of a transaction that is open are waited for
             latest = {p: max(offset, position.stop.get(p, 0)) for p, offset in latest.items()}
         if self._what_is_there:

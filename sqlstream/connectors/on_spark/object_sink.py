@@ -67,6 +67,7 @@ def object_writer(environment: Environment, table: Table, values: Mapping[str, A
                 store.remove(stored.url)
             return
         log.commit(number, objects)
+        environment.written.add(table.name, sum(stored.size for stored in objects))
         last = number
 
     return write

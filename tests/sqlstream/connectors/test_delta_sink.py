@@ -16,6 +16,7 @@ from sqlstream.connectors.lakes.delta_tables import prepared
 from sqlstream.connectors.lakes.delta_writing import partition_texts
 from sqlstream.connectors.lakes.versions import LakeSettings
 from sqlstream.connectors.on_spark.delta_sink import DeltaWriter, writer
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
@@ -36,7 +37,7 @@ def table(path: Path, columns: str = "id BIGINT; v STRING", keys: Sequence[str] 
 
 def writer_of(declared: Table, run: str = "r") -> DeltaWriter:
     assert connector("delta").validate(declared) == ()
-    environment: Any = type("Environment", (), {"run": run})
+    environment: Any = type("Environment", (), {"run": run, "written": WrittenBytes()})
     values = connector("delta").resolved_values(declared)
     return writer(environment, declared, prepared(declared, values), values)
 
@@ -75,6 +76,7 @@ def test_a_micro_batch_is_committed_once(tmp_path: Path) -> None:
     for _ in range(2):
         append(to, 0, (1, "a"), (2, None))
         append(to, 1, (3, "c"))
+        assert to.written.by_table()["t"] >= sum(file.stat().st_size for file in tmp_path.glob("*.parquet"))
     assert stored(tmp_path) == [(1, "a"), (2, None), (3, "c")]
     assert deltalake.DeltaTable(tmp_path).transaction_version("sqlstream-r") == 1
 

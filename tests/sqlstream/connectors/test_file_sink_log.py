@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sqlstream.connectors.files.sink import newest_batch
-from sqlstream.udfs.files.sink_log import LOG, begin_after
+from sqlstream.udfs.files.sink_log import LOG, begin_after, bytes_of_batch, log_batch
 
 
 def entries(folder):
@@ -49,6 +49,16 @@ def test_the_newest_batch_is_that_of_folders_too(tmp_path):
     (tmp_path / "sqlstream_batch=7").mkdir()
     (tmp_path / "day=3").mkdir()
     assert newest_batch(tmp_path) == 7
+
+
+def test_the_log_says_how_many_bytes_a_batch_has_written(tmp_path):
+    assert bytes_of_batch(tmp_path, 0, 0) is None
+    for n in range(10):
+        log_batch(tmp_path, n, [(tmp_path / f"{n}a", 10 * n, 1000 * n), (tmp_path / f"{n}b", 1, 1000 * n + 500)])
+    assert [bytes_of_batch(tmp_path, n, 1000 * n) for n in (3, 8, 9, 10)] == [31, 81, 91, None]
+    assert entries(tmp_path)[-1] == "9.compact"
+    log_batch(tmp_path, 10, [])
+    assert bytes_of_batch(tmp_path, 10, 10_000) == 0
 
 
 @pytest.mark.spark

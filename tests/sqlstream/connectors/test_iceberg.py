@@ -19,6 +19,7 @@ from sqlstream.connectors.lakes.iceberg_partitions import PartitionField, partit
 from sqlstream.connectors.lakes.iceberg_tables import prepared
 from sqlstream.connectors.lakes.versions import LakeSettings, Position
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter, writer
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
@@ -262,7 +263,7 @@ def declared(
 def writer_of(table: Table, run: str = "r") -> IcebergWriter:
     kind: Any = connector("iceberg")
     assert kind.validate(table) == ()
-    environment: Any = type("Environment", (), {"run": run})
+    environment: Any = type("Environment", (), {"run": run, "written": WrittenBytes()})
     values = kind.resolved_values(table)
     identifier, storage = kind.place(values)
     return writer(environment, table, prepared(table, values, storage), identifier, storage, values[COMMIT_TIMEOUT])
@@ -292,10 +293,12 @@ def test_a_micro_batch_is_committed_once(catalog: dict[str, str]) -> None:
     for _ in range(2):
         append(to, 0, (1, "a"), (2, None))
         append(to, 1, (3, "c"))
-    append(writer_of(declared(catalog), "other"), 0, (4, "d"))
+    other = writer_of(declared(catalog), "other")
+    append(other, 0, (4, "d"))
     assert stored(catalog) == [(1, "a"), (2, None), (3, "c"), (4, "d")]
     summary = table_of(catalog).current_snapshot().summary.additional_properties
     assert (summary["sqlstream.run"], summary["sqlstream.epoch"]) == ("other", "0")
+    assert other.written.by_table() == {"t": int(summary["added-files-size"])}
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -123,10 +124,21 @@ def test_an_epoch_that_spark_repeats(session: Session, topics: Topics, tmp_path:
     def send(*numbers: int) -> None:
         topics.send(source, *(json.dumps({"a": number}).encode() for number in numbers))
 
+    session.sql("SET 'metrics.prometheus.port' = '0'")
     send(1, 2)
     run()
     send(3, -1)
     run()
+    url = session.open_metrics()
+    assert url is not None
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        shown = [line for line in answer.read().decode().splitlines() if "_partition_" in line or "_sink_io" in line]
+    of_partition = f'{{messaging_destination_name="{source}",messaging_destination_partition_id="0"'
+    for name, value in (("rows_total", 2), ("offset", 4), ("pending_rows", 0)):
+        (line,) = (line for line in shown if line.startswith(f"sqlstream_source_partition_{name}{of_partition}"))
+        assert float(line.split()[-1]) == value, line
+    (written,) = (line for line in shown if line.startswith("sqlstream_sink_io_bytes_total"))
+    assert 'sqlstream_table="t"' in written and float(written.split()[-1]) == len('{"a":3}')
     forget_last_epoch(tmp_path / "job")
     send(4)
     run()

@@ -11,6 +11,7 @@ import pytest
 from sqlstream.connectors import connector
 from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import catalog_of
+from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from tests.sqlstream.connectors import test_delta_sink as of_delta
@@ -63,7 +64,9 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 
 def require_intact(table: Table, begun: int | None, run: str = "r", *, resumed: bool = True) -> None:
-    environment: Any = type("Environment", (), {"run": run, "resumed": resumed, "begun": begun})
+    environment: Any = type(
+        "Environment", (), {"run": run, "resumed": resumed, "begun": begun, "written": WrittenBytes()}
+    )
     kind: Any = connector(table.connector)
     kind.require_intact(environment, table, None, False)
 

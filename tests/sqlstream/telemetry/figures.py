@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sqlstream.connectors.kafka.offsets import Partition
 from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.telemetry.epochs import EpochTotals, with_epoch
 from sqlstream.telemetry.figures import JobFigures, PlanNames
+from sqlstream.telemetry.partitions import PartitionTotals
 from sqlstream.udfs.lookup.metrics import ANSWERS, HITS, LATENCIES, MAX_IN_FLIGHT, MISSES, REQUESTS, TIMEOUTS
 
 NOW = 1_700_000_100.0
@@ -46,7 +48,9 @@ def report(epoch: int = 0, ms: int = 500, **more: Any) -> dict[str, Any]:
             "watermark/0/bids": {"watermark_ms": 1_699_999_990_000},
         },
         "eventTime": {"max": "3892-11-14T22:13:18.000Z"},
-        "sources": [],
+        "sources": [
+            {"startOffset": {"t": {"0": 5 * epoch}}, "endOffset": {"t": {"0": 5 * epoch + 5}}},
+        ],
         **more,
     }  # fmt: skip
 
@@ -60,12 +64,16 @@ def figures(name: str = "totals", state: str = "RUNNING", **more: Any) -> JobFig
         read_by_table={"bids": 30}, taken_by_operator={0: 28}, given_by_operator={0: 4},
         state_by_operator={0: (7, 4096)},
     )  # fmt: skip
-    epochs = with_epoch(with_epoch(EpochTotals(), report(0), {"bids": 100}), report(1, 7000), {"bids": 20})
-    given: dict[str, Any] = {"progress": progress, "epochs": epochs, "failures": 2, **more}
+    epochs = with_epoch(
+        with_epoch(EpochTotals(), report(0), {"bids": 100}, {}), report(1, 7000), {"bids": 20}, {"totals": 64}
+    )
+    given: dict[str, Any] = {"progress": progress, "epochs": epochs, "failures": 2, "reported_bytes": {"topic": 8}}
+    given |= more
     names = PlanNames({0: "0: WindowAggregate"}, {0: "0: planes"}, "totals")
     return JobFigures(name, "id-1", state, STARTED, names=names, **given)
 
 
 def with_pending_rows() -> JobFigures:
-    """The figures of a job whose source reports its offsets."""
-    return figures(epochs=replace(figures().epochs, rows_waiting={0: 12}))
+    """The figures of a job whose source reports what it has."""
+    partitions = {Partition("t", 0): PartitionTotals(10, 10, 12)}
+    return figures(epochs=replace(figures().epochs, rows_waiting={0: 12}, partitions=partitions))

@@ -19,18 +19,19 @@ def test_an_epoch_is_divided_into_its_parts_and_a_rest():
 
 
 def test_epochs_are_summed_and_the_last_one_is_known():
-    totals = with_epoch(with_epoch(EpochTotals(), report(3, 80), {}), report(4, 7000), {"t": 5})
+    totals = with_epoch(with_epoch(EpochTotals(), report(3, 80), {}, {}), report(4, 7000), {"t": 5}, {"u": 6})
     assert (totals.count, totals.seconds, totals.last_epoch, sum(totals.buckets)) == (2, 7.08, 4, 2)
     assert totals.buckets[0] == 1 and totals.buckets[6] == 1
     assert totals.last_end == 1_700_000_007.0
     assert totals.task_seconds == pytest.approx({(0, "update"): 0.18, (0, "expire"): 0.02, (0, "commit"): 0.08})
     assert (totals.watermarks_ms, totals.bytes_by_table) == ({"bids": 1_699_999_990_000}, {"t": 5})
+    assert totals.bytes_out == {"u": 6}
 
 
 def test_the_last_event_time_stays_where_an_epoch_has_no_rows():
-    first = with_epoch(EpochTotals(), report(), {})
+    first = with_epoch(EpochTotals(), report(), {}, {})
     assert first.last_event_ms is not None
-    assert with_epoch(first, report(1, eventTime={}), {}).last_event_ms == first.last_event_ms
+    assert with_epoch(first, report(1, eventTime={}), {}, {}).last_event_ms == first.last_event_ms
 
 
 def test_a_file_that_is_read_in_parts_counts_once():

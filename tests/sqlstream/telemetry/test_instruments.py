@@ -94,6 +94,11 @@ def test_values_are_those_of_the_job():
     assert value("sqlstream_source_io_bytes_total", sqlstream_table="bids") == 120
     assert value("sqlstream_sink_rows_total", sqlstream_table="totals") == 4
     assert value("sqlstream_sink_rows_total", sqlstream_table="other") == 6
+    assert value("sqlstream_sink_io_bytes_total", sqlstream_table="totals") == 64
+    assert value("sqlstream_sink_io_bytes_total", sqlstream_table="topic") == 8
+    partition = {"messaging_destination_name": "t", "messaging_destination_partition_id": "0"}
+    assert value("sqlstream_source_partition_rows_total", **partition) == 10
+    assert value("sqlstream_source_partition_offset", **partition) == 10
     assert value("sqlstream_operator_late_rows_total", sqlstream_operator="0: WindowAggregate") == 3
     assert value("sqlstream_job_watermark_lag_seconds") == 60
     assert value("sqlstream_job_status", sqlstream_job_state="RUNNING") == 1

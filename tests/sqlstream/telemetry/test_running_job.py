@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 TABLES = """
 CREATE TABLE clicks (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
     WITH ('connector' = 'filesystem', 'path' = '{folder}/in', 'format' = 'json', 'source.monitor-interval' = '100 ms');
-CREATE TABLE totals (k STRING, n BIGINT) WITH ('connector' = 'blackhole');
+CREATE TABLE totals (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}/out', 'format' = 'json');
 SET 'metrics.prometheus.port' = '0';
 SET 'lineage.openlineage.file' = '{folder}/lineage.jsonl';
 SET 'pipeline.name' = 'count clicks';
@@ -73,5 +73,7 @@ def test_a_running_job_is_scraped(spark, tmp_path):
         ended = scraped(url)
         assert (ended["sqlstream_job_status STOPPED"], ended["sqlstream_job_status RUNNING"]) == (1, 0)
         assert ended["sqlstream_sink_rows_total totals"] >= 1
+        stored = sum(file.stat().st_size for file in (tmp_path / "out").glob("*.json"))
+        assert ended["sqlstream_sink_io_bytes_total totals"] == stored > 0
         with urllib.request.urlopen(f"{url}/health") as answer:
             assert json.loads(answer.read())["jobs"][0]["state"] == "STOPPED"

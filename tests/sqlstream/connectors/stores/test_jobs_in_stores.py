@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_a_stream_goes_on_and_writes_each_row_once(session: Session, s3_server: 
            source__max_bytes_per_trigger="2 kb")  # fmt: skip
     create(session, s3_server, "target", f"{bucket}/out", "parquet", partition_by="word")
     session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path / 'checkpoints'}'")
-    session.sql("SET 'pipeline.name' = 'copy'")
+    session.sql("SET 'pipeline.name' = 'copy'; SET 'metrics.prometheus.port' = '0'")
     insert = "INSERT INTO target SELECT id, word FROM source"
 
     def ids_of(urls: list[str], client: fs.S3FileSystem = s3_server.files) -> list[int]:
@@ -126,6 +127,9 @@ def test_a_stream_goes_on_and_writes_each_row_once(session: Session, s3_server: 
     with running(session, insert) as job:
         until(200, job)
         assert job.progress().batches > 1
+    with urllib.request.urlopen(f"{session.open_metrics()}/metrics") as answer:
+        (sent,) = (line for line in answer.read().decode().splitlines() if line.startswith("sqlstream_sink_io_bytes_t"))
+    assert float(sent.split()[-1]) == sum(stored.size for stored in s3_server.store.listed(f"{bucket}/out"))
     assert any("word=w1/part-000000001-" in key for key in s3_server.keys(f"{bucket}/out"))
     # What a kill leaves: objects of the last micro-batch, no entry of it, and no commit of Spark.
     entries = [key for key in s3_server.keys(f"{bucket}/out") if key.startswith(LOG)]

@@ -42,6 +42,8 @@ _Answer = TypeVar("_Answer")
 
 NO_OFFSETS = repeating("SS593")
 _SECONDS = 30
+_INCOMPLETE_SECONDS = 5
+"""So long a partition must be missing from lists until it is gone."""
 _COMMIT_SECONDS = 5
 """A micro-batch waits for a commit, which is for those who watch the group."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -64,6 +66,7 @@ class Brokers:
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
         self._listed: tuple[float, list[Partition]] | None = None
+        self._gone: set[Partition] = set()
         self._refusals: list[str] = []
         self.ids: dict[str, str] = {}
         """What Kafka calls the topics, as they were listed last."""
@@ -126,7 +129,7 @@ class Brokers:
 
         ConnectorError SS504 where a partition ends before the offset at which the table should.
         """
-        found = self._partitions()
+        found = self._existing()
         begin = self._at(self._settings.start, found, _earliest)
         if self._settings.stop is None:
             return Position(begin, ids=self.ids)
@@ -191,17 +194,41 @@ class Brokers:
 
     # --- partitions -----------------------------------------------------------------------------------------------
 
+    def _existing(self) -> list[Partition]:
+        """The partitions of the topics. ConnectorError SS590 where one of these does not exist."""
+        found = self._partitions()
+        missing = [name for name in self._settings.topics if all(p.topic != name for p in found)]
+        if missing:
+            message = f'topic "{missing[0]}" does not exist'
+            hint = "Create it, or correct the option \"topic\"; 'topic-pattern' waits for topics to appear."
+            raise ConnectorError(UNREACHABLE, message, hint=hint)
+        return found
+
     def _partitions(self, known: Iterable[Partition] = ()) -> list[Partition]:
         """The partitions of the topics, as they were at most so long ago as ``discovery_ms`` says."""
         now = time.monotonic()
         if self._listed is None or now - self._listed[0] > self._settings.discovery_ms / 1000:
-            found = self._list()
-            if set(known) - set(found):  # a list may be incomplete while brokers elect leaders
-                time.sleep(1)
-                found = self._list()
+            found = self._whole_list({*known})
             self._listed = (now, found)
             self.ids = self._ids({p.topic for p in found})
         return self._listed[1]
+
+    def _whole_list(self, known: set[Partition]) -> list[Partition]:
+        """A list with those that are ``known``, unless they stay away: it may be incomplete while brokers start."""
+        found, deadline = self._list(), time.monotonic() + _INCOMPLETE_SECONDS
+        while (known - {*found} - self._gone or self._has_gaps(found)) and time.monotonic() < deadline:
+            time.sleep(0.5)
+            found = self._list()
+        self._gone = known - {*found}
+        return found
+
+    @staticmethod
+    def _has_gaps(found: Collection[Partition]) -> bool:
+        """Whether a list lacks partitions of a topic: they are numbered from 0 on, and none is ever taken away."""
+        ends: dict[str, int] = {}
+        for topic, number in found:
+            ends[topic] = max(number + 1, ends.get(topic, 0))
+        return sum(ends.values()) != len(found)
 
     def _ids(self, topics: Collection[str]) -> dict[str, str]:
         """What Kafka calls topics; none of those to which a broker gives no id, as before version 2.8."""
@@ -224,11 +251,6 @@ class Brokers:
             names = [name for name in topics if re.fullmatch(pattern, name) and not name.startswith("__")]
         else:
             names = list(self._settings.topics)
-            missing = [name for name in names if name not in topics]
-            if missing and self._listed is None:
-                message = f'topic "{missing[0]}" does not exist'
-                hint = "Create it, or correct the option \"topic\"; 'topic-pattern' waits for topics to appear."
-                raise ConnectorError(UNREACHABLE, message, hint=hint)
         return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
 
     # --- offsets --------------------------------------------------------------------------------------------------
@@ -272,7 +294,7 @@ class Brokers:
 
     def held(self) -> list[HeldPartition]:
         """The partitions of the topics: what they hold, and what the consumer group has committed of them."""
-        known = self._partitions()
+        known = self._existing()
         earliest, latest = self._offsets(known, _earliest()), self._offsets(known, _latest())
         committed = self._committed(known) if self._settings.group is not None else {}
         committed = {p: offset for p, offset in committed.items() if offset >= 0}

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sqlstream.connectors.kafka import brokers as kafka_brokers
 from sqlstream.connectors.kafka.brokers import Brokers
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
+from sqlstream.connectors.kafka.offsets import Bound, Partition, TopicSettings
 from sqlstream.errors import ConnectorError
+from sqlstream.udfs.kafka import admin
 
 SETTINGS = TopicSettings(
     {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, ("t",), None, None, Bound("earliest-offset"), None,
@@ -38,3 +42,48 @@ def test_what_does_not_pass_is_an_error_at_once() -> None:
 
     with closing(Brokers(SETTINGS)) as brokers, pytest.raises(ConnectorError, match=r"SS590: .*authorization failed"):
         brokers._patiently(ask)
+
+
+class Listing:
+    """A client whose lists of topics are some after the other, each from topics to the numbers of their partitions; the
+    last one is repeated.
+    """
+
+    def __init__(self, *lists: dict[str, list[int]]) -> None:
+        self.lists = list(lists)
+        self.asked = 0
+
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def list_topics(self, timeout: float) -> Any:
+        self.asked += 1
+        listed = self.lists[min(self.asked, len(self.lists)) - 1]
+        topics = {name: SimpleNamespace(partitions=dict.fromkeys(numbers)) for name, numbers in listed.items()}
+        return SimpleNamespace(topics=topics)
+
+    def describe_topics(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {}
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, known: set[Partition], listing: Listing) -> list[int]:
+    """The numbers of the partitions of the topic t, as a job finds them that knows some."""
+    monkeypatch.setattr(kafka_brokers, "_INCOMPLETE_SECONDS", 1.2)
+    brokers = Brokers(SETTINGS)
+    real, brokers._admin = brokers._admin, listing  # type: ignore[assignment]
+    admin.close(real)
+    found = brokers._partitions(known)
+    assert brokers._partitions(known) == found
+    return [number for _, number in found]
+
+
+def test_an_incomplete_list_of_partitions_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {Partition("t", number) for number in range(2)}
+    assert listed(monkeypatch, known, Listing({"t": [0]}, {}, {"t": [0, 1]})) == [0, 1]
+    assert listed(monkeypatch, set(), Listing({"t": [1]}, {"t": [0, 1]})) == [0, 1]  # numbers begin with 0
+
+
+def test_a_partition_that_is_gone_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Listing({"t": [0]})
+    assert listed(monkeypatch, {Partition("t", 0), Partition("t", 1)}, gone) == [0]
+    assert 3 <= gone.asked <= 5  # for 1.2 s, and once more

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from sqlstream.connectors.kafka import brokers as kafka_brokers
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWatermark, WholeTopics
 from sqlstream.errors import ConnectorError
@@ -365,7 +366,8 @@ def test_offsets_that_brokers_do_not_take_are_committed_later_also_of_a_silent_t
         run.batch()
 
 
-def test_a_topic_that_is_deleted_ends_the_job(topics: Topics):
+def test_a_topic_that_is_deleted_ends_the_job(topics: Topics, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kafka_brokers, "_INCOMPLETE_SECONDS", 1)
     topic = topics.create()
     topics.send(topic, b"a")
     run = Run(topics.settings(topic, stop=None, discovery_ms=60_000))

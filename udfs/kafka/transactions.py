@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 TAKEN_OVER = repeating("SS596")
 FORGOTTEN = repeating("SS678")
 
+_TIMEOUT = "transaction.timeout.ms"
+_OPTION = f"properties.{_TIMEOUT}"
 TIMEOUT_MS = 600_000
 """How long brokers keep a transaction open whose producer is gone. Readers of what is committed wait so long."""
 
@@ -118,9 +121,11 @@ class Transactions:
     def __init__(self, destination: Destination, transactional_id: str) -> None:
         self._destination, self._id = destination, transactional_id
         own = {"transactional.id": transactional_id}
-        if "transaction.timeout.ms" not in destination.properties:
-            own["transaction.timeout.ms"] = str(TIMEOUT_MS)
+        if _TIMEOUT not in destination.properties:
+            own[_TIMEOUT] = str(TIMEOUT_MS)
         self._sender = Sender(destination.properties, **own)
+        self._timeout_ms = int({**destination.properties, **own}[_TIMEOUT])
+        self._opened = math.inf
         self._producer = self._sender.producer
         self._consumer: Consumer = consumer_of(destination.properties, transactional_id)
 
@@ -142,6 +147,7 @@ class Transactions:
         topic = self._destination.topic
         with self._errors():
             self._producer.begin_transaction()
+        self._opened = time.monotonic()
         try:
             count = self._send(batches, task)
             self._mark(epoch)
@@ -178,7 +184,7 @@ class Transactions:
             self._producer.abort_transaction(10)
         except KafkaException as error:
             if _is_fenced(error):
-                raise taken_over(self._id) from None
+                raise self._fenced() from None
             logging.getLogger("sqlstream.kafka").warning("transaction not aborted: %s", reason_of(error))
 
     def _patiently(self, ask: Callable[[float], _Answer]) -> _Answer:
@@ -204,10 +210,22 @@ class Transactions:
             yield
         except KafkaException as error:
             if _is_fenced(error):
-                raise taken_over(self._id) from None
+                raise self._fenced() from None
             message = f'Kafka does not end a transaction of topic "{self._destination.topic}": {reason_of(error)}'
             hint = "See whether its brokers run, and allow the transactional id and the consumer group of its name."
             raise ConnectorError(UNREACHABLE, message, hint=hint) from None
+
+    def _fenced(self) -> ConnectorError:
+        """Why the producer is shut out: brokers do it when a transaction is open for too long, and when another one of
+        the same id begins.
+        """
+        open_ms = (time.monotonic() - self._opened) * 1000
+        if open_ms < self._timeout_ms:
+            return taken_over(self._id)
+        message = f'Kafka has ended a transaction of topic "{self._destination.topic}" that was open for too long'
+        detail = f"It was open for {open_ms / 1000:.1f} s, and '{_OPTION}' is {self._timeout_ms:,} ms."
+        hint = f"Let micro-batches read less ('source.max-rows-per-trigger'), or write a greater '{_OPTION}'."
+        return ConnectorError(UNREACHABLE, message, detail=detail, hint=hint)
 
     def close(self) -> None:
         self._consumer.close()

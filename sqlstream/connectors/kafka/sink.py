@@ -78,8 +78,8 @@ def prefix_of(table: Table) -> SharedName | None:
     if not writes_once(table):
         return None
     hint = "Two sinks of one prefix would end the transactions of each other: give each one of its own."
-    place = (table.option("properties.bootstrap.servers"), table.option(PREFIX))
-    return SharedName(f"option '{PREFIX}' = '{table.option(PREFIX)}'", hint, place)
+    # Also of other brokers: the same ones may be named in another way.
+    return SharedName(f"option '{PREFIX}' = '{table.option(PREFIX)}'", hint, table.option(PREFIX))
 
 
 def check_writing(table: Table, spans: Mapping[str, Span], *, by_spark: bool) -> Iterable[Diagnostic]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -234,6 +235,23 @@ def test_a_job_whose_transactional_id_another_one_uses_ends(topics: Topics):
     with pytest.raises(ConnectorError, match=rf'SS596: job "job of new" has taken over .* "id-{topic}"'):
         sent(transaction(topics, topic, 1, "old"), batch([b"never"]))
     assert values(topics, topic) == ["a", "b"]
+
+
+@pytest.mark.long  # brokers look for such transactions every 10 s
+def test_a_transaction_that_brokers_end_because_it_is_open_for_too_long_is_no_other_writer(topics: Topics):
+    topic = topics.create()
+    slow = destination(topics, topic, transaction_timeout_ms="1000")
+    work = EpochTransaction(slow, f"id-{topic}", Epoch(0, "run", "job", first=True))
+
+    def late() -> Iterator[pa.RecordBatch]:
+        yield batch([b"lost"])
+        time.sleep(13)
+        yield batch([b"lost"])
+
+    with pytest.raises(ConnectorError, match=rf'SS590: Kafka has ended a transaction of topic "{topic}" that was open'):
+        list(work.rows(late()))
+    assert sent(transaction(topics, topic, 0, first=True, in_doubt=False), batch([b"a"])) == 1
+    assert values(topics, topic) == ["a"]
 
 
 @pytest.mark.parametrize("fenced", [False, True], ids=["commits before it is fenced", "commits once it is fenced"])

@@ -8,6 +8,7 @@ fault as a whole, so that no half of an update is applied. The rules are those o
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -315,21 +316,23 @@ class _Changes:
             self.reasons.setdefault(message, ", ".join(reasons))
 
     def _fill_unavailable(self, text: str) -> None:
-        """Takes values that are not in the new rows from the old ones. Messages that have them in neither are faults.
+        """Takes values that are not in the new rows from the old ones. Messages that have them in neither are faults,
+        and so are those whose old row counts and lacks one; rows that are deleted by their key need no other values.
 
-        Only texts and bytes can be such values; for others Debezium's text is one that does not fit.
+        Only texts, bytes and arrays of texts can be such values; for others Debezium's text is one that does not fit.
         """
         for n, f in enumerate(self.decoder.fields):
-            if f.type.name not in ("STRING", "BINARY"):
-                continue
             after, before = self.after.columns[n], self.before.columns[n]
-            missing = pc.equal(after, pa.scalar(text, pa.string()).cast(after.type)).fill_null(False)
-            if not pc.any(missing).as_py():
+            missing, unknown = _is_unavailable(after, text), _is_unavailable(before, text)
+            if not (missing.any() or unknown.any()):
                 continue
-            known = pc.and_(pa.array(self.before.there), pc.not_equal(before, pa.scalar(text).cast(before.type)))
-            known = pc.if_else(before.is_null(), pa.array(self.before.there), known)
-            self.after.columns[n] = pc.if_else(pc.and_(missing, known), before, after)
-            lost = pc.and_not(missing, known).to_numpy(zero_copy_only=False) & self._reads_after
+            known = self.before.there & ~unknown
+            self.after.columns[n] = pc.if_else(pa.array(missing & known), before, after)
+            lost = missing & ~known & self._reads_after
+            if self.decoder.with_before:
+                lost |= unknown & self._reads_before
+            else:
+                self.before.columns[n] = pc.if_else(pa.array(unknown), pa.scalar(None, before.type), before)
             self._note(
                 self.of[lost], f'column "{f.name}" is not in the message: "{text}" (REPLICA IDENTITY FULL adds it)'
             )
@@ -400,6 +403,23 @@ class _Names:
 
     keys: pa.StringArray
     owners: np.ndarray
+
+
+def _is_unavailable(values: pa.Array, text: str) -> np.ndarray:
+    """Which values are the text of one that is not in the message, in the ways in which Debezium writes it: of bytes as
+    such, in hexadecimal or in base64; of arrays as their one item.
+    """
+    kind, marked = values.type, np.zeros(len(values), bool)
+    if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+        lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+        single = np.flatnonzero(lengths == 1)
+        marked[single] = _is_unavailable(values.take(pa.array(single)).flatten(), text)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        inside = text.encode()
+        texts = [text, base64.b64encode(inside).decode(), inside.hex(), f'{{"{text}":"{text}"}}']  # and of hstore
+        spelled = pa.array(texts if pa.types.is_string(kind) else [inside], kind)
+        marked[:] = pc.is_in(values, spelled).to_numpy(zero_copy_only=False)
+    return marked
 
 
 def _lacking(name: str) -> str:

@@ -139,20 +139,44 @@ def test_values_that_are_not_in_the_message_are_those_of_before_or_a_fault(
     assert [fault.reason for fault in found.faults] == ([] if expected else [reason])
 
 
-def test_values_that_are_not_in_a_message_of_json_are_known_as_well():
+def changes_of_json(kinds: frozenset[RowKind], columns: str, *messages: tuple[str, Any, Any]) -> Decoded:
+    """What messages of Debezium in JSON are, each of an operation and the values of the column v."""
     table = Table(
-        "t", (Column("id", parse_type("INT")), Column("b", parse_type("BINARY"))), "kafka",
-        (("format", "debezium-json"), ("topic", "t"), ("properties.bootstrap.servers", "h:1")), changelog=ALL_KINDS,
+        "t", tuple(Column(name, kind) for name, kind in parse_type(f"STRUCT<id: INT, {columns}>").fields()), "kafka",
+        (("format", "debezium-json"), ("topic", "t"), ("properties.bootstrap.servers", "h:1")), changelog=kinds,
     )  # fmt: skip
-    decoder = change_decoder(CHANGE_FORMATS["debezium-json"], table, ("id", "b"), Kafka().values(table), "UTC")
-    lost = base64.b64encode(LOST.encode()).decode()
-    messages = [
-        json.dumps({"op": "u", "before": {"id": 1, "b": old}, "after": {"id": 1, "b": lost}}).encode()
-        for old in ("eA==", lost)
-    ]
-    found = decoder.messages(pa.array(messages, pa.binary()))
-    assert found.rows.column("b").to_pylist() == [b"x", b"x"]
+    decoder = change_decoder(CHANGE_FORMATS["debezium-json"], table, ("id", "v"), Kafka().values(table), "UTC")
+    rows = [(op, *({"id": 1, "v": value} if value else None for value in images)) for op, *images in messages]
+    texts = [json.dumps({"op": op, "before": before, "after": after}).encode() for op, before, after in rows]
+    return decoder.messages(pa.array(texts, pa.binary()))
+
+
+_BASE64 = base64.b64encode(LOST.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "lost", "expected"),
+    [
+        ("BINARY", "eA==", _BASE64, b"x"),
+        ("STRING", "eA==", _BASE64, "eA=="),  # bytes that the table has as their text
+        ("STRING", "78", LOST.encode().hex(), "78"),
+        ("STRING", '{"a":"b"}', f'{{"{LOST}":"{LOST}"}}', '{"a":"b"}'),
+        ("ARRAY<STRING>", ["a", LOST], [LOST], ["a", LOST]),
+    ],
+)
+def test_values_that_are_not_in_a_message_of_json_are_known_as_well(kind: str, old: Any, lost: Any, expected: Any):
+    found = changes_of_json(ALL_KINDS, f"v: {kind}", ("u", old, lost), ("u", lost, lost))
+    assert found.rows.column("v").to_pylist() == [expected, expected]
     assert [fault.record for fault in found.faults] == [1]
+
+
+def test_old_rows_without_a_value_are_faults_where_they_count():
+    messages = (("u", LOST, "new"), ("d", LOST, None))
+    found = changes_of_json(ALL_KINDS, "v: STRING", *messages)
+    assert (found.rows.num_rows, [fault.record for fault in found.faults]) == (0, [0, 1])
+    by_key = changes_of_json(UPSERT, "v: STRING", *messages)
+    assert [(r[ROW_KIND], r["v"]) for r in by_key.rows.to_pylist()] == [("+U", "new"), ("-D", None)]
+    assert not by_key.faults
 
 
 def test_a_schema_may_change_while_a_job_runs(server: TestRegistry):

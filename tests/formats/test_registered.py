@@ -18,8 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.errors import ConnectorError
-from sqlstream.formats.decoder import Decoded, Field, OptionalRecords
+from sqlstream.formats.avro import AvroDecoder
+from sqlstream.formats.decoder import Decoded, Decoder, Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
+from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
 from sqlstream.formats.registered import (
     RegisteredAvro,
     RegisteredDecoder,
@@ -151,6 +153,18 @@ def test_headers_that_are_wrong_are_faults_of_their_message(server: TestRegistry
     }  # fmt: skip
     assert found.faults[7].text == good[:-1]
     assert found.numbers.tolist() == [0, 10]
+
+
+def test_messages_of_a_registry_are_faults_of_formats_without_one():
+    """Five bytes too many."""
+    columns, text = fields("a BIGINT, b STRING"), 'syntax = "proto3"; message A { int64 a = 1; string b = 2; }'
+    decoders: dict[Decoder, bytes] = {
+        AvroDecoder(columns, json.dumps(ONE)): b"\2\2x", JsonDecoder(columns): b'{"a":1,"b":"x"}',
+        ProtobufDecoder(columns, ProtoType(text, "A")): b"\x08\1\x12\1x",
+    }  # fmt: skip
+    for decoder, body in decoders.items():
+        found = decoder.messages(pa.array([header_of(7) + body, body, header_of(7) + b"\0" + body], pa.binary()))
+        assert (found.rows.to_pylist(), [*reasons(found)]) == ([{"a": 1, "b": "x"}], [0, 2])
 
 
 def test_a_message_whose_schema_does_not_have_the_columns_is_a_fault(server: TestRegistry):

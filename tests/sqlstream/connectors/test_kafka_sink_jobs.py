@@ -146,6 +146,22 @@ def test_an_epoch_that_spark_repeats(session: Session, topics: Topics, tmp_path:
     assert sorted(json.loads(value)["a"] for value in values(topics, topic)) == sorted([1, 2, 3, 4, *again])
 
 
+@pytest.mark.long
+def test_a_job_over_a_silent_topic_goes_on_from_where_it_began(session: Session, topics: Topics, tmp_path: Path):
+    source, topic = topics.create(), topics.create(2)
+    topics.send(source, b'{"a": 0}')
+    begins = {"scan.bounded.mode": "unbounded", "scan.startup.mode": "latest-offset"}
+    declare(session, topics, "s", "a INT", source, **begins)
+    declare(session, topics, "t", "a INT", topic, **(ONCE | {"sink.transactional-id-prefix": topic}))
+    session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'job'")
+    for number in (1, 2):  # the first run reads nothing
+        job = session.sql("INSERT INTO t SELECT a FROM s")
+        assert isinstance(job, Job)
+        job.stop(drain=True)
+        topics.send(source, json.dumps({"a": number}).encode())
+    assert values(topics, topic) == ['{"a":1}']
+
+
 def forget_last_epoch(job: Path) -> None:
     commits = sorted((job / "spark" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for name in (commits[-1].name, f".{commits[-1].name}.crc"):

@@ -103,12 +103,7 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
     """
     from confluent_kafka import KafkaException, Producer  # an optional package
 
-    usual: dict[str, Any] = {"partitioner": "murmur2_random"}
-    acks = properties.get("acks", properties.get("request.required.acks", "all"))
-    if acks in ("all", "-1"):  # as Java: idempotent, unless brokers need not all have a message
-        usual["enable.idempotence"] = "true"
-    else:
-        usual["max.in.flight.requests.per.connection"] = "1"  # or a request that is repeated would follow its successor
+    usual: dict[str, Any] = {"partitioner": "murmur2_random", **keeping_order(properties)}
     if "transactional.id" not in own:
         usual["delivery.timeout.ms"] = "120000"
     try:
@@ -117,6 +112,17 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
         raise wrong_properties(error) from None
     made.poll(0)  # gives librdkafka its first token, where it logs in by one: nothing else may ask for it before
     return made
+
+
+def keeping_order(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties by which messages of a partition keep their order: as Java's, a producer is idempotent, unless
+    brokers need not all have a message, or the properties say otherwise. Then one request at a time is on its way: one
+    that is repeated would follow its successor.
+    """
+    acks = properties.get("acks", properties.get("request.required.acks", "all"))
+    if acks in ("all", "-1") and properties.get("enable.idempotence", "true").lower() == "true":
+        return {"enable.idempotence": "true"}
+    return {"max.in.flight.requests.per.connection": "1"}
 
 
 # --- producers, which live as long as their process ----------------------------------------------------------------

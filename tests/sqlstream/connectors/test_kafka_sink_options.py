@@ -12,6 +12,7 @@ from sqlstream.connectors.kafka.sink import NewTopic, new_topic
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table
 from sqlstream.session import Session
+from sqlstream.udfs.kafka.produce import keeping_order
 
 ONCE = {"sink__delivery_guarantee": "exactly-once", "sink__transactional_id_prefix": "p"}
 
@@ -70,6 +71,13 @@ def test_properties_of_java_s_producers_are_translated() -> None:
     assert client_properties({f"properties.{key}": value for key, value in given.items()}) == {
         "acks": "all", "compression.level": "3", "message.max.bytes": "9", "queue.buffering.max.kbytes": "3",
     }  # fmt: skip
+
+
+def test_messages_of_a_partition_keep_their_order_also_without_idempotence() -> None:
+    one = {"max.in.flight.requests.per.connection": "1"}
+    assert keeping_order({}) == keeping_order({"acks": "-1"}) == {"enable.idempotence": "true"}
+    assert keeping_order({"acks": "1"}) == keeping_order({"request.required.acks": "0"}) == one
+    assert keeping_order({"acks": "all", "enable.idempotence": "False"}) == one
 
 
 def test_insert_writes_metadata_columns_that_are_not_virtual() -> None:

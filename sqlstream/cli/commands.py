@@ -202,8 +202,9 @@ _UPGRADE = """\b
 The running jobs are found by their names below the directory of checkpoints. Each part of their plans is listed
 with what becomes of its state. A job whose state does not carry over is refused before anything stops, unless
 --discard-state is given. Each job stops with a savepoint, and the new scripts start in a process of their own
-that goes on when this command ends (sqlstream jobs lists it), or by --start-with. Where a job fails before its
-first epochs are complete, the former scripts of --previous start again.
+that goes on when this command ends (sqlstream jobs lists it), or by --start-with. It has the files and options that
+are given here, so give those of sqlstream run again, the files of tables and --metrics-port among them. Where a
+job fails before its first epochs are complete, the former scripts of --previous start again.
 Exit codes: 0 upgraded, 1 the SQL is wrong, 2 the command is wrong, 3 the state does not carry over, or the new
 jobs failed.
 
@@ -639,7 +640,7 @@ Comments stay beside their words, and ${name} as it is.
         "Write what runs scripts for good: with systemd, Docker Compose, Kubernetes or spark-submit.",
         click.option("--target", type=click.Choice(_TARGETS), required=True, help="What is to run them."),
         click.option("--to", "folder", metavar="FOLDER", help="Where the files are written [default: deploy-NAME]."),
-        click.option("--name", help="Of the deployment [default: that of the first file]."),
+        click.option("--name", help="Of the deployment [default: that of the first file with an INSERT]."),
         click.option("--dir", "-d", "directory", metavar="DIR", help="Where the jobs keep their checkpoints."),
         click.option("--image", help="Of containers [default: NAME:latest]."),
         click.option("--master", metavar="URL", help="Where Spark runs [default: in the process itself]."),

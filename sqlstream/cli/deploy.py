@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from sqlstream.cli.options import pairs, variables
 from sqlstream.cli.scripts import Script, open_session, read_scripts, written_scripts
 from sqlstream.cli.terminal import OK, WRONG_SQL
 from sqlstream.deploy import container, helm, kubernetes, spark_operator, spark_submit, systemd
-from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets
+from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets, starts_jobs
 from sqlstream.secrets import REFERENCE
 from sqlstream.udfs.texts import reason_of
 
@@ -76,6 +76,8 @@ def deploy_command(
     if target in _OF_CLUSTERS and deployment.checkpoints is None:
         raise click.UsageError(f"--target {target} needs --dir, a directory that all machines of the cluster reach")
     require_no_secrets(deployment)
+    for warning in _path_warnings(deployment, target):
+        click.echo(f"warning: {warning}", err=True)
     made = TARGETS[target](deployment)
     if dry_run:
         for path, text in made.items():
@@ -83,6 +85,19 @@ def deploy_command(
     else:
         _write(Path(folder or f"deploy-{called}"), made)
     return OK
+
+
+def _path_warnings(deployment: Deployment, target: str) -> Iterator[str]:
+    """What paths of tables mean where the scripts run, as far as it is not what they mean here."""
+    is_container = target not in ("systemd", "spark-submit")
+    places = {"systemd": systemd.work(deployment), "spark-submit": "the folder in which start.sh is called"}
+    for folder in deployment.folders:
+        path = f'the path "{folder.path}" of table "{folder.table}" is'
+        if folder.is_relative:
+            place = places.get(target, f"{container.WORK} of the container")
+            yield f"{path} relative, and is looked for in {place}: write an absolute one"
+        elif is_container:
+            yield f"{path} one of the container: put a volume there"
 
 
 _UNKNOWN = "known-where-it-runs"
@@ -114,7 +129,8 @@ def _named(scripts: Sequence[Script]) -> tuple[ScriptFile, ...]:
 
 
 def _deployment_name(given: str | None, scripts: Sequence[ScriptFile]) -> str:
-    name = given or re.sub(r"[^a-z0-9]+", "-", Path(scripts[0].name).stem.lower()).strip("-")
+    first = next((script for script in scripts if starts_jobs(script)), scripts[0])
+    name = given or re.sub(r"[^a-z0-9]+", "-", Path(first.name).stem.lower()).strip("-")
     if not _NAME.fullmatch(name):
         hint = "It has letters of a to z, digits and -, begins with a letter, and has at most 52 of them: --name NAME."
         raise click.UsageError(f'"{name}" is no name of a deployment. {hint}')

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlstream.errors import ConnectorError
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import Set
+from sqlstream.grammar.nodes import CreateTable, Insert, Set, StatementSet
 from sqlstream.secrets import REFERENCE, shown_script, shown_value
 from sqlstream.version import __version__
 
@@ -18,9 +18,11 @@ STOP_SECONDS = 300
 """How long a deployment may take to stop: an epoch to its end, and a savepoint."""
 
 _EXTRAS = {
-    "jdbc": "postgres", "postgres": "postgres", "redis": "redis", "http": "http", "kafka": "kafka",
-    "upsert-kafka": "kafka", "duckdb": "duckdb",
+    "jdbc": "postgres", "postgres": "postgres", "postgres-cdc": "postgres", "mysql-cdc": "mysql", "redis": "redis",
+    "http": "http", "sse": "http", "webhook": "http", "websocket": "http", "kafka": "kafka", "upsert-kafka": "kafka",
+    "duckdb": "duckdb", "delta": "delta", "iceberg": "iceberg",
 }  # fmt: skip
+"""The extra of the package that a connector needs; the others need none."""
 _CONNECTOR = re.compile(r"'connector'\s*=\s*'([\w-]+)'")
 
 
@@ -30,6 +32,30 @@ class ScriptFile:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True)
+class TableFolder:
+    """The path of a table's files on the machine that runs the scripts. ``written``: by an INSERT of theirs."""
+
+    table: str
+    path: str
+    written: bool
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it depends on the folder in which the scripts run."""
+        return not self.path.removeprefix("file://").startswith("/")
+
+
+def _targets(statement: object) -> Iterator[str]:
+    """The last parts of the names of the tables that a statement writes, in small letters."""
+    match statement:
+        case Insert():
+            yield statement.target.parts[-1].casefold()
+        case StatementSet():
+            for insert in statement.inserts:
+                yield from _targets(insert)
 
 
 @dataclass(frozen=True)
@@ -49,6 +75,19 @@ class Deployment:
     master: str | None = None
     memory: str = "4Gi"
     metrics_port: int = 9464
+
+    @property
+    def folders(self) -> tuple[TableFolder, ...]:
+        """The folders and files of the scripts' tables, as the scripts have them; not those in object stores."""
+        statements = [s for script in self.scripts for s in parse_script(script.text)]
+        written = {name for s in statements for name in _targets(s)}
+        tables = [s for s in statements if isinstance(s, CreateTable)]
+        return tuple(
+            TableFolder(table.name.parts[-1], option.value, table.name.parts[-1].casefold() in written)
+            for table in tables
+            for option in table.options
+            if option.key == "path" and not is_remote(option.value) and not REFERENCE.search(option.value)
+        )
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -76,6 +115,11 @@ class Deployment:
             *([] if self.master is None else ["--master", self.master]),
             "--metrics-port", str(self.metrics_port), "--log-format", "json", "--no-progress", "--savepoint-on-term",
         ]  # fmt: skip
+
+
+def starts_jobs(script: ScriptFile) -> bool:
+    """Whether a script has an INSERT or a statement set, and not only tables and views."""
+    return any(isinstance(statement, Insert | StatementSet) for statement in parse_script(script.text))
 
 
 def is_remote(directory: str) -> bool:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
-from sqlstream.secrets.urls import MASK, TextPiece, body_pieces, guarded, is_open, shown, url_pieces
+from sqlstream.secrets.urls import MASK, REFERENCE, TextPiece, body_pieces, guarded, is_open, shown, url_pieces
 
 _NEVER = re.compile(
     r"passw|pwd|passphrase|secret|token|\bauth\b|authorization|api[-_.]?key|access[-_.]?key|account[-_.]?key|"
@@ -375,6 +375,8 @@ def _expected(name: re.Match[str], listed: bool) -> re.Pattern[str] | None:
     """The token after a name that may be a secret; None where it is harmless."""
     key, sign = name["name"].strip(_BETWEEN), name["sign"].strip()
     quoted = name["name"][0] in _BETWEEN
+    if REFERENCE.fullmatch(key):  # the value of an option, '${PASSWORD}', and no name
+        return None
     if sign in ("", ","):
         return _QUOTED_VALUE if has_secret_name(key) and (quoted or not sign) else None
     if not has_secret_name(key) and not (quoted and listed and may_be_secret(key)):

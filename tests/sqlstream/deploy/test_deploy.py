@@ -148,6 +148,31 @@ def test_a_unit_stops_with_time_for_a_savepoint_and_keeps_its_checkpoints():
     assert "EnvironmentFile=/etc/sqlstream/job/secrets.env" in unit
 
 
+FILES = """CREATE TABLE bids (k STRING) WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');
+CREATE TABLE copies (k STRING) WITH ('connector' = 'filesystem', 'path' = '/srv/my copies', 'format' = 'json');
+CREATE TABLE stored (k STRING) WITH ('connector' = 'filesystem', 'path' = 's3://b/t', 'format' = 'json');
+CREATE TABLE changes (k STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'mysql-cdc', 'hostname' = 'h',
+    'username' = 'u', 'password' = '${DB_PASSWORD}', 'database-name' = 'd', 'table-name' = 't');
+"""
+
+
+def test_a_deployment_has_the_name_of_the_script_that_starts_jobs_and_the_folders_that_it_writes(tmp_path, capsys):
+    (tmp_path / "tables.sql").write_text(FILES)
+    (tmp_path / "copy.sql").write_text("INSERT INTO copies SELECT k FROM bids")
+    both = ["deploy", "tables.sql", "copy.sql"]
+    assert run([*both, "--target", "systemd"]) == 0
+    unit, readme = (Path("deploy-copy", name).read_text() for name in ("copy.service", "README.md"))
+    assert 'ReadWritePaths="/srv/my copies"\n' in unit and "ReadWritePaths=bids" not in unit
+    assert "sudo install -d -o sqlstream '/srv/my copies'\n" in readme and "'sqlstream[mysql]==" in readme
+    relative = 'the path "bids" of table "bids" is relative, and is looked for in'
+    assert capsys.readouterr().err == f"warning: {relative} /etc/sqlstream/copy: write an absolute one\n"
+    assert run([*both, "--target", "compose", "--dry-run"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: {relative} /opt/job of the container: write an absolute one",
+        'warning: the path "/srv/my copies" of table "copies" is one of the container: put a volume there',
+    ]
+
+
 def test_what_manifests_refer_to_is_there():
     documents = list(yaml.safe_load_all(deployed("kubernetes")["job.yaml"]))
     names = {(d["kind"], d["metadata"]["name"]) for d in documents}

@@ -88,6 +88,7 @@ def test_no_mistake_shows_a_secret(session, text):
         "SELECT k FROM t WHERE k IN ('EUR', 'USD') AND d = '2024-01-01' GROUP BY token, TUMBLE(ts, INTERVAL '1' DAY)",
         "CREATE TABLE t (k STRING) WITH ('connector' = 'filesystem', 'path' = 's3a://b/x?y', 'seed' = '1') -- it's",
         TABLE.format("'password' = '${PW}'"),
+        TABLE.format("'password' = '${DB_PASSWORD}', 'table-name' = 'totals'"),
         TABLE.format("'password' = ${PW}"),
         "SELECT /*+ STATE_TTL('user' = '1 d', 'password' = '2 h') */ a FROM t",
         "SELECT /*+ STATE_TTL('user' = '1 d'), LOOKUP('table'='t') */ a FROM t",

@@ -293,15 +293,17 @@ _OF_PRODUCERS = (
 """Properties that a table that is also written may have, and of which librdkafka would warn."""
 
 
-def consumer_of(properties: Mapping[str, str], group: str = "sqlstream") -> Consumer:
-    """A consumer that is given its partitions and commits nothing. ConnectorError SS590 for wrong properties."""
+def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more: Any) -> Consumer:
+    """A consumer that is given its partitions and commits nothing by itself. ``more``: further settings of librdkafka.
+    ConnectorError SS590 for wrong properties.
+    """
     from confluent_kafka import Consumer, KafkaException  # an optional package
 
     own = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False,
            "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
     try:
         given = {key: value for key, value in properties.items() if not key.startswith(_OF_PRODUCERS)}
-        return Consumer({**given, **own}, logger=logging.getLogger("sqlstream.kafka"))
+        return Consumer({**given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
 

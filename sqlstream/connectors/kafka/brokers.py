@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from sqlstream.connectors.kafka.groups import ConsumerGroup
 from sqlstream.connectors.kafka.offsets import (
     Bound,
     Lost,
@@ -71,10 +72,13 @@ class Brokers:
         self.ids: dict[str, str] = {}
         """What Kafka calls the topics, as they were listed last."""
         self._admin = self._client()
+        self._group: ConsumerGroup | None = None
 
     def close(self) -> None:
         """Nothing can be asked any more."""
         admin.close(self._admin)
+        if self._group is not None:
+            self._group.close()
 
     def _client(self) -> AdminClient:
         from confluent_kafka import KafkaException  # an optional package
@@ -302,26 +306,14 @@ class Brokers:
 
     def _committed(self, partitions: list[Partition]) -> dict[Partition, int]:
         """What the consumer group has committed; less than 0 for partitions of which it has nothing."""
-        from confluent_kafka import (  # an optional package
-            ConsumerGroupTopicPartitions,
-            KafkaException,
-            TopicPartition,
-        )
+        return self._patiently(lambda: self._known_group.committed(partitions, _SECONDS)) if partitions else {}
 
-        group = self._settings.group
-        assert group is not None
-        if not partitions:
-            return {}
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(p.topic, p.number) for p in partitions])
-
-        def ask() -> dict[Partition, int]:
-            (answer,) = self._admin.list_consumer_group_offsets([asked], request_timeout=_SECONDS).values()
-            known = answer.result().topic_partitions
-            for error in (t.error for t in known if t.error is not None):
-                raise KafkaException(error)
-            return {Partition(t.topic, t.partition): t.offset for t in known}
-
-        return self._patiently(ask)
+    @property
+    def _known_group(self) -> ConsumerGroup:
+        if self._group is None:
+            assert self._settings.group is not None
+            self._group = ConsumerGroup(self._settings.properties, self._settings.group, _COMMIT_SECONDS)
+        return self._group
 
     def _of_group(self, partitions: list[Partition]) -> dict[Partition, int]:
         group, committed = self._settings.group, self._committed(partitions)
@@ -337,18 +329,12 @@ class Brokers:
         """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them: where
         brokers do not take them, the answer is False, and the log has a warning.
         """
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition  # an optional package
+        from confluent_kafka import KafkaException  # an optional package
 
         if self._settings.group is None or not offsets:
             return True
-        read = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
         try:
-            answers = self._admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self._settings.group, read)], request_timeout=_COMMIT_SECONDS
-            )
-            for answer in answers.values():
-                for error in (t.error for t in answer.result().topic_partitions if t.error is not None):
-                    raise KafkaException(error)
+            self._known_group.commit(offsets)
         except KafkaException as error:
             log = logging.getLogger("sqlstream.kafka")
             log.warning(

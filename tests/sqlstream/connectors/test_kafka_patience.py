@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from sqlstream.connectors.kafka import brokers as kafka_brokers
 from sqlstream.connectors.kafka.brokers import Brokers
+from sqlstream.connectors.kafka.groups import ConsumerGroup
 from sqlstream.connectors.kafka.offsets import Bound, Partition, TopicSettings
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka import admin
@@ -87,3 +89,31 @@ def test_a_partition_that_is_gone_is_waited_for_once(monkeypatch: pytest.MonkeyP
     gone = Listing({"t": [0]})
     assert listed(monkeypatch, {Partition("t", 0), Partition("t", 1)}, gone) == [0]
     assert 3 <= gone.asked <= 5  # for 1.2 s, and once more
+
+
+def test_a_commit_of_a_group_whose_brokers_are_away_is_given_up_and_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kafka_brokers, "_COMMIT_SECONDS", 0.3)
+    with closing(Brokers(replace(SETTINGS, group="g"))) as brokers:
+        assert not brokers.commit({Partition("t", 0): 7})
+        assert brokers.commit({})
+    with closing(Brokers(SETTINGS)) as brokers:
+        assert brokers.commit({Partition("t", 0): 7})  # of no group
+    (said,) = [record.message for record in caplog.records if "not committed yet" in record.message]
+    assert said == 'offsets of consumer group "g" are not committed yet: Local: Timed out'
+
+
+def test_the_answer_to_an_earlier_commit_is_none_to_a_later_one() -> None:
+    group = ConsumerGroup(SETTINGS.properties, "g", 5)
+    real, place = group._consumer, Partition("t", 0)
+    answers = iter([(None, 7), (KafkaError(KafkaError.UNKNOWN_MEMBER_ID), 9)])
+
+    def poll(_seconds: float) -> None:
+        error, offset = next(answers)
+        group._hear(error, [TopicPartition(*place, offset)])
+
+    group._consumer = SimpleNamespace(commit=lambda **_: None, poll=poll)  # type: ignore[assignment]
+    with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
+        group.commit({place: 9})
+    real.close()

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.time_texts import InstantRule
+from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
 from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, TopicRecords
@@ -22,6 +24,7 @@ _FETCHED_AHEAD = {"queued.max.messages.kbytes": "1024", "fetch.message.max.bytes
 """Tasks fetch the same messages; here nobody takes more of them than asked for."""
 
 _TIME = "time"
+_INSTANT = DataType("TIMESTAMP")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class TopicTimes:
     """How the event time of a message is found: it is the column ``column`` of what ``records`` decode of a ``part`` of
     it (``fetch.FIELDS``), its value or its key; or, without ``records``, that part itself.
 
-    ``unit``: the column is a number, which counts so many microseconds since 1970. ``member``: it is a STRUCT, of which
+    ``unit``: the column is a number, which counts so many microseconds since 1970. ``zone``: it is a text, of a time in
+    this zone unless it names another one. ``member``: it is a STRUCT, of which
     this field is the time. ``only``: pairs of a column and a regular expression, which its values must match as a whole
     where they are not NULL; other rows do not count.
     """
@@ -38,6 +42,7 @@ class TopicTimes:
     column: str = ""
     part: str = "value"
     unit: int | None = None
+    zone: str | None = None
     member: str | None = None
     only: tuple[tuple[str, str], ...] = ()
 
@@ -56,7 +61,11 @@ class TopicTimes:
         return times, decoded.numbers
 
     def of(self, values: pa.Array) -> pa.Array:
-        """The times of a column's values in microseconds since 1970; NULL where a number is out of range."""
+        """The times of a column's values in microseconds since 1970; NULL where a number is out of range, or a text is
+        no time.
+        """
+        if self.zone is not None:
+            return in_micros(InstantRule(_INSTANT, self.zone).read(values)[0])
         if self.unit is None:
             return in_micros(values)
         numbers = values.cast(pa.int64())

@@ -104,3 +104,19 @@ def counted_time(table: Table, column: Column) -> tuple[str, int] | None:
             if function.upper() in _UNITS and numbers is not None and numbers.type.name in _WHOLE:
                 return numbers.name, _UNITS[function.upper()]
     return None
+
+
+def spelled_time(table: Table, column: Column) -> str | None:
+    """Returns the column of texts that an event time is converted from: by a cast, or by TO_TIMESTAMP without a format.
+    None for other event times.
+    """
+    match column.expression:
+        case exp.Cast(this=exp.Column(this=exp.Identifier(this=name))):
+            pass
+        case exp.Anonymous(this=str(function), expressions=[exp.Column(this=exp.Identifier(this=name))]):
+            if function.upper() != "TO_TIMESTAMP":
+                return None
+        case _:
+            return None
+    is_text = any(c.name == name and c.physical and c.type.name == "STRING" for c in table.columns)
+    return name if is_text else None

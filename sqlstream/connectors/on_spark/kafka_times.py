@@ -25,7 +25,7 @@ from sqlstream.connectors.kafka.messages import (
     values_of_upserts,
     with_key_fields,
 )
-from sqlstream.connectors.kafka.watermarks import counted_time
+from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
@@ -43,22 +43,24 @@ def watermark_of_topics(
     environment: Environment, table: Table, values: Mapping[str, Any], *, by_rows: bool
 ) -> TopicWatermark | None:
     """Returns how the source finds the watermark of a table from those of its partitions; None where rows move it: if
-    no decoder of tasks reads the event time, or it is computed otherwise than from a whole number; and where no
+    no decoder of tasks reads the event time, or it is computed otherwise than from a whole number or a text; and if no
     operator waits for it. ``values``: the parsed options of the table. ``by_rows``: as of ``TopicWatermark``.
     """
     mark = table.watermark
     if mark is None or mark.expression is not None or environment.finished or table.name not in environment.timed:
         return None
     column = next(c for c in table.columns if c.name == mark.column)
-    counted = counted_time(table, column)
-    if column.type.name != "TIMESTAMP" or (column.expression is not None and counted is None):
+    counted, spelled = counted_time(table, column), spelled_time(table, column)
+    is_computed = column.expression is not None
+    if column.type.name != "TIMESTAMP" or (is_computed and counted is None and spelled is None):
         return None
-    name, unit = counted or (column.name, None)
+    name, unit = counted or (spelled or column.name, None)
     zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
     times = _times(table, next(c for c in table.columns if c.name == name), values, zone)
     if times is None:
         return None
     times = times if unit is None else replace(times, unit=unit)
+    times = times if spelled is None else replace(times, zone=zone)
     idle_ms = idle_timeout_ms(table, environment.idle_timeout_ms)
     return TopicWatermark(times, idle_ms, table.name if by_rows else None)
 

@@ -78,6 +78,21 @@ def test_the_event_time_of_a_key_is_found_there():
     assert times(counted, {"ms": 5000}, {"ms": None}, part="key") == [5, None]
 
 
+@pytest.mark.parametrize("expression", ["TO_TIMESTAMP(text)", "CAST(text AS TIMESTAMP(3))", "text::TIMESTAMP"])
+def test_the_event_time_may_be_a_text(expression: str):
+    found = watermark(f"id INT, text STRING, at AS {expression}", format="json")
+    texts = (second(5), "1970-01-01T00:00:06Z", "1970-01-01 01:00:07.5", "no time", None)
+    assert times(found, *({"id": 1, "text": text} for text in texts)) == [5, 6, 7.5, None, None]
+    key = {"key__format": "raw", "key__fields": "text", "value__fields_include": "EXCEPT_KEY"}
+    in_key = watermark(f"id INT, text STRING, at AS {expression}", format="json", **key)
+    assert times(in_key, second(5).encode(), part="key") == [5]
+
+
+@pytest.mark.parametrize("expression", ["TO_TIMESTAMP(text, 'dd.MM.yyyy')", "CAST(text || '' AS TIMESTAMP)"])
+def test_other_texts_move_the_watermark_by_their_rows(expression: str):
+    assert watermark(f"id INT, text STRING, at AS {expression}", format="json") is None
+
+
 @pytest.mark.parametrize("form", ["json", "debezium-json"])
 def test_the_time_of_a_message_itself_needs_no_decoding(form: str):
     found = watermark("id INT, at TIMESTAMP(3) METADATA FROM 'timestamp'", format=form)

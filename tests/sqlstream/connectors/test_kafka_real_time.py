@@ -52,9 +52,14 @@ CREATE TABLE orders (id BIGINT, items ARRAY<STRUCT<name: STRING, price: DECIMAL(
     sent TIMESTAMP(3) METADATA FROM 'timestamp')
     WITH ('connector' = 'kafka', {topic}, 'topic' = '{source}', 'format' = 'json',
     'scan.startup.mode' = 'earliest-offset');
+CREATE TABLE returns (id BIGINT, items ARRAY<STRUCT<name: STRING, price: DECIMAL(10, 2)>>)
+    WITH ('connector' = 'kafka', {topic}, 'topic' = '{other}', 'format' = 'json',
+    'scan.startup.mode' = 'earliest-offset');
 CREATE TABLE lines (id BIGINT, name STRING, price DECIMAL(10, 2), at TIMESTAMP(3))
     WITH ('connector' = 'kafka', {topic}, 'topic' = '{target}', 'format' = 'json', 'key.fields' = 'id');
 CREATE TABLE totals (name STRING PRIMARY KEY NOT ENFORCED, n BIGINT, total DECIMAL(20, 2))
+    WITH ('connector' = 'upsert-kafka', {topic}, 'topic' = '{target}', 'key.format' = 'raw', 'value.format' = 'json');
+CREATE TABLE names (name STRING PRIMARY KEY NOT ENFORCED)
     WITH ('connector' = 'upsert-kafka', {topic}, 'topic' = '{target}', 'key.format' = 'raw', 'value.format' = 'json')
 """
 _COPY = (
@@ -65,20 +70,27 @@ _SUM = (
     "INSERT INTO totals SELECT i.name, COUNT(*), SUM(i.price) "
     "FROM orders CROSS JOIN UNNEST(items) AS i (name, price) GROUP BY i.name"
 )
+_BOTH = " UNION ALL ".join(
+    f"SELECT id, i.name AS name, i.price * {sign} AS price FROM {table} CROSS JOIN UNNEST(items) AS i (name, price)"
+    for table, sign in (("orders", 1), ("returns", -1))
+)
+_UNITED = f"INSERT INTO lines SELECT id, name, price, CAST(NULL AS TIMESTAMP(3)) FROM ({_BOTH}) WHERE name <> 'clip'"
+_DISTINCT = f"INSERT INTO names SELECT DISTINCT name FROM ({_BOTH})"
 
 
 class Live:
-    """Two topics, and a job in its own process that reads the one and writes the other."""
+    """Three topics, and a job in its own process that reads one or two of them and writes the third."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.topics = Topics(broker)
-        self.source, self.target, self.log = self.topics.create(), self.topics.create(), folder / "log"
+        self.source, self.other, self.target = (self.topics.create() for _ in range(3))
+        self.log = folder / "log"
         self.rows: list[dict[str, Any]] = []
         reader = {"bootstrap.servers": broker.address, "group.id": self.target, "auto.offset.reset": "earliest"}
         self._consumer = Consumer(reader)
         self._consumer.subscribe([self.target])
         topic = f"'kafka.client' = 'spark', 'properties.bootstrap.servers' = '{broker.address}'"
-        names = {"source": self.source, "target": self.target}
+        names = {"source": self.source, "other": self.other, "target": self.target}
         self._tables = _TABLES.format(epoch=_EPOCH_S, folder=folder, topic=topic, **names)
 
     @contextmanager
@@ -103,9 +115,10 @@ class Live:
                 process.wait(60)
             assert process.returncode == 0, self.log.read_text()[-3000:]
 
-    def send(self, number: int, **prices: float) -> None:
+    def send(self, number: int, *, back: bool = False, **prices: float) -> None:
+        """Sends an order, or, if ``back``, a return."""
         items = [{"name": name, "price": price} for name, price in prices.items()]
-        self.topics.send(self.source, json.dumps({"id": number, "items": items}).encode())
+        self.topics.send(self.other if back else self.source, json.dumps({"id": number, "items": items}).encode())
 
     def until(self, comes: Callable[[dict[str, Any]], bool]) -> float:
         """Reads messages until one comes, and returns after how many seconds it does."""
@@ -155,3 +168,35 @@ def test_results_of_groups_replace_each_other_at_once_and_are_kept(live: Live):
     with live.running(_SUM):
         live.send(6, pen=1.5)
         live.until(lambda row: row == {"name": "pen", "n": 6, "total": 9.0})
+
+
+def test_rows_of_two_topics_are_united_and_go_on_after_a_stop(live: Live):
+    def sent(number: int) -> None:
+        live.send(number, back=number % 2 == 0, pen=1.5, clip=0.5)
+        live.until(lambda row: row["id"] == number)
+
+    with live.running(_UNITED):
+        for number in range(1, 6):
+            sent(number)
+    with live.running(_UNITED):
+        sent(6)
+        sent(7)
+    found = {(row["id"], row["name"], row["price"]) for row in live.rows}
+    assert sorted(found) == [(number, "pen", 1.5 if number % 2 else -1.5) for number in range(1, 8)]
+
+
+def test_distinct_rows_are_written_at_once_and_known_after_a_stop(live: Live):
+    def sent(number: int, name: str, *, back: bool = False) -> None:
+        live.send(number, back=back, pen=1.5, **{name: 0.5})
+        live.until(lambda row: row == {"name": name})
+
+    with live.running(_DISTINCT) as asked:
+        sent(1, "clip")
+        sent(2, "ink", back=True)
+        deadline = time.monotonic() + 30
+        while json.loads(asked("progress"))[0] < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    with live.running(_DISTINCT):
+        sent(3, "cap")
+    assert sorted(row["name"] for row in live.rows) == ["cap", "clip", "ink", "pen"]

@@ -31,7 +31,8 @@ from sqlstream.formats.csv_records import (
     quotes,
     record_of,
 )
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, reuse_memory, without
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, is_utf8, reuse_memory, without
+from sqlstream.formats.text_rule import in_one_piece
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 
@@ -104,7 +105,7 @@ class CsvDecoder(Decoder):
         ``messages``: those of which it is made, one line each.
         """
         dialect = self.dialect
-        if not dialect.is_bytes or not _is_utf8(data) or self._has_lines_to_skip(view):
+        if not dialect.is_bytes or not is_utf8(view) or self._has_lines_to_skip(view):
             return None
         literal = escaped(view, dialect)
         positions = quotes(view, dialect, literal)
@@ -180,7 +181,7 @@ class CsvDecoder(Decoder):
                 if size > data.size:
                     raise
         records = np.arange(table.num_rows + len(wrong))
-        columns = [table.column(i).combine_chunks() for i in range(len(self._needed))]
+        columns = [in_one_piece(table.column(i)) for i in range(len(self._needed))]
         return _Texts(columns, np.delete(records, [w.record for w in wrong]) if wrong else records), wrong
 
     # --- blocks with odd records ------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class CsvDecoder(Decoder):
         else:
             odd = self._odd_messages(lines)
         odd |= irregular_lines(lines, dialect) if dialect.is_bytes else True
-        if not _is_utf8(data):
+        if not is_utf8(lines.data):
             odd[lines_without_utf8(raw, lines.starts)] = True
         odd &= lines.are_records
         cut: list[_Cut] = []
@@ -376,12 +377,3 @@ def _lines(view: np.ndarray) -> int:
     if (bytes_at(view, returns + 1) != 10).any():
         return -1
     return int(np.count_nonzero(view == 10)) + int(view[-1] != 10)
-
-
-def _is_utf8(data: pa.Buffer) -> bool:
-    offsets = pa.py_buffer(np.array([0, data.size], np.int64))
-    try:
-        pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, data]).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.decoder import reuse_memory
+from sqlstream.formats.decoder import is_utf8, reuse_memory
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS = b'"\\,:-'
 OBJECT, ARRAY, TRUE, FALSE, NULL = b"{[tfn"
@@ -84,7 +84,7 @@ class Text:
 
     def is_utf8(self) -> bool:
         """True where all records are valid UTF-8."""
-        return _is_utf8(self.data if self.end < 0x80 else np.where(self.data == self.end, np.uint8(0), self.data))
+        return is_utf8(self.data if self.end < 0x80 else np.where(self.data == self.end, np.uint8(0), self.data))
 
     def slices(self, starts: np.ndarray, ends: np.ndarray, present: np.ndarray | None = None) -> pa.StringArray:
         """Returns an Arrow array of the texts from ``starts[i]`` to ``ends[i]``; NULL where ``present`` is false."""
@@ -98,18 +98,6 @@ class Text:
         )
         chosen = np.arange(0, len(offsets) - 1, 2, dtype=np.int32)
         return pieces.take(pa.array(chosen, mask=None if present is None else ~present))
-
-
-def _is_utf8(data: np.ndarray) -> bool:
-    offsets = np.array([0, len(data)], np.int32)
-    text = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
-    )
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 class Group(NamedTuple):
@@ -299,7 +287,7 @@ class Tokens:
 
     def _mark_no_utf8(self) -> None:
         for record in np.unique(self.records_of(np.flatnonzero(self.data >= 0x80))).tolist():
-            if not _is_utf8(self.data[self.starts[record] : self.ends[record]]):
+            if not is_utf8(self.data[self.starts[record] : self.ends[record]]):
                 self.odd[record] = True
 
     def _drop_escaped(self) -> None:

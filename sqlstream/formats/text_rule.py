@@ -35,8 +35,7 @@ class TextRule(ABC):
         """Returns a pair: the values in the type's Arrow type, and a mask that is true for each text that is not valid
         for the type. Its value is NULL.
         """
-        column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        column = column.cast(pa.string())
+        column = in_one_piece(texts).cast(pa.string())
         try:
             values = self.whole(column)
         except pa.ArrowInvalid:
@@ -81,6 +80,13 @@ class TextRule(ABC):
         values = self.cast(where(is_plain, texts))
         is_odd = pc.and_not(pc.is_valid(texts), is_plain)
         return pc.replace_with_mask(values, is_odd, self._mixed(texts.filter(is_odd), patterns[1:]))
+
+
+def in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns the column as one array. Arrow's ``combine_chunks`` copies a single chunk, too."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
 
 
 def trimmed(texts: pa.Array) -> pa.Array:

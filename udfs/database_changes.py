@@ -44,6 +44,9 @@ PLACES_DDL = (
 )
 ROWS, CHANGES = "rows", "changes"
 
+CHANGES_FOLDER = "changes"
+"""The folder of files with rows and changes, in the folder of a job."""
+
 KINDS = "kind"
 """The column with the kind of each row: +I, -U, +U or -D."""
 

@@ -15,7 +15,7 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table
-from sqlstream.udfs.database_changes import KINDS
+from sqlstream.udfs.database_changes import CHANGES_FOLDER, KINDS
 from sqlstream.udfs.kernel import ROW_KIND
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class DatabaseChanges(Source):
         session.
         """
         if environment.logs is not None:
-            return Path(environment.logs).parent.parent / "changes" / name
+            return Path(environment.logs).parent.parent / CHANGES_FOLDER / name
         if environment.watches is None:
-            return environment.directory / "changes" / name
+            return environment.directory / CHANGES_FOLDER / name
         message = f'connector "{self.name}" needs a checkpoint that is a folder of this machine'
         hint = "Let 'execution.checkpointing.dir' be a folder, of a cluster one that all its machines mount."
         raise ConnectorError(NO_CHECKPOINT, message, hint=hint)

@@ -25,6 +25,7 @@ from sqlstream.jobs.records.record import RECORD_FILE as RECORD
 from sqlstream.jobs.records.record import being_started, in_use, read_record
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.plans import side_tables
+from sqlstream.udfs.database_changes import CHANGES_FOLDER
 from sqlstream.udfs.files.listed import RANGES
 from sqlstream.udfs.spool import RECEIVED
 from sqlstream.udfs.texts import json_of
@@ -110,7 +111,7 @@ VIEW = "view.json"
 """What is known of a materialized view, whose folder that of its job is; it may be there before the job."""
 
 _SPARK = tuple(f"spark/{name}" for name in ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc"))
-_OURS = ("control", "control-clock", RANGES, RECEIVED, "results", WATERMARKS, SINKS_FILE)
+_OURS = ("control", "control-clock", RANGES, RECEIVED, CHANGES_FOLDER, "results", WATERMARKS, SINKS_FILE)
 _CHECKPOINT = (*_SPARK, *_OURS, LAYOUT, PLAN, RUN)
 """The files and folders of a checkpoint, the marks last."""
 

@@ -13,7 +13,7 @@ from sqlstream.jobs.checkpoints.storage import LocalStorage
 WRITTEN = (
     "plan.json", "layout.json", "run.txt", "watermarks.json", "control/t/end-of-input.json", "control-clock/tick.json",
     "spark/metadata", "spark/.metadata.crc", "spark/offsets/0", "spark/commits/0", "spark/sources/0/0",
-    "spark/state/0/0/1.zip",
+    "spark/state/0/0/1.zip", "received/t/0.messages", "changes/slot/rows-1-0-0.csv", "changes/slot/log-1.index",
 )  # fmt: skip
 KEPT = ("job.json", "epochs.json", "requests/1.json", "replies/1.json")
 

@@ -8,8 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple
+from uuid import uuid4
 
 from sqlstream.connectors.changes.positions import CopiedFile, Position
+
+COPIED = "rows-"
+"""The names of all copied files begin with it."""
 
 _WRITTEN_AT_ONCE = 2_000
 """Rows."""
@@ -29,11 +33,13 @@ class TableCopier(ABC):
     """Copies a table into files, all of it in one snapshot. The next part is copied while the last one is read.
 
     ``snapshot``: how the server calls the snapshot; ``unseen``: it holds nothing of what was committed at or behind
-    this place of the log.
+    this place of the log. Files have names that begin with ``prefix``, which no other copier has: one of a process
+    that was killed a moment ago may still write a part of the same number, of another snapshot.
     """
 
     def __init__(self, snapshot: str, unseen: int) -> None:
         self.snapshot, self.unseen = snapshot, unseen
+        self.prefix = f"{COPIED}{uuid4().hex}"
         self._worker = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[_Part]] | None = None
 

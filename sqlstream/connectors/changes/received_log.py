@@ -20,6 +20,9 @@ from uuid import uuid4
 from sqlstream.connectors.changes.spools import Spool
 from sqlstream.udfs.database_changes import INDEX
 
+LOGGED = "log-"
+"""The names of all files of a log begin with it."""
+
 _AT_ONCE = 5_000
 _FILE_BYTES = 64 << 20
 _AHEAD_BYTES = 64 << 20
@@ -227,17 +230,19 @@ class ReceivedLog(ABC):
 
     def take(self, most: int | None, end: int | None = None) -> Taken | None:
         """Gives out transactions that were received: about ``most`` messages, of those that were committed before
-        ``end``. None if there are none.
+        ``end``. None if there are none. The place that follows is ``end`` only where none before it is still to be
+        received.
         """
         segments: list[Segment] = []
-        reached, gtids, count = self.since, self._gtids_since, 0
-        all_taken = True
+        place, gtids, count = self.since, self._gtids_since, 0
         with self._changed:
             if self.error is not None and not self._transactions:
                 raise self.error
+            all_taken = self._reached >= end if end is not None else False
             while self._transactions:
                 transaction = self._transactions[0]
                 if end is not None and not transaction.at < end:
+                    all_taken = True
                     break
                 if segments and most is not None and count + transaction.until - transaction.first > most:
                     all_taken = False
@@ -245,17 +250,17 @@ class ReceivedLog(ABC):
                 self._transactions.popleft()
                 self._waiting_bytes -= transaction.size
                 count += transaction.until - transaction.first
-                reached, gtids = transaction.end, transaction.gtids
+                place, gtids = transaction.end, transaction.gtids
                 last = segments[-1] if segments else None
                 if last is not None and last.path == transaction.path and last.until == transaction.first:
                     segments[-1] = Segment(last.path, last.begin, last.first, transaction.until, last.relations)
                 else:
-                    place = transaction.begin, transaction.first, transaction.until
-                    segments.append(Segment(transaction.path, *place, tuple(self._relations.values())))
+                    messages = transaction.begin, transaction.first, transaction.until
+                    segments.append(Segment(transaction.path, *messages, tuple(self._relations.values())))
                 self._relations |= transaction.relations
         if not segments:
             return None
-        self.since, self._gtids_since = end if end is not None and all_taken else reached, gtids
+        self.since, self._gtids_since = end if end is not None and all_taken else place, gtids
         return Taken(self.since, tuple(segments), gtids)
 
     def remove(self, needed: Iterable[str]) -> None:
@@ -323,7 +328,7 @@ class ReceivedLog(ABC):
 
     def _file(self) -> str:
         if self._content is None:
-            path = self._folder / f"log-{uuid4().hex}"
+            path = self._folder / f"{LOGGED}{uuid4().hex}"
             self._content = path.open("wb")
             self._index = Path(f"{path}{INDEX}").open("wb")  # noqa: SIM115 - until the next file
             self._bytes = self._messages = 0

@@ -94,8 +94,8 @@ class ChangeServer(ABC):
         message = f"the server of {self.log} is another one than the job has read before"
         return ConnectorError(LOG_LOST, message, hint=self.anew)
 
-    def sends_no_more(self, place: int) -> ConnectorError:
-        message = f"the server does not send its log up to {self.shown(place)}, which was read before"
+    def sends_no_more(self, place: int, which: str) -> ConnectorError:
+        message = f"the server does not send its log up to {self.shown(place)}, {which}"
         return ConnectorError(LOG_LOST, message, hint="Look whether it is the server that the job has read before.")
 
     def shown(self, place: int) -> str:

@@ -113,7 +113,7 @@ class MySqlCopier(TableCopier):
         files: list[CopiedFile] = []
         with _packets(self._server, self._plan.copy(after, until)) as packets:
             for own in in_files(packets, -(-self._plan.rows // self._plan.files)):
-                name, lengths = f"rows-{chunk}-{len(files)}.packets", array("I")
+                name, lengths = f"{self.prefix}-{chunk}-{len(files)}.packets", array("I")
                 with whole_file(self._folder / name) as content, whole_file(self._folder / f"{name}{INDEX}") as index:
                     for some in own:
                         content.write(b"".join(some))

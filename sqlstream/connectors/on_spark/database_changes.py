@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.changes.copies import TableCopier
+from sqlstream.connectors.changes.copies import COPIED, TableCopier
 from sqlstream.connectors.changes.positions import Position
-from sqlstream.connectors.changes.received_log import ReceivedLog, Segment
+from sqlstream.connectors.changes.received_log import LOGGED, ReceivedLog, Segment
 from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
@@ -185,7 +185,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _copied(self, position: Position) -> Position:
         if self._copier is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._clean(COPIED)
             self._copier = self._asking(partial(self._server.copier, position, self._folder))
         try:
             return self._copier.next(position)
@@ -213,7 +213,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return position.read_to(taken.end, gtids)
         if self._target is not None:
             if not there:
-                return given
+                raise self._server.sends_no_more(self._target, "where it ended when this run began")
             received.skip_to(self._target, self._gtids_of_target)
             return position.read_to(self._target, self._gtids_of_target)
         heartbeat = self._settings.heartbeat_ms
@@ -227,10 +227,17 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The transactions of a micro-batch that is repeated, received once more."""
         received = self._received(position.since, position.gtids_since, position.system)
         if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
-            raise self._server.sends_no_more(position.lsn)
+            raise self._server.sends_no_more(position.lsn, "which was read before")
         taken = received.take(None, position.lsn)
         received.skip_to(position.lsn, position.gtids)
         return () if taken is None else taken.segments
+
+    def _clean(self, *prefixes: str) -> None:
+        """Makes the folder, and removes files of processes that were killed. No micro-batch needs any of them."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for prefix in prefixes:
+            for left in (*self._folder.glob(f"{prefix}*"), *self._folder.glob(f".{prefix}*")):
+                left.unlink(missing_ok=True)  # a process that is ending removes its own
 
     def _file(self, name: str, longest: int) -> dict[str, Any]:
         path = self._folder / name
@@ -263,9 +270,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known.stop()
             self._receiver = None
             self._given.clear()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob("log-*"):  # of a process that was killed
-            left.unlink()
+        self._clean(LOGGED, COPIED)
         self._receiver = self._asking(partial(self._server.receiver, since, self._folder, gtids))
         if system not in ("", self._receiver.system):
             raise self._server.another()

@@ -103,7 +103,7 @@ class PostgresCopier(TableCopier):
         header = next(lines, b"")
         files: list[CopiedFile] = []
         for rows in in_files(lines, -(-self._plan.rows // self._plan.files)):
-            name, longest = f"rows-{chunk}-{len(files)}.csv", len(header)
+            name, longest = f"{self.prefix}-{chunk}-{len(files)}.csv", len(header)
             with whole_file(self._folder / name) as file:
                 file.write(header)
                 for some in rows:

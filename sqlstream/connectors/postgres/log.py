@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from sqlstream.connectors.changes.received_log import Incoming, ReceivedLog
+from sqlstream.connectors.changes.received_log import LOGGED, Incoming, ReceivedLog
 from sqlstream.connectors.changes.spools import Spool
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.pgoutput import (
@@ -205,7 +205,7 @@ class LogReceiver(ReceivedLog):
         number = int.from_bytes(payload[1:5], "big")
         if what == STREAM_START:
             if number not in self._running:
-                self._running[number] = Spool(self._folder / f"log-{uuid4().hex}", begin_message(number))
+                self._running[number] = Spool(self._folder / f"{LOGGED}{uuid4().hex}", begin_message(number))
             self._sent = self._running[number]
         elif what == STREAM_STOP:
             self._sent = None

@@ -15,8 +15,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from sqlstream.connectors import validate
+from sqlstream.connectors.changes import received_log
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
@@ -143,9 +145,12 @@ def test_a_quiet_table_lets_the_server_forget_its_log(server: PostgresServer, op
     server.execute("INSERT INTO other SELECT generate_series(1, 100)")
     assert stream.plan()
     assert stream.read() == []
-    assert json.loads(stream.offsets[-1])["lsn"] > before
+    position = json.loads(stream.offsets[-1])["lsn"]
+    assert position > before
     server.execute("INSERT INTO t VALUES (1)")
     assert stream.all() == [(1, "+I")]
+    stream.stop()
+    assert server.rows(f"SELECT confirmed_flush_lsn >= '{position}' FROM pg_replication_slots") == [(True,)]
 
 
 def test_a_table_of_no_columns_read_and_one_without_rows_are_read(server: PostgresServer, opened: Open, tmp_path: Path):
@@ -327,6 +332,15 @@ _TYPES = {
     "t3 timestamptz": ("TIMESTAMP_NTZ", "'2024-03-31 02:30:00.25+02'", "NULL"),
     "ts timestamptz": ("STRING", "'-infinity'", "'2024-01-01 00:00:00+01'"),
     "tm time": ("STRING", "'24:00:00'", "'00:00:00.5'"),
+    "tz timetz": ("STRING", "'24:00:00+15:59'", "'00:00:00.000001-15'"),
+    "nn numeric": ("STRING", "1e-20", "'-Infinity'"),
+    "rg int4range": ("STRING", "'[1,5)'", "'empty'"),
+    "pt point": ("STRING", "'(1,2)'", "NULL"),
+    "bi bit varying": ("STRING", "B'0101'", "B''"),
+    "rc pair": ("STRING", "ROW(1, 'a,\"b')", "NULL"),
+    "cs \"char\"": ("STRING", "'x'", "''"),
+    "pn price": ("STRING", "1.50", "NULL"),
+    "fa real[]": ("ARRAY<FLOAT>", "'{NaN,-Infinity,0.1}'", "NULL"),
     "iv interval": ("STRING", "'1 mon -2 days 03:00'", "NULL"),
     "ai integer[]": ("ARRAY<INT>", "'{1,NULL,3}'", "'{}'"),
     "at text[]": ("ARRAY<STRING>", "ARRAY['a', NULL, 'NULL', '', 'q\"\\,{}', E'\\n']", "NULL"),
@@ -338,8 +352,10 @@ _TYPES = {
 def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: PostgresServer, opened: Open):
     """And both are what the connector postgres reads."""
     server.execute(
-        "DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('ok', 'so so')",
-        f"CREATE TABLE t (id int PRIMARY KEY, {', '.join(_TYPES)})",
+        "CREATE TYPE mood AS ENUM ('ok', 'so so')",
+        "CREATE TYPE pair AS (a int, b text)",
+        "CREATE DOMAIN price AS numeric CHECK (VALUE > 0)",
+        f"CREATE TABLE t (id int PRIMARY KEY, {', '.join(_TYPES)}, g int GENERATED ALWAYS AS (id + 1) STORED)",
         *(f"INSERT INTO t VALUES ({n}, {', '.join(v[n] for v in _TYPES.values())})" for n in (1, 2)),
     )
     stream = opened("; ".join(["id INT", *(f"{name.split()[0]} {kind}" for name, (kind, *_) in _TYPES.items())]))
@@ -352,6 +368,21 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: Postg
     assert first["at"] == ["a", None, "NULL", "", 'q"\\,{}', "\n"]
     assert str(first["t2"]) == "2024-03-31 00:30:00+00:00"
     assert first["x"] == b"\x00\xff\x10"
+
+
+def test_a_database_may_have_another_encoding(server: PostgresServer, opened: Open):
+    server.execute("CREATE DATABASE western ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    url = f"postgresql://127.0.0.1:{server.port}/western"
+    with psycopg.connect(make_conninfo(**{**server.conninfo, "dbname": "western"}), autocommit=True) as western:
+        western.execute("""CREATE TABLE t (id int PRIMARY KEY, "größe" text)""")
+        western.execute("INSERT INTO t VALUES (1, 'äöü')")
+        stream = opened("id INT; größe STRING", url=url)
+        assert stream.all() == [(1, "äöü", "+I")]
+        western.execute("INSERT INTO t VALUES (2, 'ß')")
+        assert stream.all() == [(2, "ß", "+I")]
+        stream.stop()
+        western.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    server.execute("DROP DATABASE western WITH (FORCE)")
 
 
 @pytest.mark.parametrize(
@@ -413,12 +444,16 @@ def test_large_values_that_did_not_change_are_those_of_the_old_row(server: Postg
         "CREATE TABLE t (id int PRIMARY KEY, v text, n int)", "ALTER TABLE t REPLICA IDENTITY FULL",
         f"INSERT INTO t VALUES (1, {big}, 0)",
     )  # fmt: skip
-    stream = opened("id INT; v STRING; n INT", before=True)
+    stream, upserts = opened("id INT; v STRING; n INT", before=True), opened("id INT; v STRING; n INT")
     ((_, text, _, _),) = stream.next()
+    assert upserts.next() == [(1, text, 0, "+I")]
     server.execute("UPDATE t SET n = 1", "UPDATE t SET n = 2", "UPDATE t SET id = 2, v = 'small'", "DELETE FROM t")
     assert stream.all() == [
         (1, text, 0, "-U"), (1, text, 1, "+U"), (1, text, 1, "-U"), (1, text, 2, "+U"),
         (1, text, 2, "-D"), (2, "small", 2, "+I"), (2, "small", 2, "-D"),
+    ]  # fmt: skip
+    assert upserts.all() == [
+        (1, text, 1, "+U"), (1, text, 2, "+U"), (1, text, 2, "-D"), (2, "small", 2, "+I"), (2, "small", 2, "-D"),
     ]  # fmt: skip
     server.execute(f"INSERT INTO t VALUES (3, {big}, 0)", "UPDATE t SET id = 4", "UPDATE t SET id = 5, n = 1")
     assert stream.all() == [
@@ -608,6 +643,9 @@ def test_a_slot_that_is_gone_or_has_moved_is_told(server: PostgresServer, opened
     )
     server.execute("SELECT pg_create_physical_replication_slot('mine')")
     assert 'SS621: slot "mine" is of the plugin "None"' in error_of(stream.next)
+    server.execute("SELECT pg_drop_replication_slot('mine')")
+    server.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
+    assert 'SS621: slot "mine" has moved to ' in error_of(stream.next)
 
 
 def test_a_slot_that_another_job_has_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):
@@ -702,6 +740,46 @@ def test_a_run_of_what_is_there_ends(server: PostgresServer, opened: Open):
     assert merged(found + stream.all()) == [(1,), (2,), (3,), (4,)]
     stream.restart()
     assert stream.all() == [(5, "+I")]
+
+
+def test_a_run_of_what_is_there_reads_all_transactions(
+    server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    """Also those that have not been received yet when the first ones are read."""
+    monkeypatch.setattr(received_log, "_AT_ONCE", 1)
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.all() == []
+    server.execute("DO $$ BEGIN FOR i IN 1..2000 LOOP INSERT INTO t VALUES (i); COMMIT; END LOOP; END $$")
+    stream.restart()
+    stream.reader.prepareForTriggerAvailableNow()
+    server.execute("INSERT INTO t VALUES (2001)")
+    assert [n for n, _ in stream.all()] == list(range(1, 2001))
+    stream.restart()
+    assert stream.all() == [(2001, "+I")]
+
+
+def test_a_process_that_still_copies_changes_nothing_of_the_next_one(
+    server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 4) i"
+    )
+    killed = opened("id INT; v INT", scan__incremental__snapshot__chunk__size="2")
+    rows = killed.next()
+    server.execute("UPDATE t SET v = 1 WHERE id = 3")
+    stream = Stream(killed.table, killed.folder)
+    stream.offsets = [*killed.offsets]
+    try:
+        assert stream.plan()
+        monkeypatch.setattr(killed.reader._copier, "_ahead", None)  # it copies this part only now
+        assert killed.plan()
+        assert stream.read() == [(3, 1, "+I"), (4, 0, "+I")]
+        server.execute("UPDATE t SET v = 2 WHERE id = 1")
+        assert merged([*rows, (3, 1, "+I"), (4, 0, "+I"), *stream.all()]) == [(1, 2), (2, 0), (3, 1), (4, 0)]
+        assert [path.name for path in killed.folder.rglob("rows-*")] == []
+    finally:
+        stream.stop()
 
 
 def test_a_server_that_restarts_is_asked_again(server: PostgresServer, opened: Open):

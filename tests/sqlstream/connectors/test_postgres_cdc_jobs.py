@@ -79,9 +79,10 @@ def test_a_job_keeps_a_copy_of_what_a_query_gives(orders: Session, server: Postg
     server.execute(
         "UPDATE orders SET amount = 20 WHERE id = 1", "DELETE FROM orders WHERE id = 2",
         "UPDATE orders SET id = 4, customer = 'cid' WHERE id = 3",
+        "DO $$ BEGIN FOR i IN 5..1004 LOOP INSERT INTO orders VALUES (i, 'dan', 1); COMMIT; END LOOP; END $$",
     )  # fmt: skip
     run(orders, _TOTALS)
-    assert totals(server) == [("ann", 1, "20.00"), ("cid", 1, "2.50")]
+    assert totals(server) == [("ann", 1, "20.00"), ("cid", 1, "2.50"), ("dan", 1000, "1000.00")]
     plan = orders.dataframe("SELECT id FROM orders")._jdf.queryExecution().toString()
     assert "sqlstream_database_changes" in plan
     assert PASSWORD not in plan

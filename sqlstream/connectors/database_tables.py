@@ -72,7 +72,7 @@ def matched(table: Table, names: Iterable[str], there: Mapping[str, str], allowe
             continue
         kind = stored_type(there[stored])
         if not _fits(columns[name].type, kind, allowed):
-            wrong.append(_wrong_type(table, columns[name], there[stored]))
+            wrong.append(_wrong_type(table, columns[name], there[stored], allowed))
         stored_columns[name] = StoredColumn(columns[name].type, stored, kind.name)
     if wrong:
         raise SqlStreamError.of(wrong)
@@ -103,9 +103,12 @@ def _scales_fit(declared: DataType, stored: int, allowed: Allowed) -> bool:
     return stored <= scale if allowed is not WRITABLE else scale <= stored
 
 
-def _wrong_type(table: Table, column: Column, stored: str) -> Diagnostic:
+def _wrong_type(table: Table, column: Column, stored: str, allowed: Allowed) -> Diagnostic:
     message = f'column "{column.name}" of table "{table.name}" is {column.type}, but {stored} in the database'
-    return Diagnostic(WRONG_STORED_COLUMN, message, hint="Declare it with the type that it has there, or as STRING.")
+    hint = "Leave the column out: the connector does not read this type."
+    if "STRING" not in allowed or any(stored_type(stored).name in types for types in allowed.values()):
+        hint = "Declare it with the type that it has there, or as STRING."
+    return Diagnostic(WRONG_STORED_COLUMN, message, hint=hint)
 
 
 def no_table(table: Table, named: tuple[str, ...], others: Iterable[str], hint: str = "") -> ConnectorError:

@@ -7,6 +7,7 @@ number, as ``column + 0`` gives it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -25,14 +26,22 @@ BYTES = "binary"
 
 ENCODINGS: Mapping[str, str] = {
     "armscii8": "", "ascii": "ascii", "big5": "big5", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256",
-    "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "cp932": "cp932", "eucjpms": "euc_jp",
-    "euckr": "euc_kr", "gb18030": "gb18030", "gb2312": "gb2312", "gbk": "gbk", "greek": "iso8859_7",
+    "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "cp932": "cp932", "eucjpms": "cp932",
+    "euckr": "cp949", "gb18030": "gb18030", "gb2312": "gb2312", "gbk": "gbk", "greek": "iso8859_7",
     "hebrew": "iso8859_8", "koi8r": "koi8_r", "koi8u": "koi8_u", "latin1": "cp1252", "latin2": "iso8859_2",
     "latin5": "iso8859_9", "latin7": "iso8859_13", "macroman": "mac_roman", "sjis": "shift_jis", "tis620": "tis_620",
     "ucs2": "utf_16_be", "ujis": "euc_jp", "utf16": "utf_16_be", "utf16le": "utf_16_le", "utf32": "utf_32_be",
     "utf8": "utf_8", "utf8mb3": "utf_8", "utf8mb4": "utf_8",
 }  # fmt: skip
-"""Python's name of each character set, empty for those that it lacks."""
+"""Python's name of each character set, empty for those that it lacks. The characters of eucjpms are those of cp932, in
+other bytes.
+"""
+
+_OTHERS = {
+    "cp866": str.maketrans("№¤", "ⁿ²"), "greek": str.maketrans("‘’", "ʽʼ"), "hebrew": str.maketrans("¯", "‾"),
+    "koi8u": str.maketrans("∙", "•"), "sjis": str.maketrans("＼", "\\"), "ujis": str.maketrans("＼", "\\"),
+}  # fmt: skip
+"""Characters that Python finds in texts, and those that the server takes their bytes for."""
 
 
 def texts_of(data: np.ndarray, spans: Spans, column: LoggedColumn, charset: str = "utf8mb4") -> pa.Array:
@@ -116,11 +125,39 @@ def decoded(raw: pa.Array, charset: str) -> pa.Array:
 
 def _decoded(value: bytes, encoding: str, charset: str) -> str:
     try:
-        return value.decode(encoding)
+        if charset in _BY_CHARACTER:
+            characters, one = _BY_CHARACTER[charset]
+            return "".join(map(one, characters.findall(value)))
+        text = value.decode(encoding)
+        return text.translate(_OTHERS[charset]) if charset in _OTHERS else text
     except UnicodeDecodeError:
         if encoding == "cp1252":  # the server takes the five bytes without character for control characters
             return "".join(bytes([b]).decode("cp1252" if b not in _CONTROLS else "latin1") for b in value)
         raise BinlogError(f"a text is none of the character set {charset}") from None
+
+
+def _of_big5(value: bytes) -> str:
+    """Seven characters more than Python's big5 has."""
+    return value.decode("cp950" if b"\xf9\xd6" <= value <= b"\xf9\xdc" else "big5")
+
+
+def _of_eucjpms(value: bytes) -> str:
+    """JIS X 0212 behind 0x8F, katakana of half the width behind 0x8E, JIS X 0208 with more rows, and ASCII."""
+    if value[0] == 0x8F:
+        return value.decode("euc_jp")
+    if value[0] == 0x8E or len(value) == 1:
+        return value[-1:].decode("cp932")
+    row, cell = value[0] - 0xA0, value[1] - 0xA0
+    first = (row - 1) // 2 + (0x81 if row <= 62 else 0xC1)
+    second = cell + 0x3F + (cell > 63) if row % 2 else cell + 0x9E
+    return bytes((first % 256, second % 256)).decode("cp932")
+
+
+_BY_CHARACTER: Mapping[str, tuple[re.Pattern[bytes], Callable[[bytes], str]]] = {
+    "big5": (re.compile(rb"[\x81-\xfe].|.", re.DOTALL), _of_big5),
+    "eucjpms": (re.compile(rb"\x8f.{2}|[\x80-\xff].|.", re.DOTALL), _of_eucjpms),
+}
+"""Character sets that Python lacks: what is a character, and what decodes it."""
 
 
 _CONTROLS = frozenset(b"\x81\x8d\x8f\x90\x9d")

@@ -11,6 +11,7 @@ from sqlstream.connectors.database_tables import Allowed, matched, no_table
 from sqlstream.connectors.mysql.server import product_of, quoted, rows
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.formats import binlog
+from sqlstream.formats.mysql_texts import ENCODINGS
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.database_changes import ChangedColumn, ChangedTable, KeyColumn
 from sqlstream.udfs.mysql_changes import UNSIGNED
@@ -145,6 +146,10 @@ def changed_table(
         if details[s.name].generated:
             message = f'column "{name}" of table "{table.name}" is GENERATED, and the log may have no values of it'
             raise ConnectorError(NOT_READ, message, hint="Leave it out, and compute it in the query.")
+        charset = details[s.name].charset
+        if charset is not None and not ENCODINGS.get(charset):
+            message = f'column "{name}" of table "{table.name}" has the character set {charset}, which is not read'
+            raise ConnectorError(NOT_READ, message, hint="Leave it out, or let it have utf8mb4 in the database.")
     cut_by = _cut_by(server, where, details)
     declared = [stored[name].name for name in table.primary_key]
     changed = ChangedTable(

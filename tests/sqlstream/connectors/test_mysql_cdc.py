@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -14,14 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import validate
+from sqlstream.connectors.changes import received_log
 from sqlstream.connectors.mysql import copies, log
 from sqlstream.connectors.mysql import server as mysql_server
 from sqlstream.errors import SqlStreamError
 from sqlstream.formats.binlog import TABLE_MAP
 from sqlstream.formats.binlog_events import MYSQL_ANONYMOUS, PARTIAL_UPDATE, PAYLOAD
+from sqlstream.formats.mysql_texts import ENCODINGS
+from sqlstream.formats.mysql_texts import decoded as decode_texts
 from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
 from tests.mariadb_server import PASSWORD, MariaDbServer, running_server
@@ -370,6 +375,21 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: Maria
     assert str(first["t0"]) == "2024-02-29 23:59:59.999999+00:00"
 
 
+def test_columns_that_are_not_read_may_be_of_any_type(server: MariaDbServer, opened: Open):
+    """Columns behind them are found nevertheless, and the signs of numbers."""
+    others = {"p": "POINT", "i6": "INET6", "i4": "INET4", "u": "UUID", "g": "GEOMETRY", "c": "TEXT COMPRESSED",
+              "d": "VARCHAR(99) COMPRESSED", "y": "YEAR", "j": "JSON"}  # fmt: skip
+    types = ", ".join(f"{name} {type_}, {name}1 INT UNSIGNED, {name}2 INT" for name, type_ in others.items())
+    server.execute(f"CREATE TABLE t (id INT PRIMARY KEY, {types})")
+    numbers = [f"{name}{n}" for name in others for n in (1, 2)]
+    stream = opened("id INT; " + "; ".join(f"{name} BIGINT" for name in numbers))
+    assert stream.all() == []
+    values = {"p": "POINT(1, 2)", "i6": "'::1'", "i4": "'10.0.0.1'", "u": "UUID()", "g": "POINT(1, 2)",
+              "c": "REPEAT('x', 999)", "d": "REPEAT('y', 99)", "y": "2024", "j": "'[1]'"}  # fmt: skip
+    server.execute(f"INSERT INTO t VALUES (1, {', '.join(f'{value}, 4294967295, -1' for value in values.values())})")
+    assert stream.all() == [(1, *[4294967295, -1] * len(others), "+I")]
+
+
 @pytest.mark.long
 def test_rows_may_be_longer_than_a_packet(server: MariaDbServer, opened: Open):
     longest = (1 << 24) - 1
@@ -441,6 +461,33 @@ def test_odd_values_are_read_alike_from_rows_and_from_the_log(server: MariaDbSer
     assert (there["c"][0], there["j"][0], there["k"][0], there["x"][1]) == ("Ω😀", "テスト", "привет", "нет")
 
 
+@pytest.mark.parametrize("width", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_characters_are_those_of_the_server(server: MariaDbServer, width: int):
+    """All of one byte, or of two; but not those that the server has no character for."""
+    decoded = "HEX(CONVERT(CONVERT(UNHEX(LPAD(HEX(seq), {}, '0')) USING {}) USING utf8mb4))"
+    there = {name for (name,) in server.rows("SELECT character_set_name FROM information_schema.character_sets")}
+    for charset in sorted(name for name in there if ENCODINGS.get(name) and not name.startswith("utf")):
+        if width == 1 and charset == "ucs2":
+            continue
+        query = f"SELECT seq, {decoded.format(2 * width, charset)} FROM seq_0_to_{256**width - 1}"
+        texts = {n: bytes.fromhex(text).decode(errors="replace") for n, text in server.rows(query) if text is not None}
+        known = {n: text for n, text in texts.items() if not re.search("[?\ufffd\ue000-\uf8ff]", text)}
+        raw = pa.array([n.to_bytes(width, "big") for n in known], pa.binary())
+        found = decode_texts(raw, charset).to_pylist()
+        others = {f"{n:x}": (a, b) for (n, a), b in zip(known.items(), found, strict=True) if a != b}
+        assert others == {}, charset
+        assert len(known) > 100, charset
+
+
+def test_a_character_set_whose_log_is_not_read_is_told(server: MariaDbServer, opened: Open):
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9) CHARACTER SET armscii8)")
+    assert error_of(lambda: opened("id INT; v STRING")) == (
+        'SS626: column "v" of table "t" has the character set armscii8, which is not read\n'
+        "HINT: Leave it out, or let it have utf8mb4 in the database."
+    )
+    assert opened("id INT").all() == []
+
+
 @pytest.mark.parametrize(
     ("stored", "type_", "value", "shown"),
     [
@@ -487,7 +534,7 @@ def test_columns_that_do_not_fit_are_told(server: MariaDbServer, opened: Open):
         'SS564: column "v" of table "t" is INT, but bigint in the database\n'
         "HINT: Declare it with the type that it has there, or as STRING.\n\n"
         'SS564: column "p" of table "t" is STRING, but point in the database\n'
-        "HINT: Declare it with the type that it has there, or as STRING.\n\n"
+        "HINT: Leave the column out: the connector does not read this type.\n\n"
         'SS564: column "q" of table "t" does not exist in the database\n'
         "HINT: Columns: g, h, id, p, v."
     )
@@ -543,6 +590,31 @@ def test_truncate_is_an_error_or_skipped(server: MariaDbServer, opened: Open):
         'SS624: table "shop.t" was emptied by a statement of which the log names no rows: TRUNCATE `shop`.t\n'
         "HINT: Start in a new directory, with the rows of the table as they are now. 'scan.truncate' = 'skip' leaves "
         'the rows of "t" as they are.'
+    )
+
+
+def test_a_partitioned_table_is_one_table_whose_partitions_are_not_emptied(server: MariaDbServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id INT, day INT, v INT, PRIMARY KEY (id, day)) PARTITION BY LIST (day) "
+        "(PARTITION p1 VALUES IN (1), PARTITION p2 VALUES IN (2))",
+        "INSERT INTO t VALUES (1, 1, 0), (2, 2, 0)",
+    )
+    streams = [
+        opened("id INT; day INT; v INT", ("id", "day"), scan__incremental__snapshot__chunk__size="1", **more)
+        for more in ({}, {"scan__truncate": "skip"})
+    ]
+    rows = [stream.all() for stream in streams]
+    server.execute("UPDATE t SET day = 2, v = 1 WHERE id = 1", "UPDATE t SET day = 1 WHERE id = 2")
+    for stream, before in zip(streams, rows, strict=True):
+        changed = stream.all()
+        assert [(day, kind) for id_, day, _, kind in changed if id_ == 1] == [(1, "-D"), (2, "+I")]
+        assert merged(before + changed, 2) == [(1, 2, 1), (2, 1, 0)]
+    server.execute("ALTER TABLE t TRUNCATE PARTITION p1", "INSERT INTO t VALUES (3, 1, 0)")
+    assert streams[1].all() == [(3, 1, 0, "+I")]
+    assert streams[0].plan()
+    assert error_of(streams[0].read).startswith(
+        'SS624: table "shop.t" was emptied by a statement of which the log names no rows: ALTER TABLE t TRUNCATE '
+        "PARTITION p1\n"
     )
 
 
@@ -863,6 +935,23 @@ def test_a_run_of_what_is_there_ends(server: MariaDbServer, opened: Open):
     found += stream.all()
     stream.restart()
     assert merged(found + stream.all()) == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_a_run_of_what_is_there_reads_all_transactions(
+    server: MariaDbServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    """Also those that have not been received yet when the first ones are read."""
+    monkeypatch.setattr(received_log, "_AT_ONCE", 1)
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.all() == []
+    server.execute("FOR i IN 1..2000 DO INSERT INTO t VALUES (i); END FOR")
+    stream.restart()
+    stream.reader.prepareForTriggerAvailableNow()
+    server.execute("INSERT INTO t VALUES (2001)")
+    assert [n for n, _ in stream.all()] == list(range(1, 2001))
+    stream.restart()
+    assert stream.all() == [(2001, "+I")]
 
 
 def test_a_log_that_is_gone_is_told(server: MariaDbServer, opened: Open):

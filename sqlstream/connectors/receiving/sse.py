@@ -62,7 +62,7 @@ class EventReceiver(Receiver):
         from aiohttp import ClientError, ClientSession, ClientTimeout  # an optional package
 
         timeout = ClientTimeout(total=None, connect=self.connect_ms / 1000, sock_read=self.silence_ms / 1000 or None)
-        stream = EventStream(self.most_bytes, inbox.cursor or self.first_id)
+        stream = EventStream(self.most_bytes, self.first_id if inbox.cursor is None else inbox.cursor)
         async with ClientSession(timeout=timeout, headers=self.server.headers) as session:
             while True:
                 async with self.patience.trying():

@@ -81,6 +81,17 @@ def test_a_job_goes_on_behind_the_last_event_that_it_has_stored(table, tmp_path)
     assert events.ids == ["zero", "2", "2"]
 
 
+def test_an_id_that_a_server_has_taken_back_is_not_sent_again(table, tmp_path):
+    events = Events([[b"id: 1\ndata: a\n\nid\ndata: b\n\n"]])
+    with serving(events) as port, Stream(settings_of(table(port, event_id="zero"), tmp_path)) as stream:
+        assert stream.values(2) == [b"a", b"b"]
+        stream.wait(lambda: len(events.asked) == 2)
+        stream.restart()
+        assert not stream.plan()
+        stream.wait(lambda: len(events.asked) == 3)
+    assert events.ids == ["zero", None, None]
+
+
 def test_only_events_of_some_types_are_rows_and_all_count(table, tmp_path):
     events = Events([[b"id: 1\nevent: add\ndata: a\n\nid: 2\nevent: tick\ndata: t\n\nevent: drop\ndata: d\n\n"]])
     with serving(events) as port, Stream(settings_of(table(port, event_types="add, drop"), tmp_path)) as stream:

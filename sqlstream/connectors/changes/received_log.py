@@ -144,7 +144,7 @@ class ReceivedLog(ABC):
     def __init__(self, since: int, folder: Path, gtids: str = "") -> None:
         self._folder = folder
         self._transactions: deque[_Transaction] = deque()
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._waiting_messages = 0
         self._changed = Condition()
         self._stopped, self._asks = Event(), Event()
         self.error: Exception | None = None
@@ -215,6 +215,13 @@ class ReceivedLog(ABC):
         """True where some wait for ``take``."""
         return bool(self._transactions)
 
+    def has_enough(self, most: int, end: int) -> bool:
+        """True where ``take`` of these has as much as it may ever have: all up to ``end``, ``most`` messages, or as
+        much as is received ahead.
+        """
+        is_much = self._waiting_messages >= most or self._waiting_bytes >= _AHEAD_BYTES
+        return self._reached >= end or is_much or (self.error is not None and self.has_transactions())
+
     def skip(self) -> Taken:
         """Returns the place of the log up to which there is nothing for ``take``, which goes on there."""
         with self._changed:
@@ -249,6 +256,7 @@ class ReceivedLog(ABC):
                     break
                 self._transactions.popleft()
                 self._waiting_bytes -= transaction.size
+                self._waiting_messages -= transaction.until - transaction.first
                 count += transaction.until - transaction.first
                 place, gtids = transaction.end, transaction.gtids
                 last = segments[-1] if segments else None
@@ -319,6 +327,7 @@ class ReceivedLog(ABC):
             new = [t for t in incoming.done if not t.at < self.since]
             self._transactions.extend(new)
             self._waiting_bytes += sum(t.size for t in new)
+            self._waiting_messages += sum(t.until - t.first for t in new)
             if incoming.reached is not None and incoming.reached > self._reached:
                 self._reached, self._gtids_reached = incoming.reached, incoming.gtids
             self._changed.notify_all()

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from sqlstream.connectors.changes.copies import COPIED, TableCopier
 from sqlstream.connectors.changes.positions import Position
-from sqlstream.connectors.changes.received_log import LOGGED, ReceivedLog, Segment
+from sqlstream.connectors.changes.received_log import LOGGED, ReceivedLog, Segment, Taken
 from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
@@ -195,24 +195,16 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _advanced(self, position: Position) -> Position:
         given, position = position, self._here(position)
-        received = self._received(position.lsn, position.gtids, position.system)
         if self._target is not None and position.lsn >= self._target:
             return given
-        end = self._asking(self._server.log_end) if self._target is None else self._target
-        patience = self._patience if self._target is None else _REPLAY_SECONDS
-        try:
-            there = received.wait(lambda: received.has_transactions() or received.reached >= end, patience)
-            taken = received.take(self._settings.most, self._target)
-        except Exception as error:
-            raise self._server.failed(error) from None
-        self._patience = _PATIENT_SECONDS if there else _IMPATIENT_SECONDS
+        received, taken, is_there = self._receiving(position.lsn, position.gtids, position.system, self._taken)
         if taken is not None:
             self._beaten = time.monotonic()
             self._given[position.lsn, taken.end] = taken.segments
             gtids = self._gtids_of_target if taken.end == self._target else taken.gtids
             return position.read_to(taken.end, gtids)
         if self._target is not None:
-            if not there:
+            if not is_there:
                 raise self._server.sends_no_more(self._target, "where it ended when this run began")
             received.skip_to(self._target, self._gtids_of_target)
             return position.read_to(self._target, self._gtids_of_target)
@@ -223,14 +215,31 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return position.read_to(skipped.end, skipped.gtids)
         return given
 
+    def _taken(self, received: ReceivedLog) -> tuple[ReceivedLog, Taken | None, bool]:
+        """The transactions of the next micro-batch, and whether all that there were by now have been received or are
+        in it. A run that ends waits for as many as fit, as each micro-batch has a cost.
+        """
+        most = self._settings.most
+        if self._target is not None:
+            target = self._target
+            is_there = received.wait(lambda: received.has_enough(most, target), _REPLAY_SECONDS)
+        else:
+            end = self._asking(self._server.log_end)
+            is_there = received.wait(lambda: received.has_transactions() or received.reached >= end, self._patience)
+            self._patience = _PATIENT_SECONDS if is_there else _IMPATIENT_SECONDS
+        return received, received.take(most, self._target), is_there
+
     def _again(self, position: Position) -> tuple[Segment, ...]:
         """The transactions of a micro-batch that is repeated, received once more."""
-        received = self._received(position.since, position.gtids_since, position.system)
-        if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
-            raise self._server.sends_no_more(position.lsn, "which was read before")
-        taken = received.take(None, position.lsn)
-        received.skip_to(position.lsn, position.gtids)
-        return () if taken is None else taken.segments
+
+        def take(received: ReceivedLog) -> tuple[Segment, ...]:
+            if not received.wait(lambda: received.reached >= position.lsn, _REPLAY_SECONDS):
+                raise self._server.sends_no_more(position.lsn, "which was read before")
+            taken = received.take(None, position.lsn)
+            received.skip_to(position.lsn, position.gtids)
+            return () if taken is None else taken.segments
+
+        return self._receiving(position.since, position.gtids_since, position.system, take)
 
     def _clean(self, *prefixes: str) -> None:
         """Makes the folder, and removes files of processes that were killed. No micro-batch needs any of them."""
@@ -258,6 +267,18 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._located is None or self._located[0] != position or known is None or known.error is not None:
             self._located = position, self._asking(partial(self._server.located, position))
         return self._located[1]
+
+    def _receiving(self, since: int, gtids: str, system: str, read: Callable[[ReceivedLog], _Answer]) -> _Answer:
+        """What is read of the log from ``since`` on. A connection that breaks meanwhile is made again for a minute."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            received = self._received(since, gtids, system)
+            try:
+                return read(received)
+            except Exception as error:
+                if not self._server.is_broken(error) or time.monotonic() > end:
+                    raise self._server.failed(error) from None
+            time.sleep(0.5)
 
     def _received(self, since: int, gtids: str, system: str) -> ReceivedLog:
         """The receiver that gives out transactions from ``since`` on next. A connection that broke is made again."""

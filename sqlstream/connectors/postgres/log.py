@@ -230,9 +230,13 @@ class LogReceiver(ReceivedLog):
         return self._read.get(number, False)
 
     def _ended(self) -> None:
+        from psycopg import pq  # an optional package
+
         result = self._connection.get_result()
         reason = (result.error_message if result is not None else b"") or self._connection.error_message
-        raise LogError(reason.decode(errors="replace").strip() or "the server has ended the replication")
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None) or b""
+        message = reason.decode(errors="replace").strip() or "the server has ended the replication"
+        raise LogError(message, state.decode())
 
     def _report(self, *, asks: bool) -> None:
         """Sends the status: what was received, and what was confirmed."""

@@ -943,7 +943,7 @@ def test_a_run_of_what_is_there_reads_all_transactions(
     """Also those that have not been received yet when the first ones are read."""
     monkeypatch.setattr(received_log, "_AT_ONCE", 1)
     server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    stream = opened("id INT")
+    stream = opened("id INT", source__max_rows_per_trigger="200")
     assert stream.all() == []
     server.execute("FOR i IN 1..2000 DO INSERT INTO t VALUES (i); END FOR")
     stream.restart()

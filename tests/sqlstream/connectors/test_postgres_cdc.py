@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from psycopg.conninfo import make_conninfo
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.changes import received_log
+from sqlstream.connectors.changes.received_log import Incoming
+from sqlstream.connectors.postgres.log import LogError, LogReceiver
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
@@ -748,7 +751,7 @@ def test_a_run_of_what_is_there_reads_all_transactions(
     """Also those that have not been received yet when the first ones are read."""
     monkeypatch.setattr(received_log, "_AT_ONCE", 1)
     server.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    stream = opened("id INT")
+    stream = opened("id INT", source__max_rows_per_trigger="200")
     assert stream.all() == []
     server.execute("DO $$ BEGIN FOR i IN 1..2000 LOOP INSERT INTO t VALUES (i); COMMIT; END LOOP; END $$")
     stream.restart()
@@ -757,6 +760,21 @@ def test_a_run_of_what_is_there_reads_all_transactions(
     assert [n for n, _ in stream.all()] == list(range(1, 2001))
     stream.restart()
     assert stream.all() == [(2001, "+I")]
+
+
+def test_a_run_of_what_is_there_fails_where_the_server_does_not_send_it(
+    server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    """It would end with rows unread."""
+    monkeypatch.setattr("sqlstream.connectors.on_spark.database_changes._REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr(LogReceiver, "_receive", lambda *_: False)
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.plan()
+    server.execute("INSERT INTO t VALUES (1)")
+    stream.reader.prepareForTriggerAvailableNow()
+    pattern = r"SS621: the server does not send its log up to \w+/\w+, where it ended when this run began\n"
+    assert re.match(pattern, error_of(stream.plan))
 
 
 def test_a_process_that_still_copies_changes_nothing_of_the_next_one(
@@ -792,6 +810,39 @@ def test_a_server_that_restarts_is_asked_again(server: PostgresServer, opened: O
     server.start()
     server.execute("INSERT INTO t VALUES (3)")
     assert merged(rows + stream.all()) == [(1,), (2,), (3,)]
+
+
+def test_a_connection_that_breaks_while_the_log_is_waited_for_is_made_again(
+    server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch
+):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.all() == []
+    first, receive = stream.reader._receiver, LogReceiver._receive
+
+    def break_or_receive(receiver: LogReceiver, incoming: Incoming) -> bool:
+        if receiver is not first:
+            return receive(receiver, incoming)
+        if receiver._asks.is_set():
+            raise LogError("broken")
+        return False
+
+    monkeypatch.setattr(LogReceiver, "_receive", break_or_receive)
+    server.execute("INSERT INTO t VALUES (1)")
+    assert stream.all() == [(1, "+I")]
+    assert stream.reader._receiver is not first
+
+
+def test_what_the_server_says_when_it_decodes_its_log_is_told_at_once(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT", publication__name="gone")
+    assert stream.all() == []
+    server.execute("DROP PUBLICATION gone", "INSERT INTO t VALUES (1)")
+    began = time.monotonic()
+    assert error_of(stream.all).startswith(
+        'SS562: changes of table "t" cannot be read: PostgreSQL says: ERROR: publication "gone" does not exist '
+    )
+    assert time.monotonic() - began < 30
 
 
 def test_a_server_without_the_setting_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):

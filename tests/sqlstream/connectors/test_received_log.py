@@ -27,7 +27,7 @@ class Log(ReceivedLog):
             self._said.put(("commit", place))
         if reached:
             self._said.put(("reach", reached))
-        end = max(reached, *(place + 10 for place in places))
+        end = max(reached, 0, *(place + 10 for place in places))
         assert self.wait(lambda: self._reached >= end, 10)
 
     def _receive(self, incoming: Incoming) -> bool:
@@ -81,6 +81,19 @@ def test_a_run_that_ends_at_a_place_reads_what_is_received_later_of_what_is_befo
     assert (messages(taken), taken.end) == (2, 100)
     assert log.take(None, 100) is None
     assert messages(log.take(None)) == 1
+
+
+def test_a_run_that_ends_waits_for_a_whole_micro_batch(log: Log):
+    log.receive(10, 20)
+    assert not log.has_enough(3, 100)
+    assert log.has_enough(2, 100)
+    assert log.has_enough(3, 30)
+    log.receive(30)
+    assert log.has_enough(3, 100)
+    log.take(2, 100)
+    assert not log.has_enough(2, 100)
+    log.receive(reached=100)
+    assert log.has_enough(2, 100)
 
 
 def test_a_run_ends_at_its_place_where_all_before_it_has_been_received(log: Log):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import sqlite3
 import time
@@ -87,7 +88,8 @@ class Traffic:
         self.shop = Shop(rate, datetime.now(UTC))
         self.sent: Counter[str] = Counter()
         """Messages by topic."""
-        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 20, "enable.idempotence": True})
+        settings = {"bootstrap.servers": brokers, "linger.ms": 20, "enable.idempotence": True}
+        self._producer = Producer(settings, logger=logging.getLogger("sqlstream.kafka"))  # not over the page
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="traffic", daemon=True)
 

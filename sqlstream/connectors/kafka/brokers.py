@@ -254,7 +254,7 @@ class Brokers:
         if pattern is not None:
             names = [name for name in topics if re.fullmatch(pattern, name) and not name.startswith("__")]
         else:
-            names = list(self._settings.topics)
+            names = [*dict.fromkeys(self._settings.topics)]
         return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
 
     # --- offsets --------------------------------------------------------------------------------------------------

@@ -68,10 +68,12 @@ class Listing:
         return {}
 
 
-def listed(monkeypatch: pytest.MonkeyPatch, known: set[Partition], listing: Listing) -> list[int]:
+def listed(
+    monkeypatch: pytest.MonkeyPatch, known: set[Partition], listing: Listing, settings: TopicSettings = SETTINGS
+) -> list[int]:
     """The numbers of the partitions of the topic t, as a job finds them that knows some."""
     monkeypatch.setattr(kafka_brokers, "_INCOMPLETE_SECONDS", 1.2)
-    brokers = Brokers(SETTINGS)
+    brokers = Brokers(settings)
     real, brokers._admin = brokers._admin, listing  # type: ignore[assignment]
     admin.close(real)
     found = brokers._partitions(known)
@@ -83,6 +85,12 @@ def test_an_incomplete_list_of_partitions_is_made_again(monkeypatch: pytest.Monk
     known = {Partition("t", number) for number in range(2)}
     assert listed(monkeypatch, known, Listing({"t": [0]}, {}, {"t": [0, 1]})) == [0, 1]
     assert listed(monkeypatch, set(), Listing({"t": [1]}, {"t": [0, 1]})) == [0, 1]  # numbers begin with 0
+
+
+def test_a_topic_that_is_named_twice_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = Listing({"t": [0, 1]})
+    assert listed(monkeypatch, set(), listing, replace(SETTINGS, topics=("t", "t"))) == [0, 1]
+    assert listing.asked == 2
 
 
 def test_a_partition_that_is_gone_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ NO_OFFSETS = repeating("SS593")
 _SECONDS = 30
 _INCOMPLETE_SECONDS = 5
 """So long a partition must be missing from lists until it is gone."""
+_AGAIN_SECONDS = 5
 _COMMIT_SECONDS = 5
 """A micro-batch waits for a commit, which is for those who watch the group."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -108,14 +109,17 @@ class Brokers:
         """Lets librdkafka renew tokens, and say what is wrong."""
         self._admin.poll(0)
 
-    def _patiently(self, ask: Callable[[], _Answer]) -> _Answer:
-        """What is answered once leaders and coordinators are elected. ConnectorError SS590 where they are not."""
+    def _patiently(self, ask: Callable[[], _Answer], topics: Collection[str] = ()) -> _Answer:
+        """What is answered once brokers have started, and leaders and coordinators are elected. ``topics``: those that
+        are asked for, which may be gone meanwhile. ConnectorError SS590 where nothing is answered.
+        """
         from confluent_kafka import KafkaError, KafkaException  # an optional package
 
         passing = (
             KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
             KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
+            KafkaError._NOENT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,  # _NOENT: no partition has a leader
         )  # fmt: skip
         deadline = time.monotonic() + _SECONDS
         self._serve()
@@ -123,10 +127,22 @@ class Brokers:
             try:
                 return ask()
             except KafkaException as error:
-                if error.args[0].code() not in passing or time.monotonic() > deadline:
+                passes = error.args[0].code() in passing and time.monotonic() < deadline
+                if not passes or {*topics} - self._listed_again({*topics}):
                     with self._asking():
                         raise
             time.sleep(0.1)
+
+    def _listed_again(self, topics: set[str]) -> set[str]:
+        """Which topics there are; the given ones where brokers do not answer. The client asks the leaders that it knew
+        when it listed topics last, also after others were elected.
+        """
+        from confluent_kafka import KafkaException  # an optional package
+
+        try:
+            return {*self._admin.list_topics(timeout=_AGAIN_SECONDS).topics}
+        except KafkaException:
+            return topics
 
     def first_position(self) -> Position:
         """Where a job without checkpoint begins, and where a bounded table ends.
@@ -278,7 +294,7 @@ class Brokers:
                 return self._of_group(partitions)
 
     def _offsets(
-        self, partitions: Iterable[Partition], spec: Any, *, uncommitted: bool = False
+        self, partitions: Collection[Partition], spec: Any, *, uncommitted: bool = False
     ) -> dict[Partition, int]:
         """The offsets of ``spec``. ``uncommitted``: messages of open transactions are there, too."""
         from confluent_kafka import IsolationLevel, TopicPartition  # an optional package
@@ -294,7 +310,7 @@ class Brokers:
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)
             return {Partition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
-        return self._patiently(ask)
+        return self._patiently(ask, {p.topic for p in partitions})
 
     def held(self) -> list[HeldPartition]:
         """The partitions of the topics: what they hold, and what the consumer group has committed of them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,9 @@ from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.groups import ConsumerGroup
 from sqlstream.connectors.kafka.offsets import Bound, Partition, TopicSettings
 from sqlstream.errors import ConnectorError
+from sqlstream.testing.kafka_broker import Broker, running_broker
 from sqlstream.udfs.kafka import admin
+from tests.sqlstream.connectors.test_kafka_source import Run, Topics
 
 SETTINGS = TopicSettings(
     {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, ("t",), None, None, Bound("earliest-offset"), None,
@@ -25,7 +29,8 @@ SETTINGS = TopicSettings(
 
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE])
-def test_what_passes_when_leaders_are_elected_is_asked_again(code: int) -> None:
+def test_what_passes_when_leaders_are_elected_is_asked_again(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_brokers, "_AGAIN_SECONDS", 0.1)
     answers: Iterator[KafkaException | int] = iter([KafkaException(KafkaError(code)), 7])
 
     def ask() -> int:
@@ -36,6 +41,27 @@ def test_what_passes_when_leaders_are_elected_is_asked_again(code: int) -> None:
 
     with closing(Brokers(SETTINGS)) as brokers:
         assert brokers._patiently(ask) == 7
+
+
+@pytest.mark.spark  # the broker needs Java
+@pytest.mark.long
+def test_a_job_goes_on_with_a_broker_that_starts_again(kafka_broker: Broker, tmp_path: Path) -> None:
+    """Its client knows the leaders of before, whom the broker does not take for its own any more."""
+    with running_broker(tmp_path) as broker:
+        topics = Topics(broker)
+        topic = topics.create(2)
+        run = Run(topics.settings(topic, stop=None, discovery_ms=60_000))
+        topics.send(topic, b"a")
+        assert run.batch() == [b"a"]
+        for end in (broker.kill, broker.stop):
+            end()
+            start = Timer(2, broker.start)
+            start.start()
+            assert run.batch() == []
+            start.join()
+            topics.send(topic, b"b", partition=1)
+            assert run.batch() == [b"b"]
+        run.stream.stop()
 
 
 def test_what_does_not_pass_is_an_error_at_once() -> None:

@@ -191,6 +191,10 @@ class Brokers:
             raise losing(f"{gone[0].topic}[{gone[0].number}] does not exist any more")
         return latest, begun
 
+    def ends(self, latest: Offsets) -> Offsets:
+        """Where partitions end with the messages of open transactions. ``latest``: where they end without."""
+        return self._offsets(latest, _latest(), uncommitted=True) if self._reads_committed else latest
+
     def _bounds(self, position: Position) -> tuple[list[Partition], dict[Partition, int], dict[Partition, int]]:
         """The partitions to read, and where each begins and ends. A list that names what is gone is made again."""
         while True:
@@ -293,6 +297,10 @@ class Brokers:
             case _:
                 return self._of_group(partitions)
 
+    @property
+    def _reads_committed(self) -> bool:
+        return self._settings.properties.get("isolation.level", "read_committed") != "read_uncommitted"
+
     def _offsets(
         self, partitions: Collection[Partition], spec: Any, *, uncommitted: bool = False
     ) -> dict[Partition, int]:
@@ -302,9 +310,8 @@ class Brokers:
         asked = {TopicPartition(p.topic, p.number): spec for p in partitions}
         if not asked:
             return {}
-        level = self._settings.properties.get("isolation.level", "read_committed")
-        uncommitted = uncommitted or level == "read_uncommitted"
-        isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+        committed = self._reads_committed and not uncommitted
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask() -> dict[Partition, int]:
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)

@@ -253,7 +253,11 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after = position.advanced(latest, self._settings.most, begun)
         if after is not position:
             after = replace(after, ids={**position.ids, **self.brokers.ids})
-        return after if self._watermarks is None else self._watermarks.timed(position, after, latest)
+        if self._watermarks is None:
+            return after
+        waits = self._watermarks.idle.timeout_ms and not self._what_is_there
+        ends = self.brokers.ends(latest) if waits else latest  # a partition with an open transaction is not idle
+        return self._watermarks.timed(position, after, ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return _shares(Position.of_json(start), Position.of_json(end), self._tasks)

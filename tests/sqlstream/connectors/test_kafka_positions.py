@@ -17,7 +17,7 @@ from sqlstream.connectors.kafka.offsets import Bound
 from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
-from tests.sqlstream.connectors.test_kafka_source import LATEST, Run, Topics, everything, lifts, until
+from tests.sqlstream.connectors.test_kafka_source import LATEST, TIMES, Run, Topics, everything, lifts, until
 
 pytestmark = pytest.mark.spark  # its broker needs Java
 
@@ -99,7 +99,7 @@ def test_partitions_that_are_added_while_the_job_is_stopped_are_read_from_their_
 def test_no_partition_yet_is_no_watermark_and_the_first_one_begins_it(topics: Topics):
     prefix = f"later{next(_numbers)}."
     settings = topics.settings(None, pattern=f"{prefix}.*", stop=None)
-    job = Run(settings, timed=True)
+    job = Run(settings, timed=TIMES)
     assert lifts(job) == []  # not the end of time
     topic = topics.create(name=f"{prefix}a")
     topics.send(topic, b"1970-01-01 00:00:07")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, count
 from typing import Any
 
@@ -166,11 +167,11 @@ class Run:
     """A stream over a topic, whose positions pass through JSON as in Spark's checkpoint."""
 
     def __init__(
-        self, settings: TopicSettings, position: Mapping[str, Any] | None = None, *, timed: bool = False
+        self, settings: TopicSettings, position: Mapping[str, Any] | None = None, *, timed: TopicWatermark | None = None
     ) -> None:
-        watermarks = TIMES.of(settings.properties)
+        watermarks = None if timed is None else timed.of(settings.properties)
         self.settings = settings
-        self.stream = RangeStream(TopicSettings.of_json(settings.to_json()), 2, watermarks if timed else None)
+        self.stream = RangeStream(TopicSettings.of_json(settings.to_json()), 2, watermarks)
         self.position = dict(position) if position else self.stream.initialOffset()
 
     def batch(self) -> list[Any]:
@@ -423,15 +424,35 @@ def test_ranges_say_how_far_the_watermark_may_go_also_after_a_restart(topics: To
     def send(partition: int, *seconds: int) -> None:
         topics.send(topic, *(f"1970-01-01 00:00:{s:02d}".encode() for s in seconds), partition=partition)
 
-    job = Run(settings, timed=True)
+    job = Run(settings, timed=TIMES)
     send(0, 30, 31)
     assert lifts(job) == [None]
     assert job.position["holder"] == [topic, 1]
     send(1, 8, 4)
     assert lifts(job) == [8_000_000]
-    again = Run(settings, job.position, timed=True)
+    again = Run(settings, job.position, timed=TIMES)
     assert lifts(again) == []
     send(1, *range(10, 60))
     assert lifts(again) == [31_000_000]
     assert again.position["holder"] == [topic, 0]
     assert again.position["times"] == {topic: {"0": 31_000_000, "1": 59_000_000}}
+
+
+def test_a_partition_with_an_open_transaction_is_not_idle(topics: Topics):
+    topic = topics.create(2)
+    topics.send(topic, b"1970-01-01 00:00:08")
+    topics.send(topic, b"1970-01-01 00:00:30", partition=1)
+    job = Run(topics.settings(topic, stop=None), timed=replace(TIMES, idle_ms=1))
+    assert lifts(job) == [8_000_000] * 2
+    producer = Producer({"bootstrap.servers": topics.address, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"1970-01-01 00:00:09", partition=0)
+    producer.flush()
+    time.sleep(0.1)
+    assert lifts(job) == [] and job.position["lift"] == 8_000_000
+    producer.commit_transaction()
+    topics.wait_for_end(topic)
+    assert lifts(job) == [9_000_000]
+    time.sleep(0.1)
+    assert lifts(job) == [30_000_000]  # both are idle

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka.fetch import UNREACHABLE, reason_of, wrong_properties
@@ -277,8 +278,15 @@ def _column(batch: pa.RecordBatch, name: str) -> Iterable[Any]:
 
 
 def _times(batch: pa.RecordBatch) -> Iterable[int]:
-    """Milliseconds; 0 is the present for librdkafka."""
-    return batch.column(TIME).fill_null(0).to_pylist() if TIME in batch.schema.names else repeat(0)
+    """Milliseconds; 0 is the present for librdkafka. ConnectorError SS595 for a time that is 0."""
+    if TIME not in batch.schema.names:
+        return repeat(0)
+    times = batch.column(TIME)
+    if pc.any(pc.equal(times, 0)).as_py():
+        message = "the time of a message is 1970-01-01 00:00:00 UTC, which librdkafka takes for the present"
+        raise ConnectorError(UNDELIVERED, message, hint="Write NULL for the present, or another time.")
+    millis: list[int] = times.fill_null(0).to_pylist()
+    return millis
 
 
 def _from(column: Iterable[Any], at: int) -> Iterable[Any]:

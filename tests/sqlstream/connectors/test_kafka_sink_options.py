@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka.client import client_properties
 from sqlstream.connectors.kafka.sink import NewTopic, new_topic
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Table
 from sqlstream.session import Session
-from sqlstream.udfs.kafka.produce import keeping_order
+from sqlstream.udfs.kafka.produce import TIME, keeping_order
+from sqlstream.udfs.kafka.produce import _times as times_of
 
 ONCE = {"sink__delivery_guarantee": "exactly-once", "sink__transactional_id_prefix": "p"}
 
@@ -78,6 +80,15 @@ def test_messages_of_a_partition_keep_their_order_also_without_idempotence() -> 
     assert keeping_order({}) == keeping_order({"acks": "-1"}) == {"enable.idempotence": "true"}
     assert keeping_order({"acks": "1"}) == keeping_order({"request.required.acks": "0"}) == one
     assert keeping_order({"acks": "all", "enable.idempotence": "False"}) == one
+
+
+def test_a_time_that_librdkafka_takes_for_the_present_is_refused() -> None:
+    def written(*times: int | None) -> list[int]:
+        return [*times_of(pa.record_batch({TIME: pa.array(times, pa.int64())}))]
+
+    assert written(5, None) == [5, 0]
+    with pytest.raises(ConnectorError, match="SS595: the time of a message is 1970-01-01 00:00:00 UTC"):
+        written(5, 0)
 
 
 def test_insert_writes_metadata_columns_that_are_not_virtual() -> None:

@@ -204,13 +204,17 @@ class Transactions:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turns errors of the client into ConnectorError SS596 or SS590."""
-        from confluent_kafka import KafkaException  # an optional package
+        from confluent_kafka import KafkaError, KafkaException  # an optional package
 
         try:
             yield
         except KafkaException as error:
             if _is_fenced(error):
                 raise self._fenced() from None
+            if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                message = f"Kafka does not allow '{_OPTION}' = '{self._timeout_ms}'"
+                hint = "Write a smaller one: transaction.max.timeout.ms of the brokers is the greatest."
+                raise ConnectorError(UNREACHABLE, message, hint=hint) from None
             message = f'Kafka does not end a transaction of topic "{self._destination.topic}": {reason_of(error)}'
             hint = "See whether its brokers run, and allow the transactional id and the consumer group of its name."
             raise ConnectorError(UNREACHABLE, message, hint=hint) from None

@@ -237,6 +237,14 @@ def test_a_job_whose_transactional_id_another_one_uses_ends(topics: Topics):
     assert values(topics, topic) == ["a", "b"]
 
 
+def test_a_time_out_of_transactions_that_brokers_do_not_allow_is_told(topics: Topics):
+    topic = topics.create()
+    patient = destination(topics, topic, transaction_timeout_ms="3600000")
+    said = r"SS590: Kafka does not allow 'properties\.transaction\.timeout\.ms' = '3600000'"
+    with pytest.raises(ConnectorError, match=said):
+        sent(EpochTransaction(patient, f"id-{topic}", Epoch(0, "run", "job", first=True)), batch([b"a"]))
+
+
 @pytest.mark.long  # brokers look for such transactions every 10 s
 def test_a_transaction_that_brokers_end_because_it_is_open_for_too_long_is_no_other_writer(topics: Topics):
     topic = topics.create()

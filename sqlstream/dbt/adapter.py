@@ -12,6 +12,7 @@ from typing import Any
 from dbt.adapters.base import BaseRelation, Column, available
 from dbt.adapters.base.impl import ConstraintSupport
 from dbt.adapters.contracts.relation import RelationType
+from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.sql import SQLAdapter
 from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.exceptions import CompilationError, DbtRuntimeError
@@ -21,11 +22,15 @@ from sqlstream.dbapi.connection import SERIAL
 from sqlstream.dbapi.exceptions import raising
 from sqlstream.dbt.connections import DATA, DEFINITIONS, SqlStreamConnectionManager, SqlStreamCredentials
 from sqlstream.dbt.streams import Stream, stream_of, table_text
+from sqlstream.dbt.views import VIEWS, KeptView
 from sqlstream.errors import BindError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.grammar.quoting import quote_name, quote_string
 from sqlstream.planner.catalog import Table, View
 from sqlstream.session import Session
+from sqlstream.views.server import DIRECTORY as VIEWS_DIR
+from sqlstream.views.server import URL as VIEWS_URL
+from sqlstream.views.server import checkpoints_of_views
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +101,7 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
                 database=schema_relation.database,
                 schema=schema_relation.schema,
                 identifier=name,
-                type=RelationType.View if isinstance(item, View) else RelationType.Table,
+                type=_type_of(item),
                 quote_policy={"database": True, "schema": True, "identifier": True},
             )
             for name, item in self._relations(schema_relation.database, schema_relation.schema)
@@ -140,7 +145,7 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
     def _catalog_rows(self, database: str, schema: str) -> list[tuple[Any, ...]]:
         rows = []
         for name, item in self._relations(database, schema):
-            kind = "view" if isinstance(item, View) else "table"
+            kind = _type_of(item).value
             relation = self.Relation.create(database=database, schema=schema, identifier=name)
             comments = {c.name: c.comment for c in item.columns} if isinstance(item, Table) else {}
             comment = item.comment if isinstance(item, Table) else None
@@ -169,8 +174,7 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
     def drop_schema(self, relation: BaseRelation) -> None:
         """Drops a database with its tables, and the rows of those that are models."""
         for name, item in self._relations(relation.database, relation.schema):
-            kind = RelationType.View if isinstance(item, View) else RelationType.Table
-            self.drop_relation(relation.incorporate(path={"identifier": name}, type=kind))
+            self.drop_relation(relation.incorporate(path={"identifier": name}, type=_type_of(item)))
         name = f"{quote_name(relation.database)}.{quote_name(relation.schema)}"
         self.execute(f"DROP DATABASE IF EXISTS {name} CASCADE")
         self.cache.drop_schema(relation.database, relation.schema)
@@ -180,6 +184,9 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
         folder = self._own_folder(relation)
         if (stream := self._stream(relation)).script.is_file():
             stream.remove()
+        if (view := self._kept_view(relation)).script.is_file():
+            with raising():
+                view.remove()
         self.cache_dropped(relation)
         kind = self._kind(relation)
         self.execute(f"DROP {kind} IF EXISTS {relation.render()}")
@@ -199,8 +206,8 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
     def _kind(self, relation: BaseRelation) -> str:
         """What the catalog has; dbt says table of a view that a model was before."""
         item = dict(self._relations(relation.database, relation.schema)).get(relation.identifier)
-        is_view = relation.is_view if item is None else isinstance(item, View)
-        return "VIEW" if is_view else "TABLE"
+        type_ = relation.type if item is None else _type_of(item)
+        return _KINDS.get(type_, "TABLE")
 
     def _own_folder(self, relation: BaseRelation) -> Path | None:
         items = dict(self._relations(relation.database, relation.schema))
@@ -262,14 +269,58 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
                 f"the streaming table {relation} has other columns than its model: {_listed(there)} became "
                 f"{_listed(columns)}. dbt run --full-refresh --select {relation.identifier} begins it anew."
             )
-        catalog = quote_name(relation.database)
-        path = quote_string(str(self._credentials.folder / DEFINITIONS))
-        definitions = [f"CREATE CATALOG {catalog} WITH ('type' = 'file', 'path' = {path})"]
         settings = {**self._credentials.settings, **(config.get("settings") or {})}
         stream = self._stream(relation)
-        text = stream.text(definitions, settings, f"INSERT INTO {relation.render()}\n{sql.strip()}")
+        insert = f"INSERT INTO {relation.render()}\n{sql.strip()}"
+        text = stream.text(self._definitions(relation), settings, insert)
         with raising():
             return stream.run(text, int(config.get("epochs") or 1), float(config.get("patience") or 60))
+
+    def _definitions(self, relation: BaseRelation) -> list[str]:
+        """What a script needs to know the warehouse."""
+        path = quote_string(str(self._credentials.folder / DEFINITIONS))
+        return [f"CREATE CATALOG {quote_name(relation.database)} WITH ('type' = 'file', 'path' = {path})"]
+
+    # --- materialized views ----------------------------------------------------------------------------------
+
+    def _kept_view(self, relation: BaseRelation) -> KeptView:
+        jobs = Path(checkpoints_of_views(self._session.workspace.settings))
+        given = {VIEWS_DIR: str(self._credentials.folder / VIEWS), **self._credentials.settings}
+        server = {key: str(given[key]) for key in (VIEWS_DIR, VIEWS_URL) if key in given}
+        name = f"{relation.database}.{relation.schema}.{relation.identifier}"
+        return KeptView(self._credentials.folder, name, jobs, server)
+
+    @available
+    def run_view(self, relation: BaseRelation, sql: str, config: Any, full_refresh: bool) -> str:
+        """Makes a process keep a materialized view that goes on when dbt has ended. Returns what was done.
+
+        ``config``: that of the model: ``options`` of its table, ``settings`` of the job, ``patience``, and
+        ``on_configuration_change``: what a changed model does, as of dbt's own adapters.
+        """
+        view = self._kept_view(relation)
+        options = _options_text(config.get("options"))
+        settings = {**view.server, **self._credentials.settings, **(config.get("settings") or {})}
+        create = f"CREATE OR REPLACE MATERIALIZED VIEW {relation.render()}{options} AS\n{sql.strip()}"
+        text = view.text(self._definitions(relation), settings, create)
+        self.validate_view(create)
+        existing = dict(self._relations(relation.database, relation.schema)).get(relation.identifier)
+        is_kept = isinstance(existing, Table) and existing.materialized
+        changed = is_kept and view.is_changed(text)
+        if changed and not full_refresh and (told := _left_alone(relation, config)) is not None:
+            return told
+        if existing is not None and (full_refresh or changed or not is_kept):
+            _LOG.debug(f"Applying REPLACE to: {relation}")
+        if existing is not None and (full_refresh or not is_kept):
+            self.drop_relation(relation.incorporate(type=_type_of(existing)))
+        with raising():
+            return view.run(text, float(config.get("patience") or 60))
+
+    def validate_view(self, create: str) -> None:
+        """Plans the view, so that a mistake of its query changes nothing."""
+        with SERIAL, raising():
+            mistakes = self._session.check(create)
+        if mistakes:
+            raise DbtRuntimeError("\n\n".join(mistake.render() for mistake in mistakes))
 
     # --- types of seeds --------------------------------------------------------------------------------------
 
@@ -333,6 +384,41 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
         if mistakes:
             raise DbtRuntimeError("\n\n".join(mistake.render() for mistake in mistakes))
         return self.execute("SELECT 1 AS valid")[0]
+
+
+_LOG = AdapterLogger("sqlstream")
+_KINDS = {RelationType.View: "VIEW", RelationType.MaterializedView: "MATERIALIZED VIEW"}
+
+
+def _type_of(item: Table | View) -> RelationType:
+    """What dbt calls a relation of the catalog."""
+    if isinstance(item, View):
+        return RelationType.View
+    return RelationType.MaterializedView if item.materialized else RelationType.Table
+
+
+def _options_text(options: dict[str, Any] | None) -> str:
+    """The clause WITH of a materialized view; nothing for one in the database of views."""
+    given = ", ".join(f"{quote_string(k)} = {quote_string(str(v))}" for k, v in (options or {}).items())
+    return f" WITH ({given})" if given else ""
+
+
+def _left_alone(relation: BaseRelation, config: Any) -> str | None:
+    """What is said of a changed model that does not change its view; None where it does. Fails where the model asks for
+    that.
+    """
+    choice = str(config.get("on_configuration_change") or "apply")
+    found = (
+        f"Configuration changes were identified and `on_configuration_change` was set to `{choice}` for `{relation}`"
+    )
+    match choice:
+        case "continue":
+            _LOG.warning(found)
+            return "RUNNING, with the model as it was: on_configuration_change is continue"
+        case "fail":
+            hint = f"dbt run --full-refresh --select {relation.identifier} begins it anew."
+            raise DbtRuntimeError(f"{found}. {hint}")
+    return None
 
 
 def _listed(columns: list[tuple[str, str]]) -> str:

@@ -14,7 +14,9 @@ from dbt.adapters.sql import SQLConnectionManager
 from dbt_common.exceptions import DbtDatabaseError
 
 from sqlstream import dbapi
+from sqlstream.dbt.views import VIEWS
 from sqlstream.grammar.quoting import quote_name, quote_string
+from sqlstream.views.server import DIRECTORY as VIEWS_DIR
 
 DEFINITIONS, DATA = "definitions", "data"
 """The folders of a warehouse: statements of its catalog, and rows of the tables that models are."""
@@ -75,7 +77,8 @@ def shared_connection(credentials: SqlStreamCredentials) -> dbapi.Connection:
 
 
 def _opened(credentials: SqlStreamCredentials) -> dbapi.Connection:
-    settings = {key: str(value) for key, value in credentials.settings.items()}
+    views = {VIEWS_DIR: str(credentials.folder / VIEWS)}
+    settings = {**views, **{key: str(value) for key, value in credentials.settings.items()}}
     connection = dbapi.connect(
         credentials.spark, project=credentials.project, profile=credentials.profile, settings=settings
     )

@@ -5,13 +5,6 @@
   ) }}
 {% endmaterialization %}
 
-{% materialization materialized_view, adapter='sqlstream' %}
-  {{ exceptions.raise_compiler_error(
-    "materialized view \"" ~ model.name ~ "\" is not made by dbt: sqlstream serve keeps materialized views, and its "
-    ~ "process has to go on. Materialize the model as streaming_table, whose job dbt starts and upgrades."
-  ) }}
-{% endmaterialization %}
-
 {% macro sqlstream__create_indexes(relation) -%}
   {%- if config.get('indexes') -%}
     {{ exceptions.raise_compiler_error(

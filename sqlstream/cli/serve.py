@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
@@ -15,9 +15,11 @@ from sqlstream.cli.check import check_scripts
 from sqlstream.cli.execution import tell_metrics
 from sqlstream.cli.scripts import Script, open_session, read_scripts
 from sqlstream.cli.terminal import INTERRUPTED, OK, WRONG_SQL
+from sqlstream.grammar import parse_script
+from sqlstream.grammar.nodes import Set
 from sqlstream.secrets import shown_value
 from sqlstream.spark.startup import SparkStart
-from sqlstream.views.server import tell_address
+from sqlstream.views.server import DIRECTORY, URL, tell_address
 from sqlstream.views.serving import Page, PlanPages, Serving, Shown
 
 if TYPE_CHECKING:
@@ -45,8 +47,17 @@ def serve_command(
         if wrong:
             return WRONG_SQL
         tell_metrics(session)
+        for key, value in server_settings(script.text for script in scripts).items():
+            session.workspace.settings.set(key, value)
         _serve(session, scripts, port if page else None, stopped)
     return OK if not stopped.by_interrupt else INTERRUPTED
+
+
+def server_settings(scripts: Iterable[str]) -> dict[str, str]:
+    """What scripts SET of the server of views. It starts before they run, so that its address is there at once."""
+    statements = (statement for text in scripts for statement in parse_script(text))
+    given = {s.key: s.value for s in statements if isinstance(s, Set)}
+    return {key: value for key in (DIRECTORY, URL) if (value := given.get(key)) is not None}
 
 
 class _Stop(Event):

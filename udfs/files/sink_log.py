@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -87,18 +88,19 @@ def bytes_of_batch(folder: Path, batch: int, begin_ms: int) -> int | None:
     """
     plain, compact = folder / LOG / str(batch), folder / LOG / f"{batch}{_COMPACT}"
     if compact.is_file():
-        return sum(int(file["size"]) for file in _last_files(compact) if file["modificationTime"] >= begin_ms)
+        return sum(int(file["size"]) for file in takewhile(lambda f: f["modificationTime"] >= begin_ms, _last(compact)))
     if not plain.is_file():
         return None
     lines = plain.read_text(encoding="utf-8").splitlines()[1:]
     return sum(int(json_of(line)["size"]) for line in lines if line)
 
 
-def _last_files(entry: Path) -> list[Any]:
+def _last(entry: Path) -> Iterator[Any]:
+    """The files of an entry from the last one on."""
     with entry.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
         lines = file.read().decode(errors="replace").splitlines()[1:]  # after the header, or what is cut
-    return [json_of(line) for line in lines if line]
+    return (json_of(line) for line in reversed(lines) if line)
 
 
 def _entry(path: Path, size: int, modified: int) -> dict[str, object]:

@@ -228,6 +228,12 @@ class AlterBuilder(CreateTableBuilder):
         span = span_of_meta(meta)
         return n.ChangePartitions(tuple(n.Partition(v, span=span) for v in dropped), False, bool(exists), span=span)
 
+    def compact(self, meta: Meta) -> n.Compact:
+        return n.Compact(span=span_of_meta(meta))
+
+    def expire_snapshots(self, meta: Meta, older_than: Token | None) -> n.ExpireSnapshots:
+        return n.ExpireSnapshots(older_than.value if older_than is not None else None, span=span_of_meta(meta))
+
     def alter_view(self, meta: Meta, exists: Any, name: n.Name, change: Any) -> n.AlterView:
         rename = change if isinstance(change, n.RenameTo) else None
         query = change.value if isinstance(change, Token) else None

@@ -225,9 +225,11 @@ class Handler(BaseHTTPRequestHandler):
             answer = f"<Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><ETag>{escape(stored.etag)}</ETag>"
             self._send(200, f"<CompleteMultipartUploadResult>{answer}</CompleteMultipartUploadResult>".encode(), {})
         elif "delete" in query:
-            for name in re.findall(rb"<Key>(.*?)</Key>", body):
-                self.buckets.bucket(bucket).pop(_unescaped(name.decode()), None)
-            self._send(200, b"<DeleteResult></DeleteResult>", {})
+            names = re.findall(r"<Key>(.*?)</Key>", body.decode())
+            for name in names:
+                self.buckets.bucket(bucket).pop(_unescaped(name), None)
+            gone = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+            self._send(200, f"<DeleteResult>{gone}</DeleteResult>".encode(), {"Content-Type": "application/xml"})
         else:
             raise Refused(501, "NotImplemented")
 

@@ -187,9 +187,27 @@ class ChangePartitions(Node):
         return joined("DROP", flag("IF EXISTS", self.if_needed), ", ".join(texts))
 
 
+@dataclass(frozen=True)
+class Compact(Node):
+    """The change ``COMPACT`` of ALTER TABLE: small files are put together."""
+
+    def text(self, sql: Sql) -> str:
+        return "COMPACT"
+
+
+@dataclass(frozen=True)
+class ExpireSnapshots(Node):
+    """The change ``EXPIRE SNAPSHOTS [OLDER THAN interval|time]`` of ALTER TABLE."""
+
+    older_than: exp.Expression | None = None
+
+    def text(self, sql: Sql) -> str:
+        return joined("EXPIRE SNAPSHOTS", f"OLDER THAN {sql(self.older_than)}" if self.older_than is not None else None)
+
+
 TableChange = (
     RenameTo | RenameColumn | SetOptions | ResetOptions | AddElements | ModifyElements | RetypeColumn | DropColumns
-    | DropElement | ChangePartitions | ChangeDistribution
+    | DropElement | ChangePartitions | ChangeDistribution | Compact | ExpireSnapshots
 )  # fmt: skip
 
 

@@ -59,9 +59,9 @@ class Batches:
         run = self._run(_QUERY, analyzed, lambda: analyzed.rows.toArrow().rename_columns(names), script)
         return run, analyzed.columns
 
-    def insert(self, batch: Batch, workspace: Workspace, script: str, before: Callable[[], None] = lambda: None) -> Job:
-        """Runs a batch INSERT: computes all rows first, then calls ``before``, and returns the job that it starts to
-        write them.
+    def insert(self, batch: Batch, workspace: Workspace, script: str, ready: Callable[[Root], Root]) -> Job:
+        """Runs a batch INSERT: computes all rows first, and returns the job that it starts to write them. ``ready``
+        is called between, and returns the plan of that job, given the plan of an INSERT INTO.
 
         Raises SqlStreamError if computing fails or Spark rejects the query.
         """
@@ -85,8 +85,7 @@ class Batches:
             raise
         if run.state.value == "STOPPED":
             raise ExecutionError(STOPPED, "the INSERT was stopped before its rows were computed")
-        before()
-        return self._runner.start(plan, inside, to_sql(statement))
+        return self._runner.start(ready(plan), inside, to_sql(statement))
 
     @property
     def running(self) -> tuple[BatchRun, ...]:

@@ -7,9 +7,11 @@ and ``SessionTable``. ``docs/connectors_of_your_own.md`` walks through one.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -283,7 +285,7 @@ class Connector(ABC):
         """Returns the options of a checked table as parsed Python values, with defaults. None: the option has neither
         value nor default.
         """
-        given = {key: value for key, value in table.options if not key.startswith(OF_METADATA)}
+        given = {key: value for key, value in table.options if not key.startswith(OF_METADATA) and key != REPLACED}
         return parsed(self.known_options, given)
 
     @final
@@ -657,6 +659,44 @@ class TruncatableTable(Connector):
     @abstractmethod
     def truncate(self, directory: Path, table: Table) -> None:
         """Removes all rows of the table. ``directory``: the session's scratch folder."""
+
+
+REPLACED = "replaced-partition"
+"""An option that only plans of INSERT OVERWRITE have: what their sink replaces."""
+
+
+class ReplacingSink(TruncatableTable):
+    """A connector whose sink replaces rows in the step in which it adds the first ones: INSERT OVERWRITE shows readers
+    the rows before it or those after it, and two of them do not mix.
+    """
+
+    @abstractmethod
+    def replacing(self, table: Table, partition: Mapping[str, str | None]) -> Table:
+        """The table as the sink is to get it: its first micro-batch in a new checkpoint removes all rows, or those of
+        a partition. ``partition``: the texts of values by the names of columns.
+        """
+
+
+def replaced_partition(environment: Environment, table: Table) -> dict[str, str | None] | None:
+    """The partition that the first micro-batch of a new checkpoint replaces, by the texts of its values; without any
+    the whole table, and None for none. A checkpoint that was restored from a savepoint has replaced it before.
+    """
+    text = table.option(REPLACED)
+    return None if text is None or environment.anew else json.loads(text)
+
+
+class MaintainedTable(Connector):
+    """A connector whose tables need upkeep, which changes no row: ALTER TABLE … COMPACT and EXPIRE SNAPSHOTS."""
+
+    @abstractmethod
+    def compact(self, table: Table) -> None:
+        """Puts small files of the table together."""
+
+    @abstractmethod
+    def expire_snapshots(self, table: Table, before: datetime | None) -> None:
+        """Forgets the versions of the table that were replaced before a time; None for the time that the table says.
+        What they alone have is removed.
+        """
 
 
 class SessionTable(TruncatableTable):

@@ -33,7 +33,7 @@ _PLAIN = re.compile(
     | key | key\.fields | value-column | data-type | timeout | ttl | seed | number-of-rows | role
     | max-connections | max-answer-bytes | max-message-bytes | status\.miss | changelog-mode | on-error
     | on-data-loss | kafka\.client
-    | partition-by | connect-timeout | version-as-of | timestamp-as-of | delta\. .+
+    | partition-by | sort-by | replaced-partition | connect-timeout | version-as-of | timestamp-as-of | delta\. .+
     | catalog\.( name | type | warehouse )
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error

@@ -20,6 +20,7 @@ from sqlstream.results import Rows
 from sqlstream.statements.definitions import bare, declared_view, definition_of, tables_of
 from sqlstream.statements.partitions import WRONG_CHANGE, change_partitions, partition_names
 from sqlstream.statements.statement import OK, Defined, Definition, Execution
+from sqlstream.statements.upkeep import look_after, require_upkeep
 from sqlstream.workspace import Workspace
 
 # --- ALTER TABLE ----------------------------------------------------------------------------------------------
@@ -27,7 +28,8 @@ from sqlstream.workspace import Workspace
 
 class AlterTable(Definition[nodes.AlterTable]):
     """Carries out ALTER TABLE: changes the table's definition, makes the folders of added partitions, and removes those
-    of dropped ones. If the table is renamed, the rows that the session stores for it are moved.
+    of dropped ones. If the table is renamed, the rows that the session stores for it are moved. COMPACT and EXPIRE
+    SNAPSHOTS leave the definition as it is.
     """
 
     def define(self, statement: nodes.AlterTable, workspace: Workspace, text: str) -> Table | None:
@@ -39,6 +41,9 @@ class AlterTable(Definition[nodes.AlterTable]):
         if isinstance(statement.change, nodes.ChangePartitions):
             partition_names(statement.change, table, statement.name.span)
             return table  # ``run`` changes its folders
+        if isinstance(statement.change, nodes.Compact | nodes.ExpireSnapshots):
+            require_upkeep(statement.change, table, workspace.settings["table.local-time-zone"])
+            return table
         path = catalog.path(statement.name)
         path = (*path[:2], catalog_spelling(catalog, path))
         before = definition_of(table, catalog, path)
@@ -59,6 +64,8 @@ class AlterTable(Definition[nodes.AlterTable]):
                 if isinstance(kind, connectors.SessionTable) and table.name != after.name:
                     kind.rename(execution.runner.folders.root, table, after)
             change_partitions(statement, after)
+            if isinstance(statement.change, nodes.Compact | nodes.ExpireSnapshots):
+                look_after(statement.change, after, execution.workspace.settings["table.local-time-zone"])
         return OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -126,6 +127,14 @@ def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | Non
             raise BindError(NO_PARTITIONS, message, partition.span, hint="Give all partition columns a value.")
         found.append({name: _text(given[name.casefold()], name, table) for name in columns})
     return found
+
+
+def partition_texts(values: Iterable[nodes.PartitionValue], table: Table) -> dict[str, str | None]:
+    """The values of a PARTITION clause by column, as texts; None for NULL. Columns without a value are left out."""
+    names = {name.casefold(): name for name in partitions_of(table)}
+    given = {names[value.column.casefold()]: value for value in values if value.value is not None}
+    texts = {name: _text(value, name, table) for name, value in given.items()}
+    return {name: None if text == NO_PARTITION else text for name, text in texts.items()}
 
 
 def change_partitions(statement: nodes.AlterTable, table: Table) -> None:

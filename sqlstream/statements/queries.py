@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlstream.batch import Batch, chosen, set_of_streams
 from sqlstream.catalog import Catalog
-from sqlstream.connectors import Source, TruncatableTable, connector
+from sqlstream.connectors import ReplacingSink, Source, TruncatableTable, connector
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.grammar.spans import mark_as
@@ -27,6 +27,7 @@ from sqlstream.plans import (
 )
 from sqlstream.results import Rows, columns_of, key_of
 from sqlstream.settings import Settings
+from sqlstream.statements.partitions import partition_texts
 from sqlstream.statements.statement import OK, Execution, StatementType
 from sqlstream.views.server import reach
 from sqlstream.workspace import Workspace
@@ -134,11 +135,12 @@ def start_insert(statement: Write, execution: Execution) -> Job:
     if isinstance(statement, nodes.Insert) and statement.overwrite:
         replaced = _replaceable(statement.target, workspace.catalog, "INSERT OVERWRITE")
     reach_views(plan, workspace.settings)
+    ready = partial(_replacing, statement, replaced, execution)
     if isinstance(plan, Batch):  # old rows are removed once the new ones are computed
-        job = execution.batches.insert(plan, workspace, execution.text, before=lambda: _truncate(replaced, execution))
+        job = execution.batches.insert(plan, workspace, execution.text, ready)
     else:
         assert not isinstance(plan, Output)
-        _truncate(replaced, execution)
+        plan = ready(plan)
         former = former_plans(statement, plan, workspace)
         job = execution.runner.start(plan, workspace, to_sql(statement), former=former)
     if workspace.settings["table.dml-sync"] and not execution.as_table:
@@ -195,6 +197,17 @@ def _truncate(table: Table | None, execution: Execution) -> None:
     kind.truncate(execution.runner.folders.root, table)
 
 
+def _replacing(statement: Write, replaced: Table | None, execution: Execution, plan: Root) -> Root:
+    """The plan of a job that is about to start. That of an INSERT OVERWRITE replaces the rows of its table, or they are
+    removed now.
+    """
+    kind = None if replaced is None else connector(replaced.connector)
+    if isinstance(kind, ReplacingSink) and isinstance(plan, Insert) and isinstance(statement, nodes.Insert):
+        return replace(plan, table=kind.replacing(plan.table, partition_texts(statement.partition, plan.table)))
+    _truncate(replaced, execution)
+    return plan
+
+
 def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     table = catalog.required(name)
     if not isinstance(table, Table):
@@ -205,8 +218,9 @@ def _replaceable(name: nodes.Name, catalog: Catalog, words: str) -> Table:
     if not isinstance(connector(table.connector), TruncatableTable):
         message = f'rows of table "{table.name}" are not removed: connector "{table.connector}" does not do that'
         raise BindError(
-            NOT_REPLACED, message, name.span, hint=f"{words} takes tables of filesystem, memory and blackhole."
-        )
+            NOT_REPLACED, message, name.span,
+            hint=f"{words} takes tables of filesystem, delta, iceberg, memory and blackhole.",
+        )  # fmt: skip
     return table
 
 
@@ -221,7 +235,8 @@ def chosen_to_overwrite(statement: nodes.Insert, workspace: Workspace) -> Root |
     plain = replace(statement, overwrite=False)
     try:
         plan = chosen(plain, finished)
-        if any(value.value is not None for value in statement.partition):
+        others = not isinstance(connector(table.connector), ReplacingSink)
+        if others and any(value.value is not None for value in statement.partition):
             plan = chosen(_with_other_partitions(plain, table, workspace.catalog), finished)
     except SqlStreamError as error:
         raise _without_end(error) from None

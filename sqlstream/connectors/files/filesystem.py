@@ -37,7 +37,7 @@ from sqlstream.connectors.files.checks import (
     wrong_directories,
     wrong_files,
 )
-from sqlstream.connectors.files.in_stores import check_in_store, is_missing, wrong_in_store
+from sqlstream.connectors.files.in_stores import check_in_store, is_missing, truncate_folder, wrong_in_store
 from sqlstream.connectors.files.sink import bytes_of_batch, require_logged, truncate_directory
 from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
@@ -373,7 +373,11 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return on_spark.file_sink.batch_writer(environment, table, self.resolved_values(table))
 
     def truncate(self, directory: Path, table: Table) -> None:
-        truncate_directory(table)
+        store = self._store(table)
+        if store is None:
+            truncate_directory(table)
+        else:
+            truncate_folder(table, store)
 
     def is_there(self, table: Table) -> bool:
         local = local_path(table.option("path") or "")

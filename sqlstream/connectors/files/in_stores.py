@@ -21,10 +21,11 @@ from sqlstream.connectors.files.checks import (
     wrong_header,
     wrong_schema,
 )
+from sqlstream.connectors.stores.epochs import LOG
 from sqlstream.connectors.stores.objects import ObjectStore
 from sqlstream.connectors.stores.options import check_store_options, is_in_store, is_of_web
-from sqlstream.connectors.stores.paths import StoredObject
-from sqlstream.errors import Diagnostic, Span, SqlStreamError
+from sqlstream.connectors.stores.paths import StoredObject, matching
+from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.formats.compressions import opened
 from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.catalog import Column, Table
@@ -76,6 +77,19 @@ def is_missing(table: Table, store: ObjectStore, path: str, spans: Mapping[str, 
             message = f'path "{shown_value("path", path)}" of table "{table.name}" does not exist'
             hint = "Correct the option \"path\"; with 'source.monitor-interval' the job waits for objects to appear."
             yield Diagnostic(PATH_ERROR, message, span, hint=hint)
+
+
+def truncate_folder(table: Table, store: ObjectStore) -> None:
+    """Removes all objects of a table's folder, its log of them at the end: until then readers see those that it has.
+    ConnectorError SS508 where the path is no folder, SS675 to SS677 where the store refuses.
+    """
+    path = (table.option("path") or "").rstrip("/")
+    objects = [] if matching(path) is not None else store.below(path)
+    if matching(path) is not None or any(stored.url == path for stored in objects):
+        message = f'path "{shown_value("path", path)}" of table "{table.name}" is no folder'
+        raise ConnectorError(PATH_ERROR, message, hint="Remove the objects where they are.")
+    for stored in sorted(objects, key=lambda stored: stored.url.startswith(f"{path}/{LOG}/")):
+        store.remove(stored.url)
 
 
 def wrong_in_store(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import storage_of
 from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable
 from sqlstream.connectors.stores.options import (
@@ -18,7 +20,7 @@ from sqlstream.connectors.stores.options import (
     check_store_options,
 )
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import NAME, PATH, STRING, Option, hint_of, integer, one_of
+from sqlstream.options import NAME, PATH, STRING, Option, hint_of, one_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import REFERENCE
 
@@ -28,8 +30,6 @@ _OWN_OPTIONS = (
         source=False, sink=True,
     ),
     Option("delta.#", STRING, "A property of a table that is created, such as delta.enableChangeDataFeed.",
-           source=False, sink=True),
-    Option("sink.compact-every", integer(1), "Put small files together after so many micro-batches.",
            source=False, sink=True),
     Option("parquet.compression", one_of("none", "snappy", "gzip", "zstd", "lz4"), "How columns are compressed.",
            "snappy", source=False, sink=True),
@@ -89,6 +89,20 @@ class Delta(LakeTable):
         from sqlstream.connectors.lakes.delta_tables import remove_rows
 
         remove_rows(table, self.resolved_values(table))
+
+    # --- upkeep ---------------------------------------------------------------------------------------------------
+
+    def compact(self, table: Table) -> None:
+        from sqlstream.connectors.lakes.delta_upkeep import compact
+
+        values = self.resolved_values(table)
+        compact(table.name, *self.place(values), CommitRetry(values[COMMIT_TIMEOUT]))
+
+    def expire_snapshots(self, table: Table, before: datetime | None) -> None:
+        from sqlstream.connectors.lakes.delta_upkeep import expire
+
+        values = self.resolved_values(table)
+        expire(table.name, *self.place(values), before, CommitRetry(values[COMMIT_TIMEOUT]))
 
 
 def uri_scheme(path: str) -> str:

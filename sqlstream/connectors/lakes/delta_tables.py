@@ -69,7 +69,10 @@ def prepared(table: Table, values: Mapping[str, Any]) -> DeltaFiles:
     compression = values["parquet.compression"]
     types = {c.name.casefold(): c.type.to_arrow() for c in table.physical_columns}
     schema = pa.schema([(name, types[name.casefold()]) for name in _own_names(stored) if name.casefold() in types])
-    return DeltaFiles(path, schema, tuple(stored.metadata().partition_columns), compression, storage)
+    partitions = tuple(stored.metadata().partition_columns)
+    filled = {c.name.casefold() for c in table.physical_columns if not c.nullable}
+    required = tuple(name for name in partitions if name.casefold() in filled)
+    return DeltaFiles(path, schema, partitions, compression, storage, required)
 
 
 def remove_rows(table: Table, values: Mapping[str, Any]) -> None:

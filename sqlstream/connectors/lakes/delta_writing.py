@@ -19,6 +19,8 @@ from pyarrow import fs
 from pyarrow import types as kinds
 
 from sqlstream.connectors.lakes.delta_columns import file_system, uri_of
+from sqlstream.connectors.lakes.versions import WRONG_LAKE_COLUMN
+from sqlstream.errors import ConnectorError
 from sqlstream.udfs.files.directories import NO_PARTITION, escaped
 
 ACTIONS = pa.schema([("action", pa.string())])
@@ -34,7 +36,7 @@ _LONGEST_TEXT = 32
 @dataclass(frozen=True)
 class DeltaFiles:
     """Writes the rows of a task into new files of a Delta table. ``schema``: its columns; ``partitions``: those that
-    are in the log instead of the files.
+    are in the log instead of the files, of which ``required`` are NOT NULL.
 
     Where the task fails it removes its files. Those of a task whose answer is lost are in no log, and VACUUM removes
     them.
@@ -45,6 +47,7 @@ class DeltaFiles:
     partitions: tuple[str, ...] = ()
     compression: str = "snappy"
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    required: tuple[str, ...] = ()
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes all rows, then yields the actions, as ACTIONS."""
@@ -64,7 +67,7 @@ class DeltaFiles:
         if not self.partitions:
             files.write((), rows)
             return
-        texts = [partition_texts(rows.column(name)).dictionary_encode("encode") for name in self.partitions]
+        texts = [self._texts(rows, name).dictionary_encode("encode") for name in self.partitions]
         number = np.zeros(rows.num_rows, np.int64)
         for column in texts:
             number = number * len(column.dictionary) + np.asarray(column.indices)
@@ -73,6 +76,23 @@ class DeltaFiles:
         for index, row in enumerate(first.tolist()):
             values = tuple(column.dictionary[column.indices[row].as_py()].as_py() for column in texts)
             files.write(values, rest.take(pa.array(np.flatnonzero(own == index))))
+
+    def _texts(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        texts = partition_texts(rows.column(name))
+        if name in self.required and texts.null_count:
+            raise _empty_text(name)
+        return texts
+
+    def as_stored(self, rows: pa.Table) -> pa.Table:
+        """Rows whose empty texts in partition columns are NULL, as the log has them. ConnectorError SS546 for one in a
+        column that is NOT NULL.
+        """
+        for name in (name for name in self.partitions if kinds.is_string(rows.schema.field(name).type)):
+            values = pc.if_else(pc.equal(rows[name], ""), None, rows[name])
+            if name in self.required and values.null_count:
+                raise _empty_text(name)
+            rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
+        return rows
 
     @property
     def own_schema(self) -> pa.Schema:
@@ -93,6 +113,13 @@ def partition_texts(values: pa.Array) -> pa.Array:
         return pc.strftime(values.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S")
     texts = values.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts) if kinds.is_string(values.type) else texts
+
+
+def _empty_text(name: str) -> ConnectorError:
+    message = f'column "{name}", which partitions the Delta table and is NOT NULL, got an empty text'
+    detail = "Partitions of Delta have it as NULL."
+    hint = "Declare the column without NOT NULL, or write another text."
+    return ConnectorError(WRONG_LAKE_COLUMN, message, detail=detail, hint=hint)
 
 
 class _Open:

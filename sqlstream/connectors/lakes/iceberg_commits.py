@@ -46,11 +46,12 @@ def live_manifests(table: IcebergTable) -> list[ManifestFile]:
 
 def commit(
     table: IcebergTable, manifests: Sequence[ManifestFile], added: Sequence[DataFile],
-    shortened: Mapping[str, Shortened], properties: Mapping[str, str], summary: Mapping[str, str],
+    shortened: Mapping[str, Shortened], properties: Mapping[str, str], summary: Mapping[str, str], *,
+    rewrites: bool = False,
 ) -> None:  # fmt: skip
     """Commits a snapshot with files added and others removed, and sets properties of the table; these alone where no
     file changes. ``manifests``: those of the newest snapshot; ``shortened``: by path those that lose files.
-    ``summary``: what is written into the snapshot.
+    ``summary``: what is written into the snapshot. ``rewrites``: the files added have the rows of those removed.
 
     CommitFailedException where another snapshot was committed after ``table`` was read. Properties alone, too, are then
     refused: they may be those of a job that another one has replaced meanwhile.
@@ -70,7 +71,7 @@ def commit(
     requirements = (AssertRefSnapshotId(**newest), AssertTableUUID(uuid=table.metadata.table_uuid))
     updates: tuple[Any, ...] = (SetPropertiesUpdate(updates=dict(properties)),)
     if added or shortened:
-        new = metadata_files.snapshot(manifests, added, shortened, summary)
+        new = metadata_files.snapshot(manifests, added, shortened, summary, rewrites)
         branch: dict[str, Any] = {
             "ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new.snapshot_id,
         }  # fmt: skip
@@ -84,16 +85,47 @@ def commit(
 
 def remove_all(table: IcebergTable) -> None:
     """Commits a snapshot without rows, unless there are none."""
+    manifests = live_manifests(table)
+    shortened = without_partition(table, manifests, {})
+    if shortened:
+        commit(table, manifests, (), shortened, {}, {})
+
+
+def without_partition(
+    table: IcebergTable, manifests: Sequence[ManifestFile], values: Mapping[str, str | None]
+) -> dict[str, Shortened]:
+    """The manifests without the files of a partition, by path. ``values``: the texts of its values by column, of
+    columns by which the table is partitioned as they are; without any all files are left out.
+    """
     from pyiceberg.manifest import ManifestContent
 
-    manifests = live_manifests(table)
     shortened = {}
     for manifest in manifests:
         if manifest.content == ManifestContent.DATA:
+            wanted = _partition_values(table, manifest.partition_spec_id, values)
             entries = manifest.fetch_manifest_entry(table.io)
-            shortened[manifest.manifest_path] = Shortened(entries, frozenset(e.data_file.file_path for e in entries))
-    if shortened:
-        commit(table, manifests, (), shortened, {}, {})
+            gone = [e for e in entries if all(e.data_file.partition[at] == value for at, value in wanted.items())]
+            if gone:
+                paths = frozenset(entry.data_file.file_path for entry in gone)
+                shortened[manifest.manifest_path] = Shortened(entries, paths)
+    return shortened
+
+
+def _partition_values(table: IcebergTable, spec_id: int, values: Mapping[str, str | None]) -> dict[int, Any]:
+    """The values of a partition by their place in those of files. ValueError for files that are partitioned by other
+    columns.
+    """
+    from pyiceberg.expressions.literals import literal
+
+    schema, places = table.schema(), {}
+    fields = table.specs()[spec_id].fields
+    own = {f.source_id: at for at, f in enumerate(fields) if str(f.transform) == "identity"}
+    for name, text in values.items():
+        column = schema.find_field(name, case_sensitive=False)
+        if column.field_id not in own:
+            raise ValueError(f'some files are not partitioned by "{name}"; put them together at first: COMPACT')
+        places[own[column.field_id]] = None if text is None else literal(text).to(column.field_type).value
+    return places
 
 
 def is_passing(error: Exception) -> bool:
@@ -134,7 +166,7 @@ class _MetadataFiles:
 
     def snapshot(
         self, manifests: Sequence[ManifestFile], added: Sequence[DataFile], shortened: Mapping[str, Shortened],
-        summary: Mapping[str, str],
+        summary: Mapping[str, str], rewrites: bool,
     ) -> Snapshot:  # fmt: skip
         """Writes a snapshot that follows the newest one."""
         from pyiceberg.manifest import ManifestWriter, write_manifest_list
@@ -157,7 +189,7 @@ class _MetadataFiles:
         fields: dict[str, Any] = {
             "snapshot-id": self._id, "parent-snapshot-id": self.parent_id, "sequence-number": sequence_number,
             "manifest-list": path, "schema-id": self._metadata.current_schema_id,
-            "summary": self._summary(added, [entry.data_file for entry in gone], summary),
+            "summary": self._summary(added, [entry.data_file for entry in gone], summary, rewrites),
         }  # fmt: skip
         return Snapshot(**fields)
 
@@ -227,7 +259,9 @@ class _MetadataFiles:
 
         return [self._manifest(spec, entries, ManifestWriter.delete) for spec, entries in _by_spec(gone).items()]
 
-    def _summary(self, added: Sequence[DataFile], removed: Sequence[DataFile], more: Mapping[str, str]) -> Summary:
+    def _summary(
+        self, added: Sequence[DataFile], removed: Sequence[DataFile], more: Mapping[str, str], rewrites: bool
+    ) -> Summary:
         from pyiceberg.table import TableProperties
         from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 
@@ -240,7 +274,8 @@ class _MetadataFiles:
             collector.remove_file(file, schema, specs[file.spec_id])
         operation = Operation.OVERWRITE if added else Operation.DELETE
         summary = Summary(operation if removed else Operation.APPEND, **collector.build(), **more)
-        return update_snapshot_summaries(summary, None if self._parent is None else self._parent.summary)
+        whole = update_snapshot_summaries(summary, None if self._parent is None else self._parent.summary)
+        return Summary(Operation.REPLACE, **whole.additional_properties) if rewrites else whole
 
 
 def _by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:

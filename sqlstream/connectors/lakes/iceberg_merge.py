@@ -9,7 +9,7 @@ Where the commits of others hold none of the keys an attempt therefore takes as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -59,7 +59,7 @@ class IcebergMerge:
         self._look(table, manifests)
         deletes = self._deletes(manifests)
         added, shortened = [*self._new], {}
-        for manifest in (manifest for manifest in manifests if not _lists_deletes(manifest)):
+        for manifest in (manifest for manifest in manifests if not lists_deletes(manifest)):
             seen, removed = self._seen[manifest.manifest_path], set()
             for entry in seen.candidates:
                 rest = self._rest(table, entry, deletes)
@@ -102,7 +102,7 @@ class IcebergMerge:
                 return _Seen()
             entries = manifest.fetch_manifest_entry(table.io)
             near = [entry for entry in entries if in_partition[spec](entry.data_file)]
-            if _lists_deletes(manifest):
+            if lists_deletes(manifest):
                 return _Seen(near)
             candidates = [entry for entry in near if by_statistics(entry.data_file)]
             return _Seen(candidates, entries if candidates else ())
@@ -111,17 +111,11 @@ class IcebergMerge:
         self._seen |= zip((manifest.manifest_path for manifest in new), found, strict=True)
 
     def _deletes(self, manifests: Sequence[ManifestFile]) -> DeleteFileIndex:
-        """The files that delete rows of other files by their positions."""
-        from pyiceberg.manifest import DataFileContent
-        from pyiceberg.table.delete_file_index import DeleteFileIndex
-
-        index = DeleteFileIndex()
-        for manifest in filter(_lists_deletes, manifests):
-            for entry in self._seen[manifest.manifest_path].candidates:
-                if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
-                    raise ValueError("the table has equality deletes, which are not supported")
-                index.add_delete_file(entry, partition_key=entry.data_file.partition)
-        return index
+        return deletes_of(
+            entry
+            for manifest in filter(lists_deletes, manifests)
+            for entry in self._seen[manifest.manifest_path].candidates
+        )
 
     # --- what is left of them -------------------------------------------------------------------------------------
 
@@ -140,12 +134,12 @@ class IcebergMerge:
         schema = table.schema()
         if self._is_exact and _is_covered(schema, self._near, file):
             return []
-        has_key = self._have_keys(_rows(table, file, deletes, schema.select(*self._keys.column_names)))
+        has_key = self._have_keys(rows_of(table, file, deletes, schema.select(*self._keys.column_names)))
         if not has_key.any():
             return None
         if has_key.all():
             return []
-        rest = _rows(table, file, deletes, schema).filter(pa.array(~has_key))
+        rest = rows_of(table, file, deletes, schema).filter(pa.array(~has_key))
         return data_files(table.metadata, rest, table.io)
 
     def _have_keys(self, rows: pa.Table) -> np.ndarray:
@@ -159,10 +153,24 @@ class IcebergMerge:
         return matching
 
 
-def _lists_deletes(manifest: ManifestFile) -> bool:
+def lists_deletes(manifest: ManifestFile) -> bool:
+    """Whether a manifest has files of deletes, not of rows."""
     from pyiceberg.manifest import ManifestContent
 
     return bool(manifest.content == ManifestContent.DELETES)
+
+
+def deletes_of(entries: Iterable[ManifestEntry]) -> DeleteFileIndex:
+    """The files that delete rows of other files by their positions. ValueError for those that compare values."""
+    from pyiceberg.manifest import DataFileContent
+    from pyiceberg.table.delete_file_index import DeleteFileIndex
+
+    index = DeleteFileIndex()
+    for entry in entries:
+        if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+            raise ValueError("the table has equality deletes, which are not supported")
+        index.add_delete_file(entry, partition_key=entry.data_file.partition)
+    return index
 
 
 def _is_covered(schema: Schema, keys: BooleanExpression, file: DataFile) -> bool:
@@ -172,7 +180,8 @@ def _is_covered(schema: Schema, keys: BooleanExpression, file: DataFile) -> bool
     return bool(_StrictMetricsEvaluator(schema, keys).eval(file) == ROWS_MUST_MATCH)
 
 
-def _rows(table: IcebergTable, file: DataFile, deletes: set[DataFile], columns: Schema) -> pa.Table:
+def rows_of(table: IcebergTable, file: DataFile, deletes: set[DataFile], columns: Schema) -> pa.Table:
+    """The rows of a file that are not deleted."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import FileScanTask

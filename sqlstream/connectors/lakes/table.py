@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
+    REPLACED,
     WRONG_COLUMN,
     Environment,
     LookupTable,
+    MaintainedTable,
     RecoverableSink,
+    ReplacingSink,
     SinkWriteRange,
     SplitSource,
-    TruncatableTable,
     UpsertSink,
 )
 from sqlstream.connectors.files.filesystem import NOT_A_KEY
@@ -91,6 +94,8 @@ SINK_OPTIONS = (
         "Whether columns that the table in the lake lacks are added to it when a job starts.",
         "none", source=False, sink=True,
     ),
+    Option("sink.compact-every", integer(1), "Put small files together after so many micro-batches.",
+           source=False, sink=True),
     Option(
         COMMIT_TIMEOUT, DURATION, "How long a commit is repeated that other writers or the store prevent; then the job "
         "fails.", "2 min", source=False, sink=True,
@@ -100,7 +105,7 @@ SINK_OPTIONS = (
 _STARTS = {START_VERSION: "version", START_TIME: "timestamp"}
 
 
-class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, TruncatableTable):
+class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, ReplacingSink, MaintainedTable):
     """A connector of a table format. ``not_stored``: types that it has no values of."""
 
     prunes = True
@@ -217,6 +222,9 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Truncatab
         return LakeSource(table.name, request, settings.to_json(), columns, version, interval)
 
     # --- sink -----------------------------------------------------------------------------------------------------
+
+    def replacing(self, table: Table, partition: Mapping[str, str | None]) -> Table:
+        return replace(table, options=(*table.options, (REPLACED, json.dumps(partition))))
 
     @abstractmethod
     def newest_epoch(self, table: Table, run: str) -> int | None:

@@ -18,15 +18,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.connector import Environment, replaced_partition
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import open_table
 from sqlstream.connectors.lakes.delta_tables import application, is_passing
+from sqlstream.connectors.lakes.delta_upkeep import compact
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.connectors.written import WrittenBytes
+from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import is_retraction
@@ -48,8 +50,9 @@ class DeltaWriter:
     ``name``: the table in SQL, for messages. ``files``: where and how tasks write the files of appended rows. ``keys``:
     rows replace those with the same values in these columns, of which ``null_keys`` may be NULL; without keys rows are
     appended. ``run``: identifies the checkpoint. ``compact_every``: small files are put together after so many
-    micro-batches. ``retry``: how long commits are repeated.
-    ``written``: gets the bytes of files that are appended.
+    micro-batches. ``replaces``: the first micro-batch of the checkpoint removes the rows of this partition, all without
+    values; None for none. ``retry``: how long commits are repeated. ``written``: gets the bytes of files that are
+    appended.
     """
 
     name: str
@@ -58,6 +61,7 @@ class DeltaWriter:
     null_keys: tuple[str, ...]
     run: str
     compact_every: int | None = None
+    replaces: Mapping[str, str | None] | None = None
     retry: CommitRetry = field(default_factory=CommitRetry)
     written: WrittenBytes = field(default_factory=WrittenBytes)
 
@@ -80,7 +84,7 @@ class DeltaWriter:
         """Adds files that tasks have written to the table, as micro-batch ``number``."""
         from deltalake.transaction import AddAction, RemoveAction
 
-        if not actions:
+        if not actions and self.replaces is None:
             return
         added: list[AddAction | RemoveAction] = [
             AddAction(a["path"], a["size"], a["partitionValues"], a["modificationTime"], True, a["stats"])
@@ -88,18 +92,35 @@ class DeltaWriter:
         ]
 
         def commit(table: DeltaTable, properties: CommitProperties) -> None:
+            replaced = self._replaced(table)
+            if replaced is not None:
+                # Others may have replaced the same rows: the library would add ours to theirs if it tried again itself.
+                properties.max_commit_retries = 0
             table.create_write_transaction(
-                added, "append", table.schema(), [*self.files.partitions], commit_properties=properties
-            )
+                added, "append" if replaced is None else "overwrite", table.schema(), [*self.files.partitions],
+                replaced or None, commit_properties=properties,
+            )  # fmt: skip
 
         self._commit(commit, number)
         self.written.add(self.name, sum(action["size"] for action in actions))
+
+    def _replaced(self, table: DeltaTable) -> list[tuple[str, str, str]] | None:
+        """What the micro-batch replaces, as conditions on partitions: all rows without any; None for none."""
+        if self.replaces is None or table.transaction_version(application(self.run)) is not None:
+            return None
+        own = {name.casefold(): name for name in self.files.partitions}
+        return [(own[name.casefold()], "=", value or "") for name, value in self.replaces.items()]
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
         deleted, and the new ones added, in one version.
         """
-        last = last_changes(changes, self.keys)
+        last = last_changes(self.files.as_stored(changes), self.keys)
+        if self._replaced(self.opened()) is not None:
+            there = last.filter(pa.array(~is_retraction(last[ROW_KIND])))
+            written = self.files.rows(iter(there.to_batches()))
+            self.append([json.loads(text) for batch in written for text in batch["action"].to_pylist()], number)
+            return
         if not last.num_rows:
             return
         rows = last.select(self.files.schema.names).cast(self.files.schema)
@@ -158,14 +179,12 @@ class DeltaWriter:
         )
 
     def compact(self) -> None:
-        """Puts small files together, which changes no row. Another writer may prevent that; then it is left to the next
+        """Puts small files together, which changes no row. Where other writers prevent that it is left to the next
         time.
         """
-        from deltalake.exceptions import DeltaError
-
         try:
-            self.opened().optimize.compact()
-        except (DeltaError, OSError) as error:
+            compact(self.name, self.files.location, self.files.storage, CommitRetry(0))
+        except ConnectorError as error:
             _LOG.warning('files of table "%s" are not put together: %s', self.name, one_line(error))
 
 
@@ -178,9 +197,9 @@ def writer(environment: Environment, table: Table, files: DeltaFiles, values: Ma
     nullable = {c.name.casefold() for c in table.physical_columns if c.nullable}
     null_keys = tuple(key for key in keys if key.casefold() in nullable)
     retry = CommitRetry(values[COMMIT_TIMEOUT])
-    return DeltaWriter(
-        table.name, files, keys, null_keys, environment.run, values["sink.compact-every"], retry, environment.written
-    )
+    replaced, every = replaced_partition(environment, table), values["sink.compact-every"]
+    written = environment.written
+    return DeltaWriter(table.name, files, keys, null_keys, environment.run, every, replaced, retry, written)
 
 
 def _marked(rows: pa.Table, removes: bool) -> pa.Table:

@@ -8,32 +8,39 @@ only what the other commits have changed is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.connector import Environment, replaced_partition
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.lakes.commits import CommitRetry
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, open_table
-from sqlstream.connectors.lakes.iceberg_commits import commit, is_passing, live_manifests
+from sqlstream.connectors.lakes.iceberg_commits import Shortened, commit, is_passing, live_manifests, without_partition
 from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
 from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, application, data_file, epoch_of
+from sqlstream.connectors.lakes.iceberg_upkeep import compact
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.connectors.written import WrittenBytes
+from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.keys import is_retraction
 from sqlstream.udfs.spark.batches import rows_of
+from sqlstream.udfs.texts import one_line
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table as IcebergTable
 
     CommitTo = Callable[[IcebergTable, Mapping[str, str], Mapping[str, str]], None]
+
+_LOG = logging.getLogger("sqlstream.iceberg")
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,9 @@ class IcebergWriter:
     ``name``: the table in SQL, for messages. ``identifier`` and ``storage``: the table in its catalog, and the
     properties of that. ``columns``: by name in the rows, the name in the table. ``keys``: rows replace those with the
     same values in these columns of the table; without keys rows are appended. ``run``: identifies the checkpoint.
-    ``retry``: how long commits are repeated. ``written``: gets the bytes of files that are appended.
+    ``compact_every``: small files are put together after so many micro-batches. ``replaces``: the first micro-batch of
+    the checkpoint removes the rows of this partition, all without values; None for none. ``retry``: how long commits
+    are repeated. ``written``: gets the bytes of files that are appended.
     """
 
     name: str
@@ -52,6 +61,8 @@ class IcebergWriter:
     columns: dict[str, str]
     keys: tuple[str, ...]
     run: str
+    compact_every: int | None = None
+    replaces: Mapping[str, str | None] | None = None
     retry: CommitRetry = field(default_factory=CommitRetry)
     written: WrittenBytes = field(default_factory=WrittenBytes)
 
@@ -65,6 +76,8 @@ class IcebergWriter:
             rows = batch.select(*(F.col(quoted(name)).alias(own) for name, own in self.columns.items()))
             files = rows.mapInArrow(rows_of(self.files(table)), "file STRING").collect()
             self.append([row[0] for row in files], number)
+        if self.compact_every is not None and (number + 1) % self.compact_every == 0:
+            self.compact()
 
     # --- the two ways to write ------------------------------------------------------------------------------------
 
@@ -74,10 +87,24 @@ class IcebergWriter:
 
     def append(self, files: Iterable[str], number: int) -> None:
         """Adds files that tasks have written to the table, as micro-batch ``number``."""
-        added = [data_file(text) for text in files]
-        if added:
-            self._commit(number, lambda table, *more: commit(table, live_manifests(table), added, {}, *more))
+        self._add([data_file(text) for text in files], number)
+
+    def _add(self, added: list[DataFile], number: int) -> None:
+        """Commits files, and removes those that the micro-batch replaces."""
+
+        def commit_to(table: IcebergTable, *more: Mapping[str, str]) -> None:
+            manifests = live_manifests(table)
+            commit(table, manifests, added, self._replaced(table, manifests), *more)
+
+        if added or self.replaces is not None:
+            self._commit(number, commit_to)
             self.written.add(self.name, sum(file.file_size_in_bytes for file in added))
+
+    def _replaced(self, table: IcebergTable, manifests: Sequence[ManifestFile]) -> dict[str, Shortened]:
+        if self.replaces is None or epoch_of(table, self.run) is not None:
+            return {}
+        own = {self.columns.get(name, name): value for name, value in self.replaces.items()}
+        return without_partition(table, manifests, own)
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
@@ -85,9 +112,21 @@ class IcebergWriter:
         """
         names = [self.columns.get(name, name) for name in changes.column_names]
         last = last_changes(changes.rename_columns(names), self.keys)
-        if last.num_rows:
-            there = last.filter(pa.array(~is_retraction(last[ROW_KIND]))).drop_columns([ROW_KIND])
+        there = last.filter(pa.array(~is_retraction(last[ROW_KIND]))).drop_columns([ROW_KIND])
+        table = self.opened()
+        if self.replaces is not None and epoch_of(table, self.run) is None:
+            self._add(self.files(table).written(there), number)
+        elif last.num_rows:
             self._commit(number, IcebergMerge(last.select([*self.keys]), there).commit)
+
+    def compact(self) -> None:
+        """Puts small files together, which changes no row. Where other writers prevent that it is left to the next
+        time.
+        """
+        try:
+            compact(self.name, self.identifier, self.storage, CommitRetry(0))
+        except ConnectorError as error:
+            _LOG.warning('files of table "%s" are not put together: %s', self.name, one_line(error))
 
     # --- commits --------------------------------------------------------------------------------------------------
 
@@ -116,12 +155,14 @@ class IcebergWriter:
 
 def writer(
     environment: Environment, table: Table, stored: IcebergTable, identifier: str, storage: dict[str, str],
-    timeout_ms: int,
+    values: Mapping[str, Any],
 ) -> IcebergWriter:  # fmt: skip
-    """Returns the writer of a table whose columns were checked."""
+    """Returns the writer of a table whose columns were checked. ``values``: the options."""
     there = StoredColumns.of(stored)
     columns = {c.name: there.own(c.name) or c.name for c in table.physical_columns}
     keys = tuple(columns[key] for key in table.primary_key)
+    every, retry = values["sink.compact-every"], CommitRetry(values[COMMIT_TIMEOUT])
     return IcebergWriter(
-        table.name, identifier, storage, columns, keys, environment.run, CommitRetry(timeout_ms), environment.written
-    )
+        table.name, identifier, storage, columns, keys, environment.run, every,
+        replaced_partition(environment, table), retry, environment.written,
+    )  # fmt: skip

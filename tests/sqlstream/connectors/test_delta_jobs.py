@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,12 @@ def test_a_job_goes_on_with_new_versions_behind_a_restart(session: Session, tmp_
         sums = [("a", 2 + number), ("b", 1)]
         until(lambda sums=sums: stored(tmp_path / "sums") == sums)
         job.stop()
+        if number == 0:
+            shutil.copytree(tmp_path / "checkpoints", tmp_path / "older")
+    shutil.rmtree(tmp_path / "checkpoints")
+    (tmp_path / "older").rename(tmp_path / "checkpoints")
+    with pytest.raises(SqlStreamError, match=r'SS543: Delta table "(sums|copy)" has micro-batch'):
+        session.sql(insert)
 
 
 def _is_there(path: Path) -> bool:
@@ -136,9 +143,24 @@ def test_rows_are_written_by_key_and_overwritten(session: Session, tmp_path: Pat
     assert stored(tmp_path / "t") == [(1, "c"), (2, "b")]
     run(session, "INSERT OVERWRITE t VALUES (3, 'd')")
     assert rows(session, "SELECT * FROM t") == [(3, "d")]
+    assert versions(tmp_path / "t") == 2, "rows are removed in the version that adds others"
+    run(session, "INSERT OVERWRITE t SELECT id + 1, v FROM t WHERE FALSE")
+    assert stored(tmp_path / "t") == []
+    run(session, "INSERT INTO t VALUES (1, 'a')")
     session.sql("TRUNCATE TABLE t")
     assert stored(tmp_path / "t") == []
-    assert versions(tmp_path / "t") >= 4
+
+
+def test_partitions_are_overwritten(session: Session, tmp_path: Path) -> None:
+    session.sql(
+        "CREATE TABLE t (id BIGINT, day DATE, p STRING) PARTITIONED BY (day, p) "
+        f"WITH ('connector' = 'delta', 'path' = '{tmp_path}/t')"
+    )
+    run(session, "INSERT INTO t VALUES (1, DATE '2024-01-31', 'a'), (2, DATE '2024-01-31', 'b'), (3, NULL, 'a')")
+    run(session, "INSERT OVERWRITE t PARTITION (day = DATE '2024-01-31', p = 'a') SELECT id + 10 FROM t WHERE id = 1")
+    assert rows(session, "SELECT id, p FROM t") == [(11, "a"), (2, "b"), (3, "a")]
+    run(session, "INSERT OVERWRITE t PARTITION (p = 'a') SELECT id, day FROM t WHERE id = 2")
+    assert rows(session, "SELECT id, p FROM t") == [(2, "a"), (2, "b")]
 
 
 def test_what_is_wrong_is_said_before_a_job_starts(session: Session, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,12 @@ def table(path: Path, columns: str = "id BIGINT; v STRING", keys: Sequence[str] 
     return Table("t", declared, "delta", (("path", str(path)), *given), primary_key=tuple(keys))
 
 
-def writer_of(declared: Table, run: str = "r") -> DeltaWriter:
-    assert connector("delta").validate(declared) == ()
-    environment: Any = type("Environment", (), {"run": run, "written": WrittenBytes()})
+def writer_of(declared: Table, run: str = "r", replaced: Mapping[str, str | None] | None = None) -> DeltaWriter:
+    """``replaced``: the partition that an INSERT OVERWRITE replaces; all rows without values."""
+    kind: Any = connector("delta")
+    assert kind.validate(declared) == ()
+    declared = declared if replaced is None else kind.replacing(declared, replaced)
+    environment: Any = type("Environment", (), {"run": run, "anew": False, "written": WrittenBytes()})
     values = connector("delta").resolved_values(declared)
     return writer(environment, declared, prepared(declared, values), values)
 
@@ -179,6 +182,23 @@ def test_keys_may_be_in_partitions(tmp_path: Path) -> None:
     upsert(to, 0, (date(1969, 12, 31), 1, "a", "+I"), (None, 2, "b", "+I"))
     upsert(to, 1, (date(2024, 1, 1), 1, "c", "+U"), (None, 2, "d", "+U"))
     assert stored(tmp_path) == [(None, 2, "d"), (date(2024, 1, 1), 1, "c")]
+
+
+def test_an_empty_text_in_a_partition_is_the_key_null(tmp_path: Path) -> None:
+    """As the protocol has it; a column that is NOT NULL takes none."""
+    columns = "p STRING; v STRING"
+    append(writer_of(table(tmp_path / "t", columns, partition_by="p")), 0, ("", "a"), ("x", "a"))
+    to = writer_of(table(tmp_path / "t", columns, keys=["p"], partition_by="p"), "other")
+    for number in range(2):
+        upsert(to, number, (None, "b", "+I"), ("", f"c{number}", "+I"))
+        assert stored(tmp_path / "t") == sorted([("x", "a"), (None, f"c{number}")], key=repr)
+    upsert(to, 2, ("", None, "-D"))
+    assert stored(tmp_path / "t") == [("x", "a")]
+    message = 'SS546: column "p", which partitions the Delta table and is NOT NULL, got an empty text'
+    for keys, write in ((["p"], upsert), ([], append)):
+        filled = writer_of(table(tmp_path / "filled", "p STRING!; v STRING", keys=keys, partition_by="p"))
+        with pytest.raises(ConnectorError, match=message):
+            write(filled, 0, ("", "a", "+I")[: 3 if keys else 2])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
 from sqlstream.connectors.lakes.iceberg_columns import catalog_of
 from sqlstream.connectors.lakes.iceberg_log import IcebergLog
 from sqlstream.connectors.lakes.iceberg_partitions import PartitionField, partition_fields
@@ -260,13 +259,15 @@ def declared(
     return Table("t", own, "iceberg", (("table-name", "db.t"), *given.items()), primary_key=tuple(keys))
 
 
-def writer_of(table: Table, run: str = "r") -> IcebergWriter:
+def writer_of(table: Table, run: str = "r", replaced: Mapping[str, str | None] | None = None) -> IcebergWriter:
+    """``replaced``: the partition that an INSERT OVERWRITE replaces; all rows without values."""
     kind: Any = connector("iceberg")
     assert kind.validate(table) == ()
-    environment: Any = type("Environment", (), {"run": run, "written": WrittenBytes()})
+    table = table if replaced is None else kind.replacing(table, replaced)
+    environment: Any = type("Environment", (), {"run": run, "anew": False, "written": WrittenBytes()})
     values = kind.resolved_values(table)
     identifier, storage = kind.place(values)
-    return writer(environment, table, prepared(table, values, storage), identifier, storage, values[COMMIT_TIMEOUT])
+    return writer(environment, table, prepared(table, values, storage), identifier, storage, values)
 
 
 def arrow(to: IcebergWriter, values: Sequence[tuple[Any, ...]], *more: str) -> pa.Table:

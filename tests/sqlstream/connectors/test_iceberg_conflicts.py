@@ -42,14 +42,14 @@ class IcebergRace(Race):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch, pyiceberg.table.Table, "_do_commit")
         self.read: list[str] = []
-        scan = iceberg_merge._rows
+        scan = iceberg_merge.rows_of
 
         def scanned(table: Any, file: Any, *arguments: Any) -> pa.Table:
             if not self.is_other:
                 self.read.append(file.file_path)
             return scan(table, file, *arguments)
 
-        monkeypatch.setattr(iceberg_merge, "_rows", scanned)
+        monkeypatch.setattr(iceberg_merge, "rows_of", scanned)
 
     def begin(self, *others: Callable[[], Any]) -> None:
         super().begin(*others)
@@ -389,14 +389,14 @@ def test_a_merge_that_takes_longer_than_the_pauses_of_others_is_committed(
     """Reading a file of ours takes longer than the other writer needs for several commits."""
     to = filled(catalog)
     slow = {*files(catalog)}
-    scan = iceberg_merge._rows
+    scan = iceberg_merge.rows_of
 
     def scanned(table: Any, file: Any, *arguments: Any) -> pa.Table:
         if file.file_path in slow:
             time.sleep(0.4)
         return scan(table, file, *arguments)
 
-    monkeypatch.setattr(iceberg_merge, "_rows", scanned)
+    monkeypatch.setattr(iceberg_merge, "rows_of", scanned)
     with another_writer(catalog, 0.15) as own:
         upsert(to, 0, *((key, "new", "+U") for key in range(5, 15)))
         committed = len(own)

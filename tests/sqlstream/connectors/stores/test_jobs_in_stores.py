@@ -176,3 +176,31 @@ def test_errors_of_the_store_are_named_when_a_job_starts(session: Session, s3_se
     create(session, s3_server, "there", f"{bucket}/in", "json")
     with s3_server.refusing_keys(), pytest.raises(SqlStreamError, match=r"SS675: the object store denies access"):
         rows(session, "SELECT * FROM there")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "what"),
+    [
+        ("s3", "Write s3a://… in place of s3://…, and bring its jar: org.apache.hadoop:hadoop-aws"),
+        ("s3a", "Bring its jar: org.apache.hadoop:hadoop-aws"),
+        ("gs", "Bring its jar: com.google.cloud.bigdataoss:gcs-connector"),
+    ],
+)
+def test_checkpoints_in_stores_are_written_by_spark(
+    session: Session, s3_server: S3Server, scheme: str, what: str
+) -> None:
+    """Which must know the store itself; where it does not, the job says so before it starts."""
+    bucket = s3_server.bucket()
+    s3_server.put(f"{bucket}/in/a.json", lines(1))
+    create(session, s3_server, "source", f"{bucket}/in", "json")
+    create(session, s3_server, "target", f"{bucket}/out", "json")
+    session.sql(f"SET 'execution.checkpointing.dir' = '{scheme}://bucket/checkpoints'")
+    with pytest.raises(SqlStreamError) as raised:
+        started(session, "INSERT INTO target SELECT id, word FROM source").wait(60)
+    assert str(raised.value).splitlines()[0] == (
+        f'SS688: Spark does not know the file system of the checkpoint "{scheme}://bucket/checkpoints/insert-into-target"'
+    )
+    assert raised.value.diagnostic.hint == (
+        f"{what}, with 'spark.jars.packages' when the session starts; or take a directory that all machines mount."
+    )
+    assert s3_server.keys(f"{bucket}/out") == []

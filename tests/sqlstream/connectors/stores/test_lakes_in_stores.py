@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,22 @@ def test_delta_tables_are_written_and_read(s3_server: S3Server) -> None:
     append(to, 1, (3, "c"))  # a micro-batch that is repeated
     assert [sorted(batch) for batch in batches_of(settings(declared))] == [[(1, "a"), (2, "b"), (3, "c")]]
     assert SECRET not in repr(settings(declared))
+
+
+def test_rows_of_delta_tables_are_removed_replaced_and_looked_after(s3_server: S3Server, tmp_path: Path) -> None:
+    declared = table("delta", s3_server, path=f"{s3_server.bucket()}/t")
+    kind = connector("delta")
+    assert isinstance(kind, LakeTable)
+    to = writer_of(declared)
+    append(to, 0, (1, "a"), (2, "b"))
+    append(to, 1, (3, "c"))
+    kind.compact(declared)
+    kind.expire_snapshots(declared, datetime.now(UTC))
+    assert [sorted(batch) for batch in batches_of(settings(declared))] == [[(1, "a"), (2, "b"), (3, "c")]]
+    append(writer_of(declared, "other", {}), 0, (4, "d"))
+    assert batches_of(settings(declared)) == [[(4, "d")]]
+    kind.truncate(tmp_path, declared)
+    assert batches_of(settings(declared)) in ([], [[]])
 
 
 def test_options_of_deltalake_win(s3_server: S3Server) -> None:

@@ -110,6 +110,20 @@ def test_tasks_share_objects_of_each_format(s3_server: S3Server, tmp_path: Path,
         assert all(shares)
 
 
+def test_all_objects_of_a_folder_are_removed(s3_server: S3Server, tmp_path: Path) -> None:
+    """With the log of a sink, and without those of other folders."""
+    bucket = s3_server.bucket()
+    for name in ("t/a.json", "t/day=1/b.json", f"t/{LOG}/000000000000.json", "t2/a.json", "a.json"):
+        s3_server.put(f"{bucket}/{name}", b"{}")
+    kind = FileSystem()
+    kind.truncate(tmp_path, table_at(f"{bucket}/t/", "json", s3_server))
+    assert sorted(s3_server.keys(bucket)) == ["a.json", "t2/a.json"]
+    kind.truncate(tmp_path, table_at(f"{bucket}/none", "json", s3_server))
+    for path in (f"{bucket}/a.json", f"{bucket}/*.json"):
+        with pytest.raises(SqlStreamError, match=r"SS508: path .* is no folder"):
+            kind.truncate(tmp_path, table_at(path, "json", s3_server))
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".deflate"])
 def test_packed_text_is_unpacked(s3_server: S3Server, suffix: str) -> None:
     bucket, data = s3_server.bucket(), as_file("json", ROWS, Path("unused"))

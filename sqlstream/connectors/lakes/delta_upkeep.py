@@ -1,0 +1,49 @@
+"""Upkeep of Delta tables, which changes no row: small files are put together, and old versions are forgotten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sqlstream.connectors.lakes.commits import CommitRetry
+from sqlstream.connectors.lakes.delta_columns import delta_errors, open_table
+from sqlstream.connectors.lakes.delta_tables import is_passing
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+_SLACK_S = 60
+"""Seconds that make no further hour: "older than now" is computed before it is used."""
+
+
+def compact(name: str, path: str, storage: Mapping[str, str], retry: CommitRetry) -> None:
+    """Puts small files of each partition together. ``name``: the table in SQL."""
+    retry.commit(
+        f'Delta table "{name}"', partial(open_table, name, path, storage), lambda _: False, _compact, is_passing
+    )
+
+
+def _compact(table: DeltaTable) -> None:
+    table.optimize.compact()
+
+
+def expire(name: str, path: str, storage: Mapping[str, str], before: datetime | None, retry: CommitRetry) -> None:
+    """Removes the files that versions since ``before`` do not have, or since the time that the table says
+    (delta.deletedFileRetentionDuration), and then the log that is older than delta.logRetentionDuration.
+    """
+    seconds = None if before is None else (datetime.now(UTC) - before).total_seconds()
+    hours = None if seconds is None else math.ceil(max(0, seconds - _SLACK_S) / 3600)
+
+    def vacuum(table: DeltaTable) -> None:
+        table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
+
+    table = f'Delta table "{name}"'
+    retry.commit(table, partial(open_table, name, path, storage), lambda _: False, vacuum, is_passing)
+    with delta_errors(name, path):
+        newest = open_table(name, path, storage)
+        newest.create_checkpoint()
+        newest.cleanup_metadata()

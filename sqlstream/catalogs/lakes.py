@@ -1,26 +1,39 @@
-"""Catalogs of the types ``iceberg`` and ``delta``: tables of a catalog of Iceberg, and Delta tables in a folder."""
+"""Catalogs of the types ``iceberg`` and ``delta``: tables of a catalog of Iceberg, and Delta tables in a folder. What
+is made in them is made in the lake: no definition is stored elsewhere.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
 from sqlstream.catalogs.declaring import with_traits
-from sqlstream.catalogs.store import Bound, Database, Entry, Kind, same_name
+from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store, Stored, Trial, same_name
+from sqlstream.connectors import connector
 from sqlstream.connectors.secrets import resolved
-from sqlstream.errors import ConnectorError
+from sqlstream.errors import BindError, ConnectorError, repeating
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import STRING, UNKNOWN, from_arrow
 
+if TYPE_CHECKING:
+    from sqlstream.connectors.lakes.table import LakeTable
+
 _LOG = "_delta_log"
+NOT_KEPT = repeating("SS246")
 
 
 class Lake(Protocol):
-    """Where tables are: their databases, their names, and the definition of each."""
+    """Where tables are: their databases, their names, and the definition of each. ``kind`` is their connector,
+    ``properties`` the beginning of options that a new table keeps.
+    """
+
+    kind: ClassVar[str]
+    properties_of_new: ClassVar[str]
 
     def databases(self) -> list[str]: ...
 
@@ -28,26 +41,44 @@ class Lake(Protocol):
 
     def table(self, database: str, name: str) -> Table: ...
 
+    def options(self, database: str, name: str) -> dict[str, str]:
+        """The options of a table that say where it is."""
+        ...
+
+    def make(self, table: Table) -> None:
+        """Creates a table in the lake."""
+        ...
+
+    def drop(self, database: str, name: str) -> None: ...
+
+    def make_database(self, name: str) -> None: ...
+
+    def drop_database(self, name: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class LakeTables:
-    """A catalog ``Store`` that shows the tables of a lake."""
+    """A catalog ``Store`` that shows the tables of a lake, and makes them there."""
 
     lake: Lake
     default_database: str
-    refusal: str | None = (
-        "It shows tables that are there: INSERT into a TEMPORARY TABLE with the connector iceberg or delta makes one."
-    )
+    refusal: str | None = None
     keeps_text: bool = False
 
     def databases(self) -> list[Database]:
         return [*map(Database, self.lake.databases())]
 
     def put_database(self, database: Database) -> None:
-        raise AssertionError(self.refusal)
+        if same_name(database.name, self.lake.databases()) is None:
+            self.lake.make_database(database.name)
 
     def drop_database(self, name: str) -> None:
-        raise AssertionError(self.refusal)
+        self.lake.drop_database(same_name(name, self.lake.databases()) or name)
+
+    def options_of_new(self, database: str, name: str) -> dict[str, str]:
+        """The options that CREATE TABLE need not name, because the catalog knows them."""
+        spelled = same_name(database, self.lake.databases()) or database
+        return {"connector": self.lake.kind, **self.lake.options(spelled, name)}
 
     def names(self, database: str, kind: Kind) -> list[str]:
         spelled = same_name(database, self.lake.databases())
@@ -61,13 +92,45 @@ class LakeTables:
         return Bound(with_traits(self.lake.table(same_name(database, self.lake.databases()) or database, spelled)))
 
     def put(self, database: str, kind: Kind, entry: Entry, *, new: bool = False) -> None:
-        raise AssertionError(self.refusal)
+        table = entry.item if isinstance(entry, Bound) else None
+        if not isinstance(table, Table):
+            raise _refused("holds tables alone", "Create views and functions in another catalog, or TEMPORARY ones.")
+        if not new:
+            hint = "Let the sink add columns ('sink.schema-evolution' = 'add-columns'), or DROP the table at first."
+            raise _refused("changes no definition of a table", hint)
+        self._require_kept(table, entry.stored if isinstance(entry, Bound) else None)
+        self.lake.make(replace(table, name=entry.name))
+
+    def _require_kept(self, table: Table, stored: Stored | None) -> None:
+        """Raises BindError SS246 for a part of the definition that the lake would forget."""
+        known = {*self.options_of_new("", ""), "partition-by", "sort-by"}
+        others = [
+            key for key, _ in table.options if key not in known and not key.startswith(self.lake.properties_of_new)
+        ]
+        own = [key for key in others if not key.startswith("catalog.")]
+        what = (
+            "a watermark" if table.watermark is not None
+            else "computed or metadata columns" if len(table.physical_columns) < len(table.columns)
+            else f'the option "{own[0]}"' if own
+            else None
+        )  # fmt: skip
+        if what is not None:
+            hint = (
+                "Declare it in a TEMPORARY TABLE of the same place, or leave it out; /*+ OPTIONS(…) */ after a table's "
+                "name gives a query options."
+            )
+            raise _refused(f"does not keep {what}", hint)
 
     def remove(self, database: str, kind: Kind, name: str) -> None:
-        raise AssertionError(self.refusal)
+        spelled = same_name(database, self.lake.databases()) or database
+        self.lake.drop(spelled, same_name(name, self.lake.names(spelled)) or name)
 
-    def copy(self) -> LakeTables:
-        return self
+    def copy(self) -> Store:
+        return Trial(self)
+
+
+def _refused(what: str, hint: str) -> BindError:
+    return BindError(NOT_KEPT, f"the catalog of a lake {what}", hint=hint)
 
 
 def _columns(schema: pa.Schema) -> tuple[Column, ...]:
@@ -80,6 +143,8 @@ def _columns(schema: pa.Schema) -> tuple[Column, ...]:
 class IcebergCatalog:
     """A catalog of pyiceberg. ``properties``: as written, with ``${NAME}`` for variables of the environment."""
 
+    kind: ClassVar[str] = "iceberg"
+    properties_of_new: ClassVar[str] = "table."
     properties: tuple[tuple[str, str], ...]
 
     @property
@@ -101,20 +166,53 @@ class IcebergCatalog:
 
     def table(self, database: str, name: str) -> Table:
         from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, open_table
+        from sqlstream.connectors.lakes.iceberg_partitions import partition_texts
 
         stored = open_table(name, f"{database}.{name}", self._resolved)
         required = {field.name for field in stored.schema().fields if field.required}
         schema = pa.schema([f.with_nullable(f.name not in required) for f in StoredColumns.of(stored).schema])
         ids = {field.field_id: field.name for field in stored.schema().fields}
         key = tuple(ids[number] for number in stored.schema().identifier_field_ids if number in ids)
-        options = [("table-name", f"{database}.{name}"), *((f"catalog.{k}", v) for k, v in self.properties)]
-        return Table(name, _columns(schema), "iceberg", tuple(options), primary_key=key)
+        options = self.options(database, name) | _partitions(", ".join(partition_texts(stored)))
+        return Table(name, _columns(schema), self.kind, tuple(options.items()), primary_key=key)
+
+    def options(self, database: str, name: str) -> dict[str, str]:
+        return {"table-name": f"{database}.{name}", **{f"catalog.{k}": v for k, v in self.properties}}
+
+    def make(self, table: Table) -> None:
+        from sqlstream.connectors.lakes.iceberg_tables import prepared
+
+        kind = lake_connector(table)
+        values = kind.resolved_values(table)
+        prepared(table, values, kind.place(values)[1])
+
+    def drop(self, database: str, name: str) -> None:
+        from sqlstream.connectors.lakes.iceberg_columns import catalog_of, iceberg_errors
+
+        with iceberg_errors(name):
+            catalog_of(self._resolved).drop_table(f"{database}.{name}")
+
+    def make_database(self, name: str) -> None:
+        from sqlstream.connectors.lakes.iceberg_columns import catalog_of, iceberg_errors
+
+        with iceberg_errors(name, "database"):
+            catalog_of(self._resolved).create_namespace(name)
+
+    def drop_database(self, name: str) -> None:
+        from sqlstream.connectors.lakes.iceberg_columns import catalog_of, iceberg_errors
+
+        with iceberg_errors(name, "database"):
+            for identifier in catalog_of(self._resolved).list_tables(name):
+                catalog_of(self._resolved).drop_table(identifier)
+            catalog_of(self._resolved).drop_namespace(name)
 
 
 @dataclass(frozen=True)
 class DeltaFolder:
     """A local folder of Delta tables: those in it are in the database ``default``, and other folders are databases."""
 
+    kind: ClassVar[str] = "delta"
+    properties_of_new: ClassVar[str] = "delta."
     path: str
     default: str
 
@@ -138,9 +236,43 @@ class DeltaFolder:
         return sorted(log.parent.name for log in self._folder(database).glob(f"*/{_LOG}"))
 
     def table(self, database: str, name: str) -> Table:
-        from sqlstream.connectors.lakes.delta_columns import open_table, require_deltalake
+        from sqlstream.connectors.lakes.delta_columns import PRIMARY_KEY, open_table, require_deltalake
 
         require_deltalake()
-        path = str(self._folder(database) / name)
-        schema = pa.schema(open_table(name, path, {}).schema().to_arrow())
-        return Table(name, _columns(schema), "delta", (("path", path),))
+        options = self.options(database, name)
+        stored = open_table(name, options["path"], {})
+        metadata = stored.metadata()
+        options |= _partitions(", ".join(metadata.partition_columns))
+        key = tuple(json.loads(metadata.configuration.get(PRIMARY_KEY, "[]")))
+        columns = _columns(pa.schema(stored.schema().to_arrow()))
+        return Table(name, columns, self.kind, tuple(options.items()), primary_key=key)
+
+    def options(self, database: str, name: str) -> dict[str, str]:
+        return {"path": str(self._folder(database) / name)}
+
+    def make(self, table: Table) -> None:
+        from sqlstream.connectors.lakes.delta_tables import prepared
+
+        prepared(table, lake_connector(table).resolved_values(table))
+
+    def drop(self, database: str, name: str) -> None:
+        raise _refused("removes no Delta table", f"Remove its folder: {self._folder(database) / name}")
+
+    def make_database(self, name: str) -> None:
+        (self._root / name).mkdir()
+
+    def drop_database(self, name: str) -> None:
+        raise _refused("removes no folder", f"Remove it yourself: {self._folder(name)}")
+
+
+def _partitions(text: str) -> dict[str, str]:
+    return {"partition-by": text} if text else {}
+
+
+def lake_connector(table: Table) -> LakeTable:
+    """The connector of a table of a lake."""
+    from sqlstream.connectors.lakes.table import LakeTable
+
+    kind = connector(table.connector)
+    assert isinstance(kind, LakeTable), table.connector
+    return kind

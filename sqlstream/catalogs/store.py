@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from sqlstream.errors import ConnectorError, Span
 from sqlstream.grammar import nodes
@@ -104,6 +104,21 @@ class Store(Protocol):
     def copy(self) -> Store:
         """Returns an independent copy. Changes to it are kept in memory only."""
         ...
+
+
+@runtime_checkable
+class MakingStore(Protocol):
+    """A ``Store`` that makes tables itself, at a place that it knows."""
+
+    def options_of_new(self, database: str, name: str) -> Mapping[str, str]:
+        """Returns the options of a table that say where it is, and its connector: CREATE TABLE need not name them."""
+        ...
+
+
+def options_of_new(store: Store, database: str, name: str) -> Mapping[str, str]:
+    """Returns the options that a store gives tables which are created in it; none where it only stores definitions."""
+    below = store.below if isinstance(store, Trial) else store
+    return below.options_of_new(database, name) if isinstance(below, MakingStore) else {}
 
 
 def same_name(name: str, names: list[str]) -> str | None:

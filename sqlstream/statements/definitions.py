@@ -5,7 +5,7 @@ A copy of the workspace takes the same statements when a script is only checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualif
 from sqlstream.catalogs.declaring import create_table as declaring_statement
 from sqlstream.catalogs.functions import declared_function
 from sqlstream.catalogs.registered_columns import with_registered_columns
-from sqlstream.catalogs.store import Bound, Stored
+from sqlstream.catalogs.store import Bound, Stored, options_of_new
 from sqlstream.connectors import SessionTable, connector
 from sqlstream.connectors.secrets import masked
 from sqlstream.errors import BindError, Span, SqlStreamError
@@ -30,6 +30,7 @@ from sqlstream.planner.nodes import Output
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.plans import plan_of
 from sqlstream.results import Rows
+from sqlstream.secrets import shown_value
 from sqlstream.settings import without_effect
 from sqlstream.statements.queries import start_insert
 from sqlstream.statements.statement import OK, Defined, Definition, Execution, S
@@ -117,10 +118,23 @@ def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Sto
     """
     path = catalog.path(statement.name)
     whole = liked(statement, catalog) if statement.like is not None else statement
+    if not statement.temporary:
+        whole = _with_place(whole, options_of_new(catalog.mount(path[0], statement.name).store, *path[1:]))
     options = {option.key: expanded(option.value, catalog.variables or {}) for option in whole.options}
     whole = with_registered_columns(whole, options)
     table = declared_table(whole, catalog, full_name(path), catalog.variables)
     return table, Stored(replace(whole, name=bare(path[2], statement.name)))
+
+
+def _with_place(statement: nodes.CreateTable, place: Mapping[str, str]) -> nodes.CreateTable:
+    """The statement with the options that its catalog knows. BindError SS246 where it says others."""
+    given = {option.key: option for option in statement.options}
+    wrong = next((option for key, option in given.items() if option.value != place.get(key, option.value)), None)
+    if wrong is not None:
+        message = f"'{wrong.key}' of a table in this catalog is '{shown_value(wrong.key, place[wrong.key])}'"
+        raise BindError("SS246", message, wrong.span, hint="Leave the option out, or create a TEMPORARY TABLE.")
+    new = (nodes.Option(key, value, span=statement.name.span) for key, value in place.items() if key not in given)
+    return replace(statement, options=(*statement.options, *new))
 
 
 def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, catalog: Catalog) -> bool:

@@ -27,6 +27,9 @@ from sqlstream.udfs.texts import one_line
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+PRIMARY_KEY = "sqlstream.primary-key"
+"""The property of a table that lists its PRIMARY KEY as JSON: Delta has none of its own."""
+
 _PHYSICAL_NAME, _MAPPING = "delta.columnMapping.physicalName", "delta.columnMapping.mode"
 
 

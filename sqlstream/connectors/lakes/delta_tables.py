@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import (
+    PRIMARY_KEY,
     delta_errors,
     is_there,
     open_table,
@@ -131,10 +132,13 @@ def _create(table: Table, values: Mapping[str, Any], path: str, storage: Mapping
         raise ConnectorError(NO_LAKE_TABLE, message, hint="Correct the path, or let 'create-table' be 'true'.")
     schema = pa.schema([_field(column) for column in table.physical_columns])
     properties = {key: str(value) for key, value in values.items() if key.startswith("delta.")}
+    if table.primary_key:
+        properties[PRIMARY_KEY] = json.dumps(table.primary_key)
     try:
         DeltaTable.create(
             uri_of(path), schema, mode="ignore", partition_by=partition_columns(table),
             configuration=properties or None, storage_options=dict(storage) or None,
+            raise_if_key_not_exists=not table.primary_key,
         )  # fmt: skip
     except (DeltaError, OSError, ValueError) as error:
         if (of_store := store_error(path, one_line(error), f'Delta table "{table.name}"')) is not None:

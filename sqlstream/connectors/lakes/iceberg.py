@@ -38,10 +38,17 @@ def _partitions(text: str) -> Any:
     return partition_fields(text)
 
 
+def _sort_keys(text: str) -> Any:
+    from sqlstream.connectors.lakes.iceberg_partitions import sort_keys
+
+    return sort_keys(text)
+
+
 _IDENTIFIER = OptionKind("table name", "a namespace and a name: sales.orders", _identifier)
 _PARTITIONS = OptionKind(
     "partitions", "columns and transforms of them: 'day(ts), bucket(16, id), country'", _partitions
 )
+_SORT_KEYS = OptionKind("sort keys", "columns in their order: 'ts DESC, name ASC NULLS FIRST'", _sort_keys)
 _CATALOG = "catalog."
 
 
@@ -66,6 +73,8 @@ class Iceberg(LakeTable):
             "partition-by", _PARTITIONS, "Columns and transforms by which a table that is created is partitioned.",
             source=False, sink=True,
         ),
+        Option("sort-by", _SORT_KEYS, "Columns by which rows are sorted in the files of a table that is created.",
+               source=False, sink=True),
         Option("table.#", STRING, "A property of a table that is created, such as table.write.format.default.",
                source=False, sink=True),
         *LOOKUP_OPTIONS,
@@ -76,11 +85,12 @@ class Iceberg(LakeTable):
         yield from super().check(table, spans)
         yield from check_pairs(table.options, spans)
         names = [c.name for c in table.physical_columns]
-        for part in self.values(table)["partition-by"] or ():
+        values = self.values(table)
+        for key, part in ((k, part) for k in ("partition-by", "sort-by") for part in values[k] or ()):
             if part.column not in names:
-                message = f'option "partition-by" names the column "{part.column}", which table "{table.name}" lacks'
+                message = f'option "{key}" names the column "{part.column}", which table "{table.name}" lacks'
                 hint = hint_of(part.column, names, "Columns")
-                yield Diagnostic(WRONG_COLUMN, message, spans.get("partition-by"), hint=hint)
+                yield Diagnostic(WRONG_COLUMN, message, spans.get(key), hint=hint)
 
     def place(self, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
         return values["table-name"], pyiceberg_properties(values) | prefixed(values, _CATALOG)

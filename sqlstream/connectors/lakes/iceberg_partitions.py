@@ -1,4 +1,4 @@
-"""By what an Iceberg table is partitioned: columns, and transforms of them."""
+"""By what an Iceberg table is partitioned and sorted: columns, and transforms of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
 
 _TERM = re.compile(r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^()]+?)\s*\)|([^(),]+?))\s*(?:,|$)")
@@ -41,6 +46,67 @@ class PartitionField:
         """The name of the partition field, as Spark gives it."""
         endings = {"identity": "", "bucket": "_bucket", "truncate": "_trunc"}
         return f"{self.column}{endings.get(self.transform, f'_{self.transform}')}"
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column by which the rows of each file are sorted."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+_SORT_KEY = re.compile(r"(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?", re.IGNORECASE)
+
+
+def sort_keys(text: str) -> tuple[SortKey, ...]:
+    """Parses ``ts DESC, name ASC NULLS FIRST``. Without NULLS they are lower than all values, as in Spark: first with
+    ASC, last with DESC. ValueError for another text.
+    """
+    keys = []
+    for part in text.split(","):
+        match = _SORT_KEY.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(text)
+        descending = (match[2] or "").upper() == "DESC"
+        nulls_first = match[3].upper() == "FIRST" if match[3] else not descending
+        keys.append(SortKey(match[1], descending, nulls_first))
+    return tuple(keys)
+
+
+def sorted_rows(rows: pa.Table, metadata: TableMetadata) -> pa.Table:
+    """The rows in the order in which the table wants them in its files."""
+    names = {field.field_id: field for field in metadata.schema().fields}
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    keys: list[tuple[str, str]] = []
+    compared: dict[str, Any] = {}
+    for number, field in enumerate(order.fields if order is not None else ()):
+        column = names.get(field.source_id)
+        if column is None:  # a field of a STRUCT
+            break
+        values = rows[column.name]
+        if str(field.transform) not in ("identity", "void"):
+            values = field.transform.pyarrow_transform(column.field_type)(values)
+        compared |= {f"null {number}": pc.is_null(values), f"value {number}": values}
+        # FALSE is less than TRUE.
+        nulls = "descending" if field.null_order.value == "nulls-first" else "ascending"
+        keys += [(f"null {number}", nulls), (f"value {number}", f"{field.direction.value}ending")]
+    return rows.take(pc.sort_indices(pa.table(compared), keys)) if keys else rows
+
+
+def partition_texts(table: IcebergTable) -> list[str]:
+    """By what a table is partitioned, as ``partition_fields`` reads it."""
+    names = {field.field_id: field.name for field in table.schema().fields}
+    texts = []
+    for field in table.spec().fields:
+        transform, number = str(field.transform), re.match(r"(\w+)\[(\d+)\]", str(field.transform))
+        name = names.get(field.source_id)
+        if name is None or transform == "void":
+            continue
+        inside = f"{number[1]}({number[2]}, {name})" if number is not None else f"{transform}({name})"
+        texts.append(name if transform == "identity" else inside)
+    return texts
 
 
 def partition_fields(text: str) -> tuple[PartitionField, ...]:

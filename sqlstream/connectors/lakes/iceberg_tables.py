@@ -6,6 +6,7 @@ import base64
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from sqlstream.connectors.lakes.iceberg_columns import (
     require_pyiceberg,
 )
 from sqlstream.connectors.lakes.iceberg_commits import is_passing, remove_all
+from sqlstream.connectors.lakes.iceberg_partitions import sorted_rows
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
@@ -81,13 +83,22 @@ def data_file(text: str) -> DataFile:
     return file
 
 
+@cache
+def _sort_order_index() -> int:
+    """Where a file has its sort order, which the library does not set."""
+    from pyiceberg.manifest import DATA_FILE_TYPE, DEFAULT_READ_VERSION
+
+    return [field.name for field in DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields].index("sort_order_id")
+
+
 def data_files(metadata: TableMetadata, rows: pa.Table, io: FileIO) -> list[DataFile]:
     """Writes rows with all columns of the table into files of its partitions."""
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-    files = [*_dataframe_to_data_files(metadata, rows, io)]
+    files = [*_dataframe_to_data_files(metadata, sorted_rows(rows, metadata), io)]
     for file in files:
         file.spec_id = metadata.default_spec_id
+        file[_sort_order_index()] = metadata.default_sort_order_id
     return files
 
 
@@ -141,6 +152,8 @@ def prepared(table: Table, values: Mapping[str, Any], storage: Mapping[str, str]
 
 def _create(table: Table, values: Mapping[str, Any], storage: Mapping[str, str]) -> None:
     from pyiceberg.exceptions import TableAlreadyExistsError
+    from pyiceberg.table.sorting import NullOrder
+    from pyiceberg.transforms import IdentityTransform
 
     identifier = values["table-name"]
     if not values["create-table"]:
@@ -152,6 +165,15 @@ def _create(table: Table, values: Mapping[str, Any], storage: Mapping[str, str])
     try:
         catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
         made = catalog.create_table(identifier, _schema(table), properties=properties)
+        if table.primary_key and not any(c.nullable for c in table.physical_columns if c.name in table.primary_key):
+            with made.update_schema() as schema:
+                schema.set_identifier_fields(*table.primary_key)
+        if values["sort-by"]:
+            with made.update_sort_order() as order:
+                for key in values["sort-by"]:
+                    add = order.desc if key.descending else order.asc
+                    nulls = NullOrder.NULLS_FIRST if key.nulls_first else NullOrder.NULLS_LAST
+                    add(key.column, IdentityTransform(), nulls)
         if values["partition-by"]:
             with made.update_spec() as spec:
                 for part in values["partition-by"]:

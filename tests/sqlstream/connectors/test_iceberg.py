@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.connectors import connector
 from sqlstream.connectors.lakes.iceberg_columns import catalog_of
 from sqlstream.connectors.lakes.iceberg_log import IcebergLog
-from sqlstream.connectors.lakes.iceberg_partitions import PartitionField, partition_fields
+from sqlstream.connectors.lakes.iceberg_partitions import PartitionField, SortKey, partition_fields, sort_keys
 from sqlstream.connectors.lakes.iceberg_tables import prepared
 from sqlstream.connectors.lakes.versions import LakeSettings, Position
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter, writer
@@ -473,6 +474,42 @@ def test_partitions_are_columns_and_transforms() -> None:
     for wrong in ("", "day(2, ts)", "bucket(ts)", "week(ts)", "day(ts"):
         with pytest.raises(ValueError):
             partition_fields(wrong)
+
+
+def test_rows_of_a_file_are_sorted(catalog: dict[str, str]) -> None:
+    """By the order of the table, which an upsert and other engines keep, too."""
+    table = declared(catalog, "id BIGINT; v STRING; p STRING", sort_by="v desc, id NULLS LAST", partition_by="p")
+    append(writer_of(table), 0, (2, "a", "x"), (None, "b", "x"), (1, "b", "x"), (3, None, "x"), (4, "b", "y"))
+    files = [task.file for task in table_of(catalog).scan().plan_files()]
+    assert {file.sort_order_id for file in files} == {1}
+
+    def ids() -> list[list[int | None]]:
+        return sorted(
+            (pq.read_table(task.file.file_path.removeprefix("file://"))["id"].to_pylist()
+             for task in table_of(catalog).scan().plan_files()), key=len,
+        )  # fmt: skip
+
+    assert ids() == [[4], [1, None, 2, 3]]
+    keyed = declared(catalog, "id BIGINT; v STRING; p STRING", keys=["id"])
+    upsert(writer_of(keyed, "other"), 0, (2, "c", "x", "+U"), (9, "z", "x", "+U"))
+    connector("iceberg").compact(table)  # type: ignore[attr-defined]
+    assert ids() == [[4], [9, 2, 1, None, 3]]
+    with table_of(catalog).update_sort_order() as order:
+        order.asc("id", pyiceberg.transforms.BucketTransform(2))
+    append(
+        writer_of(declared(catalog, "id BIGINT; v STRING; p STRING"), "third"), 0, *((n, "a", "q") for n in range(6))
+    )
+    newest = max(ids(), key=len)
+    buckets = pyiceberg.transforms.BucketTransform(2).transform(pyiceberg.types.LongType())
+    assert [buckets(n) for n in newest] == sorted(buckets(n) for n in newest)
+
+
+def test_sort_keys_have_a_direction() -> None:
+    assert sort_keys("a, Key Id DESC , c asc nulls last, d desc NULLS FIRST") == (
+        SortKey("a", False, True), SortKey("Key Id", True, False), SortKey("c"), SortKey("d", True, True),
+    )  # fmt: skip
+    with pytest.raises(ValueError):
+        sort_keys("a,,b")
 
 
 def test_all_rows_are_removed_in_a_snapshot(catalog: dict[str, str], tmp_path: Path) -> None:

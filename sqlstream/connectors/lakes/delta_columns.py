@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 PRIMARY_KEY = "sqlstream.primary-key"
 """The property of a table that lists its PRIMARY KEY as JSON: Delta has none of its own."""
 
-_PHYSICAL_NAME, _MAPPING = "delta.columnMapping.physicalName", "delta.columnMapping.mode"
+_PHYSICAL_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+_MAPPING = "delta.columnMapping.mode"
 
 
 # --- opening --------------------------------------------------------------------------------------------------
@@ -103,20 +104,23 @@ def file_system(path: str, storage: Mapping[str, str]) -> fs.FileSystem:
 @dataclass(frozen=True)
 class StoredColumns(LakeColumns):
     """The columns of a version of a Delta table. ``names``: by name, the name in the files, where the table maps
-    columns; ``partitions``: those that are not in files.
+    columns; ``partitions``: those that are not in files; ``ids``: by name, the field id in the files, where the table
+    maps columns by these.
     """
 
     kind = "Delta"
     names: Mapping[str, str]
     partitions: tuple[str, ...]
+    ids: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(table: DeltaTable) -> StoredColumns:
         metadata = table.metadata()
         fields = json.loads(table.schema().to_json())["fields"]
-        mapped = metadata.configuration.get(_MAPPING, "none") != "none"
-        names = {f["name"]: f["metadata"][_PHYSICAL_NAME] for f in fields} if mapped else {}
-        return StoredColumns(pa.schema(table.schema().to_arrow()), names, tuple(metadata.partition_columns))
+        mapping = metadata.configuration.get(_MAPPING, "none")
+        names = {f["name"]: f["metadata"][_PHYSICAL_NAME] for f in fields} if mapping != "none" else {}
+        ids = {f["name"]: f["metadata"][_ID] for f in fields} if mapping == "id" else {}
+        return StoredColumns(pa.schema(table.schema().to_arrow()), names, tuple(metadata.partition_columns), ids)
 
     def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
         if own in self.partitions and kinds.is_binary(self.schema.field(own).type):
@@ -132,7 +136,8 @@ class StoredColumns(LakeColumns):
         own = {name: self.own(name) or name for name in wanted}
         constants = {name: values.get(stored) for name, stored in own.items() if stored in self.partitions}
         names = {name: self.names.get(stored, stored) for name, stored in own.items() if name not in constants}
-        return FileDetails(location, constants, {name: stored for name, stored in names.items() if stored != name})
+        ids = {name: self.ids[stored] for name, stored in own.items() if name not in constants and stored in self.ids}
+        return FileDetails(location, constants, {name: stored for name, stored in names.items() if stored != name}, ids)
 
     def partition_values(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
         """The partition values of an action of the log, by their stored name. An empty text means NULL."""

@@ -260,6 +260,28 @@ def test_mapped_columns_have_their_names_of_now(tmp_path: Path) -> None:
         DeltaLog(settings(tmp_path, ("v", "STRING")))
 
 
+def test_columns_are_found_by_their_ids_where_the_table_says_so(tmp_path: Path) -> None:
+    """As in tables that were converted of Iceberg's, whose files have other names; a file without ids has the names."""
+
+    def rows(names: list[str], *, ids: bool) -> pa.Table:
+        fields = zip(names, (pa.int64(), pa.string()), (1, 3), strict=True)
+        schema = pa.schema([
+            pa.field(name, kind, metadata={"PARQUET:field_id": str(number)} if ids else None)
+            for name, kind, number in fields
+        ])  # fmt: skip
+        return pa.table([[1, 2], ["a", "b"]], schema=schema)
+
+    files = [
+        added(tmp_path, "a.parquet", rows(["v", "id"], ids=True)),
+        added(tmp_path, "b.parquet", rows(["col-1", "col-3"], ids=False)),
+    ]
+    mapped = {"delta_columnMapping_mode": "id", "delta_columnMapping_maxColumnId": "3"}
+    fields = [field("id", "long", "col-1", 1), field("v", "string", "col-3", 3)]
+    commit(tmp_path, 0, protocol(reader=2, writer=5), metadata(fields, (), **mapped), *files)
+    assert together(batches_of(settings(tmp_path))) == [(1, "a"), (2, "b")] * 2
+    assert together(batches_of(settings(tmp_path, bounded=False, start="earliest"))) == [(1, "a"), (2, "b")] * 2
+
+
 def test_mapped_columns_leave_out_files_by_their_statistics(tmp_path: Path) -> None:
     """Which have the names in the files, as partition values have."""
     mapped = {"delta_columnMapping_mode": "name", "delta_columnMapping_maxColumnId": "2"}

@@ -116,7 +116,7 @@ class DeltaWriter:
         deleted, and the new ones added, in one version.
         """
         last = last_changes(self.files.as_stored(changes), self.keys)
-        if self._replaced(self.opened()) is not None:
+        if self.replaces is not None and self._replaced(self.opened()) is not None:
             there = last.filter(pa.array(~is_retraction(last[ROW_KIND])))
             written = self.files.rows(iter(there.to_batches()))
             self.append([json.loads(text) for batch in written for text in batch["action"].to_pylist()], number)

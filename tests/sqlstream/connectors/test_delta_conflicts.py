@@ -67,6 +67,15 @@ def test_rows_that_others_add_with_the_same_keys_are_replaced(tmp_path: Path, ra
     assert stored(tmp_path) == expected(k3="new", k30="x")
 
 
+def test_keys_that_two_add_to_an_empty_table_are_there_once(tmp_path: Path, race: DeltaRace) -> None:
+    """Neither merge finds a row of theirs to replace."""
+    to = writer_of(table(tmp_path, keys=["id"]))
+    other = writer_of(table(tmp_path, keys=["id"]), "other")
+    others = [lambda: upsert(other, 0, (1, "x", "+I"), (2, "x", "+I"))]
+    assert race.upsert(to, 0, (1, "new", "+I"), (3, "new", "+I"), others=others) == 2
+    assert stored(tmp_path) == [(1, "new"), (2, "x"), (3, "new")]
+
+
 def test_files_without_statistics_are_merged_again(tmp_path: Path, race: DeltaRace) -> None:
     to = filled(tmp_path, delta__dataSkippingNumIndexedCols="0")
     assert race.upsert(to, 0, (3, "new", "+U"), others=[add(tmp_path, (100, "x")), add(tmp_path, (3, "x"))]) == 3

@@ -21,6 +21,7 @@ from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lookup.source import Comparison
 from tests.sqlstream.connectors.delta_tables import added, commit, deletion_vector, field, metadata, protocol, removed
 from tests.sqlstream.connectors.lakes import batches_of, materialized
 
@@ -245,6 +246,26 @@ def test_a_merge_reads_only_partitions_that_may_hold_its_keys(tmp_path: Path) ->
         (None, 1, "b"), (date(2024, 1, 3), 1, "b"), (date(2024, 1, 4), 9, "b"),
     ]  # fmt: skip
     assert len(stored(tmp_path)) == 10
+
+
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_statistics_that_are_cut_to_milliseconds_hide_no_file(tmp_path: Path, zone: str) -> None:
+    """As Spark writes those of times."""
+    time = datetime(2024, 1, 31, 12, 0, 0, 123456, UTC if zone else None)
+    rows = pa.table({"t": pa.array([time], pa.timestamp("us", "UTC" if zone else None)), "v": ["old"]})
+    cut = {"t": f"2024-01-31T12:00:00.123{zone}"}
+    stats = json.dumps({"numRecords": 1, "minValues": cut, "maxValues": cut, "nullCount": {"t": 0}})
+    asked = protocol(reader=1, writer=2) if zone else protocol("timestampNtz")
+    columns = [field("t", "timestamp" if zone else "timestamp_ntz"), field("v", "string")]
+    commit(tmp_path, 0, asked, metadata(columns), added(tmp_path, "a.parquet", rows, stats=stats))
+    kind = "TIMESTAMP" if zone else "TIMESTAMP_NTZ"
+    own = LakeSettings("delta", "t", str(tmp_path), columns=(("t", kind), ("v", "STRING")))
+    declared = table(tmp_path, f"t {kind}; v STRING", keys=["t"])
+    delta: Any = connector("delta")
+    assert not delta.filters(declared, Comparison("t", "=", time))
+    assert delta.filters(declared, Comparison("v", "=", "old"))
+    upsert(writer_of(declared), 0, (time, "new", "+U"))
+    assert batches_of(own) == [[(time, "new")]]
 
 
 def test_rows_that_are_deleted_by_vectors_are_not_there_again(tmp_path: Path) -> None:

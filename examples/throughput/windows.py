@@ -202,12 +202,12 @@ def observed(chosen: argparse.Namespace) -> Table:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
     Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
-        write_bids(Path(folder), chosen.files, chosen.rows, FEW_KEYS)
+        write_bids(Path(folder, "bids"), chosen.files, chosen.rows, FEW_KEYS)
         for query in chosen.query or ["TUMBLE 10 s"]:
             spent: dict[str | None, list[float]] = {}
             for _ in range(chosen.observed):
                 for collector in (None, f"http://127.0.0.1:{server.server_port}"):
-                    batches = measured("columnar", query, Path(folder), chosen.seconds, collector)
+                    batches = measured("columnar", query, Path(folder, "bids"), chosen.seconds, collector)
                     spent.setdefault(collector, []).append(steady(batches).processor_us)
             plain, watched = (statistics.median(times) for times in spent.values())
             texts = [", ".join(f"{time:.3f}" for time in times) for times in spent.values()]

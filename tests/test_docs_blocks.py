@@ -79,6 +79,7 @@ VARIABLES = ("METRICS_TOKEN", "OPENLINEAGE_API_KEY")
 
 NOT_RUN = {
     ("docs/lake.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
+    ("docs/dbt.md", "dbt run"): "an environment of dbt's; tests/dbt_suite runs these commands",
     ("docs/deploy.md", "sqlstream deploy"): "scripts of its reader; tests/sqlstream/deploy has these commands",
     ("docs/jobs.md", "sqlstream upgrade"): "running jobs of its reader; tests/sqlstream/upgrade has these commands",
     ("docs/metrics.md", "sqlstream run"): "a job of its reader; tests/sqlstream/telemetry has a server that is asked",
@@ -250,7 +251,8 @@ def test_sql_is_right(block, functions_of_pages, monkeypatch):
 # --- shell ----------------------------------------------------------------------------------------------------
 
 _OUTSIDE = {
-    "cat", "cd", "cp", "curl", "mkdir", "nats", "nats-server", "pip", "psql", "python3", "source", "spark-submit",
+    "cat", "cd", "cp", "curl", "dbt", "mkdir", "nats", "nats-server", "pip", "psql", "python3", "source",
+    "spark-submit",
 }  # fmt: skip
 """Programs that are not ours; ``.`` is ``source``."""
 

@@ -115,6 +115,27 @@ def taken_over(transactional_id: str, by: str | None = None) -> ConnectorError:
     return ConnectorError(TAKEN_OVER, message, hint=hint)
 
 
+def patiently(ask: Callable[[float], _Answer], seconds: float) -> _Answer:
+    """What is answered in time, with repetitions where librdkafka asks for them, and where a coordinator is elected:
+    of requests that librdkafka does not repeat itself, it does not say that they may be repeated then.
+    """
+    from confluent_kafka import KafkaError, KafkaException  # an optional package
+
+    passing = (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+    )  # fmt: skip
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask(max(1.0, deadline - time.monotonic()))
+        except KafkaException as failed:
+            error: KafkaError = failed.args[0]
+            passes = error.retriable() or (error.code() in passing and not error.txn_requires_abort())
+            if not passes or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 class Transactions:
     """A producer of transactions, and a consumer that reads what they have committed."""
 
@@ -188,18 +209,8 @@ class Transactions:
             logging.getLogger("sqlstream.kafka").warning("transaction not aborted: %s", reason_of(error))
 
     def _patiently(self, ask: Callable[[float], _Answer]) -> _Answer:
-        """What is answered in time, with repetitions where librdkafka asks for them."""
-        from confluent_kafka import KafkaException  # an optional package
-
-        deadline = time.monotonic() + _SECONDS
         with self._errors():
-            while True:
-                try:
-                    return ask(max(1.0, deadline - time.monotonic()))
-                except KafkaException as error:
-                    if not error.args[0].retriable() or time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.05)
+            return patiently(ask, _SECONDS)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -59,10 +59,15 @@ class CopyPlan:
         )
 
     def bound(self, after: Sequence[str] | None) -> str:
-        """The query of the key with which the part behind ``after`` ends; no row: it is the last part."""
-        texts = ", ".join(f"{regclass((key.name,))}::text" for key in self.keys)
+        """The query of the key with which the part behind ``after`` ends; no row: it is the last part.
+
+        The order is that of qualified columns: a bare name would be that of the text beside SELECT, by which the server
+        would sort the whole table.
+        """
+        names = [regclass((key.name,)) for key in self.keys]
+        texts, order = ", ".join(f"{name}::text" for name in names), ", ".join(f"part.{name}" for name in names)
         return (
-            f"SELECT {texts} FROM {self._source}{self._where(after, None)} ORDER BY {self._names} "
+            f"SELECT {texts} FROM {self._source} AS part{self._where(after, None)} ORDER BY {order} "
             f"OFFSET {self.rows - 1} LIMIT 1"
         )
 

@@ -166,6 +166,19 @@ def test_a_table_of_no_columns_read_and_one_without_rows_are_read(server: Postgr
     assert opened("id INT", table_name="u").all() == []
 
 
+@pytest.mark.parametrize("columns", ["id", "id, v"])
+def test_parts_have_as_many_rows_as_they_should(server: PostgresServer, opened: Open, columns: str):
+    """Numbers in another order than their texts."""
+    server.execute(
+        f"CREATE TABLE t (id int, v int, PRIMARY KEY ({columns}))",
+        "INSERT INTO t SELECT i, -i FROM generate_series(1, 25) i",
+    )
+    stream = opened("id INT; v INT", tuple(columns.split(", ")), scan__incremental__snapshot__chunk__size="10")
+    assert [[n for n, *_ in stream.next()] for _ in range(3)] == [
+        list(range(1, 11)), list(range(11, 21)), list(range(21, 26)),
+    ]  # fmt: skip
+
+
 class Work:
     """Transactions of two connections that overlap, are rolled back whole or to a savepoint, or move rows to other
     keys. Keys are texts, because only the server knows their order.

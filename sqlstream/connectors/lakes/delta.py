@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
-from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import storage_of
-from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable
+from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, Upkeep
 from sqlstream.connectors.stores.options import (
     DELTA_STORE_OPTIONS,
     STORE_VARIABLES,
@@ -90,19 +88,10 @@ class Delta(LakeTable):
 
         remove_rows(table, self.resolved_values(table))
 
-    # --- upkeep ---------------------------------------------------------------------------------------------------
+    def upkeep(self) -> Upkeep:
+        from sqlstream.connectors.lakes.delta_upkeep import compact, expire
 
-    def compact(self, table: Table) -> None:
-        from sqlstream.connectors.lakes.delta_upkeep import compact
-
-        values = self.resolved_values(table)
-        compact(table.name, *self.place(values), CommitRetry(values[COMMIT_TIMEOUT]))
-
-    def expire_snapshots(self, table: Table, before: datetime | None) -> None:
-        from sqlstream.connectors.lakes.delta_upkeep import expire
-
-        values = self.resolved_values(table)
-        expire(table.name, *self.place(values), before, CommitRetry(values[COMMIT_TIMEOUT]))
+        return Upkeep(compact, expire)
 
 
 def uri_scheme(path: str) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
-from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
-from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
+from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, Upkeep
 from sqlstream.connectors.stores.options import (
     ICEBERG_STORE_OPTIONS,
     STORE_VARIABLES,
@@ -127,14 +126,7 @@ class Iceberg(LakeTable):
         values = self.resolved_values(table)
         remove_rows(table, *self.place(values), values[COMMIT_TIMEOUT])
 
-    def compact(self, table: Table) -> None:
-        from sqlstream.connectors.lakes.iceberg_upkeep import compact
+    def upkeep(self) -> Upkeep:
+        from sqlstream.connectors.lakes.iceberg_upkeep import compact, expire
 
-        values = self.resolved_values(table)
-        compact(table.name, *self.place(values), CommitRetry(values[COMMIT_TIMEOUT]))
-
-    def expire_snapshots(self, table: Table, before: datetime | None) -> None:
-        from sqlstream.connectors.lakes.iceberg_upkeep import expire
-
-        values = self.resolved_values(table)
-        expire(table.name, *self.place(values), before, CommitRetry(values[COMMIT_TIMEOUT]))
+        return Upkeep(compact, expire)

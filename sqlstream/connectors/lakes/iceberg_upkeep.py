@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.delete_file_index import DeleteFileIndex
 
-_LOG = logging.getLogger("sqlstream.lake")
 _MOST_BYTES = 128 << 20
 """Bytes of files that are put together at once, because their rows are in memory."""
 

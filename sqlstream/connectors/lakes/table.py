@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +24,7 @@ from sqlstream.connectors.connector import (
 )
 from sqlstream.connectors.files.filesystem import NOT_A_KEY
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
-from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
+from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
@@ -103,6 +103,16 @@ SINK_OPTIONS = (
 )  # fmt: skip
 
 _STARTS = {START_VERSION: "version", START_TIME: "timestamp"}
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What looks after the files of a table format. Both are given the name of the table in SQL and where it is, as
+    ``LakeTable.place`` has it; ``expire`` also the time before which versions are forgotten, None for the table's own.
+    """
+
+    compact: Callable[[str, str, Mapping[str, str], CommitRetry], None]
+    expire: Callable[[str, str, Mapping[str, str], datetime | None, CommitRetry], None]
 
 
 class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, ReplacingSink, MaintainedTable):
@@ -255,6 +265,20 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
             "('execution.state-recovery.path'), which writes the rows since then again."
         )
         raise ConnectorError(OLDER_CHECKPOINT, message, detail=detail, hint=hint)
+
+    # --- upkeep ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def upkeep(self) -> Upkeep:
+        """What puts files together and forgets versions."""
+
+    def compact(self, table: Table) -> None:
+        values = self.resolved_values(table)
+        self.upkeep().compact(table.name, *self.place(values), CommitRetry(values[COMMIT_TIMEOUT]))
+
+    def expire_snapshots(self, table: Table, before: datetime | None) -> None:
+        values = self.resolved_values(table)
+        self.upkeep().expire(table.name, *self.place(values), before, CommitRetry(values[COMMIT_TIMEOUT]))
 
 
 def _require_keys(request: Request) -> None:

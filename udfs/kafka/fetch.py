@@ -20,7 +20,7 @@ from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.messages import VALUE, MessageRows
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
+    from confluent_kafka import Consumer, KafkaError, Message
 
 UNREACHABLE = "SS590"
 LOST = repeating("SS592")
@@ -306,6 +306,17 @@ def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more:
         return Consumer({**given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
+
+
+def is_of_coordinator(error: KafkaError) -> bool:
+    """Whether it says that a coordinator is being elected: of requests that librdkafka does not repeat itself, it does
+    not say that they may be repeated then.
+    """
+    from confluent_kafka import KafkaError  # an optional package
+
+    return error.code() in (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+    )  # fmt: skip
 
 
 def wrong_properties(error: Exception) -> ConnectorError:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.udfs.kafka.fetch import UNREACHABLE, consumer_of, reason_of
+from sqlstream.udfs.kafka.fetch import UNREACHABLE, consumer_of, is_of_coordinator, reason_of
 from sqlstream.udfs.kafka.produce import Destination, Sender, sent
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer, KafkaError, KafkaException
 
 TAKEN_OVER = repeating("SS596")
 FORGOTTEN = repeating("SS678")
@@ -116,21 +116,16 @@ def taken_over(transactional_id: str, by: str | None = None) -> ConnectorError:
 
 
 def patiently(ask: Callable[[float], _Answer], seconds: float) -> _Answer:
-    """What is answered in time, with repetitions where librdkafka asks for them, and where a coordinator is elected:
-    of requests that librdkafka does not repeat itself, it does not say that they may be repeated then.
-    """
-    from confluent_kafka import KafkaError, KafkaException  # an optional package
+    """What is answered in time, with repetitions where librdkafka asks for them, and where a coordinator is elected."""
+    from confluent_kafka import KafkaException  # an optional package
 
-    passing = (
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
-    )  # fmt: skip
     deadline = time.monotonic() + seconds
     while True:
         try:
             return ask(max(1.0, deadline - time.monotonic()))
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
-            passes = error.retriable() or (error.code() in passing and not error.txn_requires_abort())
+            passes = error.retriable() or (is_of_coordinator(error) and not error.txn_requires_abort())
             if not passes or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)

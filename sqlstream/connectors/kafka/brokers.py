@@ -28,6 +28,7 @@ from sqlstream.udfs.kafka import admin
 from sqlstream.udfs.kafka.fetch import (
     UNREACHABLE,
     consumer_of,
+    is_of_coordinator,
     lose,
     losing,
     reason_of,
@@ -116,7 +117,6 @@ class Brokers:
         from confluent_kafka import KafkaError, KafkaException  # an optional package
 
         passing = (
-            KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
             KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
             KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH,
             KafkaError._NOENT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,  # _NOENT: no partition has a leader
@@ -127,7 +127,8 @@ class Brokers:
             try:
                 return ask()
             except KafkaException as error:
-                passes = error.args[0].code() in passing and time.monotonic() < deadline
+                passes = is_of_coordinator(error.args[0]) or error.args[0].code() in passing
+                passes = passes and time.monotonic() < deadline
                 if not passes or {*topics} - self._listed_again({*topics}):
                     with self._asking():
                         raise

@@ -26,7 +26,7 @@ from sqlstream.upgrade.starting import OwnProcess
 from sqlstream.workspace import Workspace
 
 STATE_LOST = "SS497"
-_SCRIPTS, _CHECKPOINTS = "jobs", "checkpoints"
+SCRIPTS, _CHECKPOINTS = "jobs", "checkpoints"
 _ANSWER_SECONDS = 600.0
 
 
@@ -40,12 +40,12 @@ class Stream:
     @property
     def script(self) -> Path:
         """The script that its process runs."""
-        return self.folder / _SCRIPTS / f"{self.name}.sql"
+        return self.folder / SCRIPTS / f"{self.name}.sql"
 
     @property
     def former(self) -> Path:
         """The script of the model as it was before."""
-        return self.folder / _SCRIPTS / f"{self.name}.former.sql"
+        return self.folder / SCRIPTS / f"{self.name}.former.sql"
 
     @property
     def checkpoint(self) -> Path:
@@ -55,8 +55,7 @@ class Stream:
     def text(self, definitions: Sequence[str], settings: Mapping[str, str], insert: str) -> str:
         """The script: settings, catalogs and the INSERT."""
         own = {"execution.checkpointing.dir": str(self.folder / _CHECKPOINTS), "pipeline.name": self.name}
-        sets = [f"SET {quote_string(k)} = {quote_string(str(v))}" for k, v in {**settings, **own}.items()]
-        return "".join(f"{statement};\n" for statement in (*sets, *definitions, insert))
+        return script_text({**settings, **own}, (*definitions, insert))
 
     def run(self, text: str, epochs: int, patience_s: float) -> str:
         """Makes the process run this script, with the state of the job that runs now, and returns what was done.
@@ -110,6 +109,12 @@ class Stream:
 def stream_of(folder: Path, schema: str, identifier: str) -> Stream:
     """The stream of a relation."""
     return Stream(folder, f"{schema}__{identifier}".replace(os.sep, "_"))
+
+
+def script_text(settings: Mapping[str, str], statements: Sequence[str]) -> str:
+    """A script that sets these and then executes the statements."""
+    sets = [f"SET {quote_string(k)} = {quote_string(str(v))}" for k, v in settings.items()]
+    return "".join(f"{statement};\n" for statement in (*sets, *statements))
 
 
 def table_text(relation: str, columns: Sequence[tuple[str, str]], key: Sequence[str], options: str) -> str:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlstream.dbt.streams import SCRIPTS, script_text
 from sqlstream.errors import ExecutionError
-from sqlstream.grammar.quoting import quote_string
 from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.records.record import JobRecord, read_record
 from sqlstream.jobs.records.requests import storage_here
@@ -27,7 +27,6 @@ from sqlstream.upgrade.starting import OwnProcess
 VIEWS = "views"
 """The folder of a warehouse for the embedded PostgreSQL server and the checkpoints of views."""
 
-_SCRIPTS = "jobs"
 _END_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 
@@ -47,7 +46,7 @@ class KeptView:
     @property
     def script(self) -> Path:
         """The script that the process serves."""
-        return self.folder / _SCRIPTS / f"{self.name.replace(os.sep, '_')}.view.sql"
+        return self.folder / SCRIPTS / f"{self.name.replace(os.sep, '_')}.view.sql"
 
     @property
     def checkpoint(self) -> Path:
@@ -56,8 +55,7 @@ class KeptView:
 
     def text(self, definitions: Sequence[str], settings: Mapping[str, str], create: str) -> str:
         """The script: settings, catalogs and CREATE OR REPLACE MATERIALIZED VIEW."""
-        sets = [f"SET {quote_string(k)} = {quote_string(str(v))}" for k, v in settings.items()]
-        return "".join(f"{statement};\n" for statement in (*sets, *definitions, create))
+        return script_text(settings, (*definitions, create))
 
     def is_changed(self, text: str) -> bool:
         """Whether there is another script for the view already."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import pyarrow as pa
 
 from sqlstream.catalogs.declaring import with_traits
-from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store, Stored, Trial, same_name
+from sqlstream.catalogs.store import Bound, Database, Entry, Kind, Store, Trial, same_name
 from sqlstream.connectors import connector
 from sqlstream.connectors.secrets import resolved
 from sqlstream.errors import BindError, ConnectorError, repeating
@@ -29,7 +29,7 @@ NOT_KEPT = repeating("SS246")
 
 class Lake(Protocol):
     """Where tables are: their databases, their names, and the definition of each. ``kind`` is their connector,
-    ``properties`` the beginning of options that a new table keeps.
+    ``properties_of_new`` the beginning of options that a new table keeps.
     """
 
     kind: ClassVar[str]
@@ -98,20 +98,18 @@ class LakeTables:
         if not new:
             hint = "Let the sink add columns ('sink.schema-evolution' = 'add-columns'), or DROP the table at first."
             raise _refused("changes no definition of a table", hint)
-        self._require_kept(table, entry.stored if isinstance(entry, Bound) else None)
+        self._require_kept(table)
         self.lake.make(replace(table, name=entry.name))
 
-    def _require_kept(self, table: Table, stored: Stored | None) -> None:
+    def _require_kept(self, table: Table) -> None:
         """Raises BindError SS246 for a part of the definition that the lake would forget."""
         known = {*self.options_of_new("", ""), "partition-by", "sort-by"}
-        others = [
-            key for key, _ in table.options if key not in known and not key.startswith(self.lake.properties_of_new)
-        ]
-        own = [key for key in others if not key.startswith("catalog.")]
+        kept = (self.lake.properties_of_new, "catalog.")
+        forgotten = next((key for key, _ in table.options if key not in known and not key.startswith(kept)), None)
         what = (
             "a watermark" if table.watermark is not None
             else "computed or metadata columns" if len(table.physical_columns) < len(table.columns)
-            else f'the option "{own[0]}"' if own
+            else f'the option "{forgotten}"' if forgotten is not None
             else None
         )  # fmt: skip
         if what is not None:

@@ -110,7 +110,7 @@ _LOCAL = _SQL | {
     "spark.sql.files.openCostInBytes": "262144",
     # To compress what goes to a file of this machine, and comes from it, takes a third of what tasks of the JVM take.
     "spark.shuffle.compress": "false",
-    # To plan a query without state again behind each of its shuffles takes 40 ms of every micro-batch.
+    # It would plan a query without state again behind each of its shuffles, in every micro-batch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.
     "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -31,6 +31,7 @@ READ_TWICE = "SS669"
 _METHODS = ("POST", "PUT")
 _PORT_SECONDS = 30.0
 _RETRY_SECONDS = "5"
+_ONLY_SHOWN = "the message is shown by a query that keeps nothing: send it again when a job reads the table"
 
 
 class NotSplit(Exception):
@@ -229,6 +230,8 @@ class WebhookReceiver(Receiver):
             await inbox.store_once(sent, messages)
         else:
             await inbox.store(messages)
+        if not inbox.lasting:  # the query shows the message, and whoever sent it keeps it
+            return 503, _ONLY_SHOWN
         return 200, "stored"
 
     def _is_kept(self, header: str) -> bool:

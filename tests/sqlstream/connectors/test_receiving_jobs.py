@@ -13,6 +13,7 @@ import pytest
 
 import sqlstream
 from sqlstream.jobs import Job
+from sqlstream.query import Query
 from sqlstream.session import Session
 from tests.sqlstream.connectors.test_sse import Events
 from tests.sqlstream.connectors.test_websocket import Sockets, says
@@ -113,6 +114,19 @@ def test_messages_are_rows_once_where_a_job_goes_on_and_where_another_has_its_sa
     ]  # fmt: skip
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(TOKEN.encode() in path.read_bytes() for path in files)
+
+
+def test_a_query_that_is_looked_at_shows_what_senders_keep(session):
+    port = free_port()
+    session.sql(
+        "CREATE TABLE orders (id BIGINT) WITH ("
+        f"'connector' = 'webhook', 'port' = '{port}', 'path' = '/orders', 'auth.token' = '${{HOOK_TOKEN}}', "
+        "'format' = 'json')"
+    )
+    with session.sql("SELECT id FROM orders") as query:
+        assert isinstance(query, Query)
+        wait(lambda: send(port, b'{"id": 1}', "k1") == 503)
+        assert query.fetchone() == (1,)
 
 
 def test_changes_that_a_websocket_sends_are_changes_of_a_table(session):

@@ -149,6 +149,16 @@ def test_a_request_that_is_sent_again_is_stored_once(table, tmp_path):
         assert [m["id"] for m in hook.stream.messages(2)] == ["1", "1"]
 
 
+def test_a_query_that_keeps_nothing_shows_messages_and_leaves_them_to_their_senders(table, tmp_path):
+    with Hook(table(), tmp_path, lasting=False) as hook:
+        status, text = hook.asked(body=b"a", headers={**BEARER, "Idempotency-Key": "1"})
+        assert (status, text) == (
+            503, "the message is shown by a query that keeps nothing: send it again when a job reads the table\n"
+        )  # fmt: skip
+        assert hook.send(b"a", Idempotency_Key="1") == hook.send(b"b") == 503
+        assert hook.stream.values(2) == [b"a", b"b"]
+
+
 def test_a_full_spool_asks_senders_to_come_again(table, tmp_path):
     with Hook(table(), tmp_path, most_bytes=3000) as hook:
         statuses = [hook.send(b"x" * 500) for _ in range(8)]

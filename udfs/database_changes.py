@@ -18,6 +18,7 @@ from sqlstream.errors import ConnectorError, ExecutionError, repeating
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD_ROW
 
+CANNOT_READ = "SS562"
 CHANGED_TABLE = repeating("SS622")
 EMPTIED = repeating("SS624")
 NO_FILE = "SS625"
@@ -125,7 +126,8 @@ class ChangedTable:
     * ``follows``: columns that the log lacks are NULL, and types may change; else that is an error.
     * ``skips_truncate``: TRUNCATE is ignored; else it is an error.
     * ``metadata``: names of the result with keys of METADATA.
-    * ``connection``: what a connection is made with, for comparisons of keys.
+    * ``connection``: what a connection is made with, for comparisons of keys and for values now.
+    * ``asks``: values that the log lacks because they did not change are those of the row now; else that is an error.
     """
 
     name: str
@@ -139,6 +141,7 @@ class ChangedTable:
     skips_truncate: bool = False
     metadata: tuple[tuple[str, str], ...] = ()
     connection: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    asks: bool = False
 
     @property
     def shown(self) -> str:

@@ -247,8 +247,11 @@ def changes_of(messages: Messages, relations: Sequence[Relation]) -> RowChanges:
     new_rows = np.where(has_new, np.cumsum(has_new) - 1, -1)
     old_of_new = old_rows[has_new]
     whole = tags == OLD_ROW
-    fillable = np.where(whole[has_new], old_of_new, -1)
-    new = [column.filled(others, fillable) for column, others in zip(new, old, strict=True)]
+    of_whole = np.where(whole[has_new], old_of_new, -1)
+    new = [
+        values.filled(others, old_of_new if column.is_key else of_whole)
+        for column, values, others in zip(relations[0].columns, new, old, strict=True)
+    ]
     return RowChanges(kinds, of_rows, new, new_rows, old, old_rows, whole)
 
 

@@ -10,10 +10,9 @@ from sqlstream.connectors.changes.copies import TableCopier
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.received_log import ReceivedLog
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.udfs.database_changes import ChangedTable, RowsOfChanges, lsn_text
+from sqlstream.udfs.database_changes import CANNOT_READ, ChangedTable, RowsOfChanges, lsn_text
 
 LOG_LOST = repeating("SS621")
-CANNOT_READ = "SS562"
 
 
 class ChangeServer(ABC):

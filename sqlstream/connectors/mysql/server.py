@@ -10,8 +10,9 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
-from sqlstream.connectors.changes.server import CANNOT_READ, LOG_LOST
+from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.errors import ConnectorError
+from sqlstream.udfs.database_changes import CANNOT_READ
 from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.mysql_changes import NOT_OF_ROWS
 from sqlstream.udfs.mysql_connection import connected

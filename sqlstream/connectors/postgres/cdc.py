@@ -97,6 +97,13 @@ class PostgresChanges(DatabaseChanges):
             "fail",
         ),
         Option(
+            "scan.unchanged-toast",
+            one_of("current", "fail"),
+            "What becomes of a large value (TOAST) that an UPDATE left as it was, so that the log lacks it: it is that "
+            "of the row now, or the job fails.",
+            "current",
+        ),
+        Option(
             "source.max-rows-per-trigger",
             integer(1),
             "A micro-batch reads about so many changes at most; a transaction is never divided.",
@@ -142,6 +149,7 @@ class PostgresChanges(DatabaseChanges):
             changed, keys = changed_table(
                 server, table, slot.table, columns, connection,
                 follows=values["scan.schema-change"] == "follow", skips_truncate=values["scan.truncate"] == "skip",
+                asks=values["scan.unchanged-toast"] == "current",
             )  # fmt: skip
             condition = prepare_publication(server, changed, slot)
         plan = CopyPlan(

@@ -23,6 +23,7 @@ from sqlstream.connectors.postgres.publications import (
 from sqlstream.udfs.database_changes import ChangedTable
 from sqlstream.udfs.lookup.sources.postgres import PostgresError, one_line, session_settings
 from sqlstream.udfs.postgres_changes import RowsOfPostgres
+from sqlstream.udfs.postgres_current import is_broken
 
 if TYPE_CHECKING:
     from sqlstream.connectors.postgres.server import Connection
@@ -101,10 +102,7 @@ class PostgresChangeServer(ChangeServer):
     def is_broken(self, error: Exception) -> bool:
         import psycopg  # an optional package
 
-        if not isinstance(error, psycopg.OperationalError | LogError):
-            return False
-        state = getattr(error, "sqlstate", None) or "08"  # no answer at all
-        return state.startswith(("08", "57"))
+        return isinstance(error, psycopg.OperationalError | LogError) and is_broken(error)
 
     def reason_of(self, error: Exception) -> str | None:
         import psycopg  # an optional package

@@ -5,6 +5,7 @@ the table, what identifies its rows.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.database_tables import READABLE, matched
 from sqlstream.connectors.postgres.server import columns_there, regclass
-from sqlstream.errors import ConnectorError, repeating
+from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamWarning, repeating
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.udfs.database_changes import METADATA, ChangedColumn, ChangedTable, KeyColumn, lsn_of, lsn_text
-from sqlstream.udfs.postgres_changes import no_old_row
+from sqlstream.udfs.postgres_chosen import NO_OLD_ROW, large_values, no_old_row
 
 if TYPE_CHECKING:
     from sqlstream.connectors.postgres.server import Connection
@@ -63,6 +64,7 @@ _IDENTITY = """
     ORDER BY array_position(i.indkey::int2[], a.attnum)"""
 _STORED = """
     SELECT a.attname, a.atttypid::int8, a.attgenerated::text, format_type(a.atttypid, a.atttypmod),
+           a.attstorage <> 'p',
            CASE WHEN a.attcollation <> t.typcollation THEN quote_ident(n.nspname) || '.' || quote_ident(o.collname) END
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation o ON o.oid = a.attcollation
     LEFT JOIN pg_namespace n ON n.oid = o.collnamespace
@@ -78,8 +80,10 @@ def changed_table(
     *,
     follows: bool,
     skips_truncate: bool,
+    asks: bool,
 ) -> tuple[ChangedTable, tuple[KeyColumn, ...]]:
-    """Returns how a table is read, and the key by which its rows can be read in parts: no columns if it has none.
+    """Returns how a table is read, and the key by which its rows can be read in parts: no columns if it has none. Warns
+    of columns whose values the log may lack, unless the server is asked for them.
 
     ``where``: its schema and name in the database; ``columns``: those of the result. Raises ConnectorError SS563 and
     SS564 where table or columns are not there, SS626 where the log would not identify rows, SS623 where it has no old
@@ -99,9 +103,11 @@ def changed_table(
     declared = [stored[name].name for name in table.primary_key]
     with_before = RowKind.UPDATE_BEFORE in table.changelog
     _require_identity(table, where, identity, key, declared, with_before=with_before)
+    if identity != "f" and not asks:
+        _warn_of_large_values(where, [s.name for n, s in stored.items() if n in physical and details[s.name][3]])
 
     def key_column(name: str) -> KeyColumn:
-        _, _, type_, collation = details[name]
+        *_, type_, _, collation = details[name]
         collated = "" if collation is None else f" COLLATE {collation}"
         return KeyColumn(name, f"CAST({{}} AS {type_.replace('{', '{{').replace('}', '}}')}){collated}")
 
@@ -120,6 +126,7 @@ def changed_table(
         skips_truncate,
         tuple((f"metadata{n}", key) for n, key in enumerate(metadata[name] for name in columns if name in metadata)),
         tuple(connection.items()),
+        asks,
     )  # fmt: skip
     assert all(key in METADATA for _, key in changed.metadata)
     return changed, tuple(map(key_column, key))
@@ -150,6 +157,16 @@ def _require_identity(
         )
         hint = f"Declare that one, or ALTER TABLE {regclass(where)} REPLICA IDENTITY FULL;"
         raise ConnectorError(NO_IDENTITY, message, hint=hint)
+
+
+def _warn_of_large_values(where: tuple[str, str], names: list[str]) -> None:
+    if names:
+        message = (
+            f'an update that leaves a large value of column "{names[0]}" of table "{".".join(where)}" as it was ends '
+            "the job, because the log does not repeat it"
+        )
+        warning = Diagnostic(NO_OLD_ROW, message, hint=large_values(*where), warning=True)
+        warnings.warn(warning.render(), SqlStreamWarning, stacklevel=2)
 
 
 # --- the publication ------------------------------------------------------------------------------------------

@@ -22,9 +22,11 @@ from sqlstream.connectors import validate
 from sqlstream.connectors.changes import received_log
 from sqlstream.connectors.changes.received_log import Incoming
 from sqlstream.connectors.postgres.log import LogError, LogReceiver
-from sqlstream.errors import SqlStreamError
+from sqlstream.errors import SqlStreamError, SqlStreamWarning
+from sqlstream.formats.pgoutput import Snapshot
 from sqlstream.planner.catalog import UPSERT, Column, Table
 from sqlstream.types import parse_type
+from sqlstream.udfs import postgres_changes
 from tests.postgres_server import PASSWORD, PostgresServer
 from tests.sqlstream.connectors.change_streams import Open, Row, Stream, declared_table, merged, opening, text_of_error
 
@@ -479,20 +481,146 @@ def test_large_values_that_did_not_change_are_those_of_the_old_row(server: Postg
     ]  # fmt: skip
 
 
-def test_a_large_value_that_the_log_lacks_is_an_error_where_it_is_read(server: PostgresServer, opened: Open):
+LARGE = "(SELECT string_agg(md5(i::text || {}), '') FROM generate_series(1, 500) i)"
+WITH_LARGE = ("CREATE TABLE t (id int PRIMARY KEY, v text, n int)", f"INSERT INTO t VALUES (1, {LARGE.format(0)}, 0)")
+
+
+def large_of(server: PostgresServer, number: int = 0) -> str:
+    ((text,),) = server.rows(f"SELECT {LARGE.format(number)}")
+    return str(text)
+
+
+def test_a_large_value_that_the_log_lacks_is_that_of_the_row_now(server: PostgresServer, opened: Open):
+    """Whatever came later, the last row of each key is right: values change, and rows move, go and come again."""
+    server.execute(*WITH_LARGE, f"INSERT INTO t SELECT i, {LARGE.format(0)}, 0 FROM generate_series(2, 5) i")
+    stream = opened("id INT; v STRING; n INT")
+    rows = stream.next()
     server.execute(
-        "CREATE TABLE t (id int PRIMARY KEY, v text, n int)",
-        "INSERT INTO t SELECT 1, string_agg(md5(i::text), ''), 0 FROM generate_series(1, 500) i",
+        "UPDATE t SET n = 1", f"UPDATE t SET v = {LARGE.format(2)} WHERE id = 2", "UPDATE t SET n = 2 WHERE id = 2",
+        "UPDATE t SET id = 30 WHERE id = 3", "UPDATE t SET id = 31 WHERE id = 30", "DELETE FROM t WHERE id = 4",
+        f"DELETE FROM t WHERE id = 5; INSERT INTO t VALUES (5, {LARGE.format(5)}, 7)",
+        "UPDATE t SET id = 11 WHERE id = 1; UPDATE t SET n = 3 WHERE id = 11",
+    )  # fmt: skip
+    old, two, five = (large_of(server, number) for number in (0, 2, 5))
+    changes = stream.read() if stream.plan() else []
+    assert changes[:3] == [(2, two, 1, "+U"), (5, five, 1, "+U"), (2, two, 1, "+U")]
+    assert [row[:1] + row[2:] for row in changes[3:]] == [
+        (2, 2, "+U"), (3, None, "-D"), (30, None, "-D"), (31, 1, "+I"), (4, None, "-D"),
+        (5, None, "-D"), (5, 7, "+I"), (1, None, "-D"), (11, 1, "+I"), (11, 3, "+U"),
+    ]  # fmt: skip
+    there = {row[0]: row[:-1] for row in rows}
+    for *values, kind in changes:
+        if kind == "-D":
+            there.pop(values[0], None)
+        else:
+            there[values[0]] = tuple(values)
+    assert sorted(there.values()) == [(2, two, 2), (5, five, 7), (11, old, 3), (31, old, 1)]
+    assert sorted(there.values()) == server.rows("TABLE t ORDER BY id")
+
+
+def test_a_value_is_asked_for_when_its_change_is_seen(server: PostgresServer, opened: Open, monkeypatch: Any):
+    """A transaction may be in the log before others see it, whose older value would stay."""
+    server.execute(*WITH_LARGE)
+    stream = opened("id INT; v STRING; n INT")
+    stream.next()
+    sees, seen = Snapshot.sees, []
+
+    def sees_later(snapshot: Snapshot, transactions: Any) -> Any:
+        seen.append(sees(snapshot, transactions))
+        if len(seen) == 1:
+            server.execute(f"UPDATE t SET v = {LARGE.format(3)}")
+            return ~seen[0]
+        return seen[-1]
+
+    server.execute(f"BEGIN; UPDATE t SET v = {LARGE.format(2)}; UPDATE t SET n = 1; COMMIT")
+    assert stream.plan()
+    monkeypatch.setattr(Snapshot, "sees", sees_later)
+    assert stream.read() == [(1, large_of(server, 2), 0, "+U"), (1, large_of(server, 3), 1, "+U")]
+    assert [array.tolist() for array in seen] == [[True], [True]]
+
+
+def test_many_large_values_are_asked_for_some_at_a_time(server: PostgresServer, opened: Open, monkeypatch: Any):
+    server.execute(
+        "CREATE TABLE t (a int, b text, v text, w text, n int, PRIMARY KEY (b, a)) PARTITION BY HASH (a)",
+        "CREATE TABLE t0 PARTITION OF t FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+        "CREATE TABLE t1 (w text, n int, b text NOT NULL, a int NOT NULL, v text)",
+        "ALTER TABLE t ATTACH PARTITION t1 FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+        f"INSERT INTO t SELECT i, 'é' || i, i || {LARGE.format(0)}, 'small', 0 FROM generate_series(0, 99) i",
+    )  # fmt: skip
+    monkeypatch.setattr(postgres_changes, "_ASKED_AT_ONCE", 10)
+    stream = opened("a INT; b STRING; v STRING; w STRING; n INT", key=("b", "a"))
+    stream.next()
+    server.execute("UPDATE t SET n = n + 1", "UPDATE t SET w = v WHERE a < 50", "UPDATE t SET n = n + 1")
+    assert stream.plan()
+    starts = json.loads(stream.offsets[-2]), json.loads(stream.offsets[-1])
+    shares = stream.reader.partitions(*starts)
+    batches = [b for share in shares for b in stream.changes.rows(stream.reader.read(share))]
+    assert max(batch.num_rows for batch in batches) <= 10 and sum(batch.num_rows for batch in batches) == 250
+    rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert sorted(row[:-1] for row in rows[-100:]) == sorted(server.rows("SELECT a, b, v, w, n FROM t"))
+
+
+def test_a_table_that_was_changed_has_no_value_now(server: PostgresServer, opened: Open):
+    server.execute(*WITH_LARGE)
+    stream, follows = opened("id INT; v STRING; n INT"), opened("id INT; v STRING; n INT", scan__schema_change="follow")
+    assert len(stream.next()) == len(follows.next()) == 1
+    server.execute("UPDATE t SET n = 1", "ALTER TABLE t RENAME v TO w")
+    assert follows.next() == [(1, None, 1, "+U")]
+    assert error_of(stream.next).startswith('SS622: table "public.t" has no column "v" now: it was changed')
+    server.execute("DROP TABLE t CASCADE")
+    for gone in (stream, follows):
+        assert error_of(gone.read).startswith('SS622: table "public.t" has no column "id" now: it was changed')
+
+
+def test_who_may_not_read_the_table_learns_what_to_do(server: PostgresServer, opened: Open):
+    server.execute(*WITH_LARGE, f"CREATE ROLE reader REPLICATION LOGIN PASSWORD '{PASSWORD}'")
+    try:
+        server.execute(
+            "GRANT USAGE ON SCHEMA public TO reader", "GRANT SELECT ON t TO reader", "CREATE PUBLICATION p FOR TABLE t"
+        )
+        stream = opened("id INT; v STRING; n INT", username="reader", publication__name="p")
+        assert len(stream.next()) == 1
+        server.execute("REVOKE SELECT ON t FROM reader", "UPDATE t SET n = 1")
+        assert error_of(stream.next) == (
+            'SS562: large values of table "t" that the log lacks cannot be read: PostgreSQL says: permission denied '
+            'for table t\nHINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; brings them into the log from now on.'
+        )
+        stream.stop()
+    finally:
+        server.execute("DROP OWNED BY reader", "DROP ROLE reader")
+
+
+def test_large_values_that_the_log_lacks_may_be_an_error_of_which_a_job_is_warned(server: PostgresServer, opened: Open):
+    server.execute(*WITH_LARGE)
+    hint = (
+        'HINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; before the update, or let \'scan.unchanged-toast\' = '
+        "'current' read the value of the row now."
     )
-    stream, other = opened("id INT; v STRING; n INT"), opened("id INT; n INT")
+    with pytest.warns(SqlStreamWarning) as warned:
+        stream = opened("id INT; v STRING; n INT", scan__unchanged_toast="fail")
+    assert [str(warning.message) for warning in warned] == [
+        'WARNING SS623: an update that leaves a large value of column "v" of table "public.t" as it was ends the job, '
+        f"because the log does not repeat it\n{hint}"
+    ]
+    other = opened("id INT; n INT", scan__unchanged_toast="fail")
     assert len(stream.next()) == len(other.next()) == 1
     server.execute("UPDATE t SET v = v || 'new'", "UPDATE t SET n = 1")
     assert other.all() == [(1, 0, "+U"), (1, 1, "+U")]
     assert error_of(stream.next) == (
         'SS623: column "v" of table "public.t" has a large value that an update left as it was, and the log does not '
-        'repeat it\nHINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; and start in a new directory and with a new '
-        "slot, or leave the column out."
+        f"repeat it\n{hint}"
     )
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    assert len(opened("id INT; v STRING; n INT", scan__unchanged_toast="fail").next()) == 1
+
+
+def test_a_key_may_be_a_large_value(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id text PRIMARY KEY, n int)", "ALTER TABLE t ALTER id SET STORAGE EXTERNAL",
+                   "INSERT INTO t SELECT string_agg(md5(i::text), ''), 0 FROM generate_series(1, 80) i")  # fmt: skip
+    stream = opened("id STRING; n INT", scan__unchanged_toast="current")
+    ((key, _, _),) = stream.next()
+    server.execute("UPDATE t SET n = 1", "UPDATE t SET n = 2")
+    assert stream.next() == [(key, 1, "+U"), (key, 2, "+U")]
 
 
 def test_a_table_without_a_key_needs_whole_old_rows(server: PostgresServer, opened: Open):

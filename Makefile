@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -193,7 +193,10 @@ test-faults: java $(READY) ## kill, cut off and fill up jobs of every kind at ra
 kill-deferred: java $(READY) ## kill -9 a job and its workers while lookups are deferred, and compare what comes out
 	@$(BIN)/python -m tests.sqlstream.jobs.deferred_kill
 
-release-check: $(READY) ## the wheel: its size, what is in it, and planning without Spark in an empty environment
+dist: $(READY) ## what a release publishes, in dist/: wheels and source distributions of sqlstream-planner and sqlstream
+	@$(BIN)/python -m tests.distributions
+
+release-check: $(READY) ## what a release publishes: sizes, contents, and planning without Spark in empty environments
 	@$(BIN)/python -m tests.release
 
 docs: $(READY) ## regenerate the generated pages of docs/

@@ -19,6 +19,7 @@ from sqlstream.planner.nodes import Output
 from sqlstream.project import enter, nearest_project
 from sqlstream.results import Columns, Rows
 from sqlstream.runner import ControlledJob, Runner
+from sqlstream.spark.running import loaded
 from sqlstream.statements.checking import check_script, script_warnings, warnings_of_script
 from sqlstream.statements.definitions import CreatedAs, created_as
 from sqlstream.statements.explaining import explained
@@ -229,9 +230,8 @@ class Session:
     def views(self) -> Views:
         """The object that controls the session's materialized views. The modules for it are loaded on first use."""
         if self._views is None:
-            from sqlstream.views.keeping import Views  # what keeps views is loaded with the first of them
-
-            self._views = Views(self._runner)
+            # What keeps views is loaded with the first of them.
+            self._views = loaded("sqlstream.views.keeping").Views(self._runner)
         return self._views
 
     @property

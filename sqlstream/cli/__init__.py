@@ -23,6 +23,7 @@ from sqlstream.cli.terminal import (
     tell,
 )
 from sqlstream.errors import SqlStreamError
+from sqlstream.spark.not_installed import lack_of
 
 _EPILOG = """\b
 What takes over a second is told on standard error in a line that goes away, if that is a terminal.
@@ -110,6 +111,7 @@ def run(arguments: list[str]) -> int:
     except BaseException as error:  # functions of users may raise anything, SystemExit too
         if debug and not isinstance(error, SystemExit):
             raise
+        error = lack_of(error) or error
         failure = failure_of_output(error)
         tell(_message(error) if failure is None else failure)
         return exit_code(error) if failure is None else CANNOT_WRITE

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ExecutionError
 from sqlstream.spark.internals import connect_endpoint
+from sqlstream.spark.not_installed import lack_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +55,17 @@ def running_session() -> SparkSession | None:
 
 
 def loaded(name: str) -> Any:
-    """Imports the module ``name``, which imports PySpark, and returns it. Only one thread at a time does so.
+    """Imports the module ``name``, which imports PySpark, and returns it. Only one thread at a time does so. Raises
+    ExecutionError SS482 where PySpark is not installed.
 
     The modules of PySpark import each other in circles: two threads that begin at different places of a circle see
     modules without their names.
     """
     with _LOADING:
-        return import_module(name)
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            raise lack_of(error) or error from error.__cause__
 
 
 def require_master(spark: SparkSession, master: str | None) -> None:

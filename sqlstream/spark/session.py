@@ -19,6 +19,7 @@ from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark.internals import end_connection, expect_end_of_java, java_process
 from sqlstream.spark.java import java_heap, memory_limit, require_java
 from sqlstream.spark.log import new_log
+from sqlstream.spark.not_installed import MISSING_PACKAGE
 from sqlstream.spark.private_settings import start_java
 from sqlstream.spark.running import require_master, running_session
 from sqlstream.spark.tuning.applied import (
@@ -63,7 +64,6 @@ def end_jvm(most_seconds: float | None = MOST_SECONDS) -> None:
         process.wait()
 
 
-MISSING_PACKAGE = "SS482"
 UNSUITABLE_SESSION = "SS493"
 NOT_STARTED = "SS494"
 

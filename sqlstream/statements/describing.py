@@ -111,9 +111,11 @@ def _more_of_built_in(function: Builtin) -> Iterator[Line]:
 
 
 def _usage(name: str) -> str | None:
-    """What PySpark says of a function of that name."""
-    from pyspark.sql import functions  # PySpark is loaded for DESCRIBE FUNCTION EXTENDED alone
-
+    """What PySpark says of a function of that name; None where it is not installed."""
+    try:
+        from pyspark.sql import functions  # PySpark is loaded for DESCRIBE FUNCTION EXTENDED alone
+    except ModuleNotFoundError:
+        return None
     function = getattr(functions, name, None)
     return _first_paragraph(function) if callable(function) else None
 

@@ -280,7 +280,7 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
     ),
     Instrument(
         "sqlstream.sink.io", _C, "By",
-        "Bytes written into a table: of files on this machine and in object stores, of files that are appended to "
+        "Bytes written into a table: of files on this machine and in object stores, of files that are added to "
         "lakes, and of keys and values of messages of Kafka. Of other sinks bytes are not known.",
         _by_name(lambda f: f.bytes_out), (TABLE,), "numBytesOut of the sink, numBytesSend",
     ),

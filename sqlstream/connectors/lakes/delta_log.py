@@ -225,8 +225,7 @@ class DeltaLog(VersionLog):
     def _commit(self, version: int) -> list[_Action]:
         """The actions of a version. ConnectorError SS549 where its commit file is gone."""
         try:
-            with self._fs.open_input_file(f"_delta_log/{version:020d}.json") as file:
-                return [json.loads(line) for line in file.read().splitlines() if line.strip()]
+            return commit_of(self._fs, version)
         except FileNotFoundError:
             raise self._gone(f"does not have its version {version} any more", expired=True) from None
 
@@ -284,6 +283,14 @@ class DeltaLog(VersionLog):
         gone = [self._of_action(action, RowKind.DELETE, before) for action in removed]
         new = [self._of_action(action, RowKind.INSERT, after) for action in added]
         return _without_kept_rows(gone, new, before, after, {unquote(a["path"]): _row_count(a) for a in added})
+
+
+def commit_of(files: fs.FileSystem, version: int) -> list[_Action]:
+    """The actions of a version, of a table whose folder is the root of ``files``. FileNotFoundError where its commit
+    file is gone.
+    """
+    with files.open_input_file(f"_delta_log/{version:020d}.json") as file:
+        return [json.loads(line) for line in file.read().splitlines() if line.strip()]
 
 
 def _of_feed(file: LakeFile, retracts: bool) -> LakeFile:

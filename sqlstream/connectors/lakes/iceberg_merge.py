@@ -46,6 +46,8 @@ class IcebergMerge:
 
     def __init__(self, keys: pa.Table, rows: pa.Table) -> None:
         self._keys, self._rows = keys, rows
+        self.bytes_added = 0
+        """Of the files that the last attempt has added: those of new rows, and of the rows that were left of others."""
         self._near, self._is_exact = near_keys(keys)
         self._layout: tuple[int, ...] = ()
         self._new: list[DataFile] = []
@@ -68,6 +70,7 @@ class IcebergMerge:
                     added += rest
             if removed:
                 shortened[manifest.manifest_path] = Shortened(seen.entries, frozenset(removed))
+        self.bytes_added = sum(file.file_size_in_bytes for file in added)
         commit(table, manifests, added, shortened, properties, summary)
 
     def _begin(self, table: IcebergTable) -> None:

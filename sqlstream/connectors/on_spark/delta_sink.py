@@ -22,6 +22,7 @@ from sqlstream.connectors.connector import Environment, replaced_partition
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import open_table
+from sqlstream.connectors.lakes.delta_log import commit_of
 from sqlstream.connectors.lakes.delta_tables import application, is_passing
 from sqlstream.connectors.lakes.delta_upkeep import compact
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
@@ -52,7 +53,7 @@ class DeltaWriter:
     appended. ``run``: identifies the checkpoint. ``compact_every``: small files are put together after so many
     micro-batches. ``replaces``: the first micro-batch of the checkpoint removes the rows of this partition, all without
     values; None for none. ``retry``: how long commits are repeated. ``written``: gets the bytes of files that are
-    appended.
+    added.
     """
 
     name: str
@@ -133,8 +134,22 @@ class DeltaWriter:
             # An update would leave all rows of a key where another writer has added some of the same key.
             merge = table.merge(source, condition, "s", "t", commit_properties=properties).when_matched_delete()
             merge.when_not_matched_insert(values, f"NOT s.{_sql(_REMOVES)}").execute()
+            self.written.add(self.name, self._bytes_added(table.version(), number))
 
         self._commit(commit, number)
+
+    def _bytes_added(self, version: int, number: int) -> int:
+        """The bytes of the files that micro-batch ``number`` has added as a version, which the library does not say of
+        a merge. 0 where the commit cannot be read, or is of another: the rows are there.
+        """
+        try:
+            actions = commit_of(self.files.file_system(), version)
+        except (OSError, ValueError) as error:
+            _LOG.info('bytes written to table "%s" are not known: %s', self.name, one_line(error))
+            return 0
+        own = {"appId": application(self.run), "version": number}
+        is_own = any(own.items() <= action["txn"].items() for action in actions if "txn" in action)
+        return sum(action["add"]["size"] for action in actions if is_own and "add" in action)
 
     def _same_key(self) -> str:
         """A condition by which NULL, too, is equal to NULL where a key column may be NULL."""

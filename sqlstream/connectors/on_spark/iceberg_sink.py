@@ -52,7 +52,7 @@ class IcebergWriter:
     same values in these columns of the table; without keys rows are appended. ``run``: identifies the checkpoint.
     ``compact_every``: small files are put together after so many micro-batches. ``replaces``: the first micro-batch of
     the checkpoint removes the rows of this partition, all without values; None for none. ``retry``: how long commits
-    are repeated. ``written``: gets the bytes of files that are appended.
+    are repeated. ``written``: gets the bytes of files that are added.
     """
 
     name: str
@@ -117,7 +117,9 @@ class IcebergWriter:
         if self.replaces is not None and epoch_of(table, self.run) is None:
             self._add(self.files(table).written(there), number)
         elif last.num_rows:
-            self._commit(number, IcebergMerge(last.select([*self.keys]), there).commit)
+            merge = IcebergMerge(last.select([*self.keys]), there)
+            self._commit(number, merge.commit)
+            self.written.add(self.name, merge.bytes_added)
 
     def compact(self) -> None:
         """Puts small files together, which changes no row. Where other writers prevent that it is left to the next

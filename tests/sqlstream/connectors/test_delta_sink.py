@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.lakes.delta_tables import prepared
 from sqlstream.connectors.lakes.delta_writing import partition_texts
 from sqlstream.connectors.lakes.versions import LakeSettings
+from sqlstream.connectors.on_spark import delta_sink
 from sqlstream.connectors.on_spark.delta_sink import DeltaWriter, writer
 from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError, SqlStreamError
@@ -147,6 +149,25 @@ def test_the_last_change_of_a_key_counts(tmp_path: Path) -> None:
     assert stored(tmp_path) == [(1, None), (3, "d")]
     upsert(to, 2, (1, "set", "+U"))
     assert stored(tmp_path) == [(1, "set"), (3, "d")]
+
+
+def test_bytes_of_upserts_are_those_of_the_files_that_they_add(tmp_path: Path) -> None:
+    to = writer_of(table(tmp_path, "id BIGINT!; v STRING", keys=["id"]))
+    sizes = []
+    for number, rows in enumerate([[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]):
+        for _ in range(2):  # once again after a failure: it adds nothing
+            upsert(to, number, *rows)
+        log = (tmp_path / f"_delta_log/{versions(tmp_path):020d}.json").read_text().splitlines()
+        sizes.append(sum(json.loads(line).get("add", {"size": 0})["size"] for line in log))
+    assert sizes[0] > 0 and sizes[1] > 0
+    assert to.written.by_table() == {"t": sum(sizes)}
+
+
+def test_bytes_of_a_commit_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = writer_of(table(tmp_path, "id BIGINT!; v STRING", keys=["id"]))
+    monkeypatch.setattr(delta_sink, "commit_of", Mock(side_effect=FileNotFoundError("gone")))
+    upsert(to, 0, (1, "a", "+I"))
+    assert stored(tmp_path) == [(1, "a")] and to.written.by_table() == {"t": 0}
 
 
 def test_upserts_have_a_change_feed_of_their_own(tmp_path: Path) -> None:

@@ -329,6 +329,18 @@ def test_the_last_change_of_a_key_counts(catalog: dict[str, str]) -> None:
     assert stored(catalog) == [(1, "set"), (3, "d")]
 
 
+def test_bytes_of_upserts_are_those_of_the_files_that_they_add(catalog: dict[str, str]) -> None:
+    to = writer_of(declared(catalog, "id BIGINT!; v STRING", keys=["id"]))
+    sizes = []
+    for number, rows in enumerate([[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]):
+        for _ in range(2):  # once again after a failure: it adds nothing
+            upsert(to, number, *rows)
+        summary = table_of(catalog).current_snapshot().summary.additional_properties
+        sizes.append(int(summary.get("added-files-size", 0)))
+    assert sizes[0] > 0 and sizes[1] > 0
+    assert to.written.by_table() == {"t": sum(sizes)}
+
+
 def test_keys_may_be_null_and_rows_with_other_nulls_stay(catalog: dict[str, str]) -> None:
     to = writer_of(declared(catalog, "a BIGINT; b STRING; v STRING", keys=["a", "b"]))
     upsert(to, 0, (None, "k", "x", "+I"), (1, None, "x", "+I"), (None, None, "x", "+I"), (1, "k", "x", "+I"))

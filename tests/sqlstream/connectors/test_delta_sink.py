@@ -154,7 +154,8 @@ def test_the_last_change_of_a_key_counts(tmp_path: Path) -> None:
 def test_bytes_of_upserts_are_those_of_the_files_that_they_add(tmp_path: Path) -> None:
     to = writer_of(table(tmp_path, "id BIGINT!; v STRING", keys=["id"]))
     sizes = []
-    for number, rows in enumerate([[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]):
+    changes: list[list[tuple[Any, ...]]] = [[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]
+    for number, rows in enumerate(changes):
         for _ in range(2):  # once again after a failure: it adds nothing
             upsert(to, number, *rows)
         log = (tmp_path / f"_delta_log/{versions(tmp_path):020d}.json").read_text().splitlines()

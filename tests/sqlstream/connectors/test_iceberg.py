@@ -332,7 +332,8 @@ def test_the_last_change_of_a_key_counts(catalog: dict[str, str]) -> None:
 def test_bytes_of_upserts_are_those_of_the_files_that_they_add(catalog: dict[str, str]) -> None:
     to = writer_of(declared(catalog, "id BIGINT!; v STRING", keys=["id"]))
     sizes = []
-    for number, rows in enumerate([[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]):
+    changes: list[list[tuple[Any, ...]]] = [[(1, "a", "+I"), (2, "b", "+I")], [(2, "c", "+U")], [(1, None, "-D")]]
+    for number, rows in enumerate(changes):
         for _ in range(2):  # once again after a failure: it adds nothing
             upsert(to, number, *rows)
         summary = table_of(catalog).current_snapshot().summary.additional_properties

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from sqlstream.analysis import Planner
 from sqlstream.cli.check import check_scripts, warnings_of_scripts
 from sqlstream.cli.options import pairs, variables
 from sqlstream.cli.scripts import Script, open_session, read_scripts, written_scripts
@@ -31,6 +32,9 @@ TARGETS: dict[str, Files] = {
 
 _OF_CLUSTERS = ("spark-submit", "spark-operator")
 """Targets whose executors are on other machines than the driver."""
+
+_JOBS = ("INSERT INTO", "INSERT OVERWRITE", "EXECUTE STATEMENT SET")
+"""The statements that run as jobs."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 _MEMORY = re.compile(r"[1-9]\d*[MG]i")
@@ -57,6 +61,7 @@ def deploy_command(
         scripts = read_scripts(files, (), parameters)
         if _has_mistakes(scripts, settings):
             return WRONG_SQL
+        ends = _all_jobs_end(scripts, settings)
     texts = _named(scripts)
     called = _deployment_name(name, texts)
     own = checkpoints_of_scripts(texts)
@@ -72,11 +77,12 @@ def deploy_command(
         master,
         _required_memory(memory),
         metrics_port,
+        ends,
     )
     if target in _OF_CLUSTERS and deployment.checkpoints is None:
         raise click.UsageError(f"--target {target} needs --dir, a directory that all machines of the cluster reach")
     require_no_secrets(deployment)
-    for warning in _path_warnings(deployment, target):
+    for warning in (*_end_warnings(deployment), *_path_warnings(deployment, target)):
         click.echo(f"warning: {warning}", err=True)
     made = TARGETS[target](deployment)
     if dry_run:
@@ -85,6 +91,19 @@ def deploy_command(
     else:
         _write(Path(folder or f"deploy-{called}"), made)
     return OK
+
+
+def _all_jobs_end(scripts: Sequence[Script], settings: Sequence[str]) -> bool:
+    """Whether what the scripts read has an end, so that their jobs have ended then."""
+    with open_session(None, settings) as session:
+        analysis = Planner().with_session(session).analyze(";\n".join(script.text for script in scripts))
+    jobs = [statement.bounded for statement in analysis.statements if statement.kind in _JOBS]
+    return bool(jobs) and all(jobs)
+
+
+def _end_warnings(deployment: Deployment) -> Iterator[str]:
+    if deployment.ends:
+        yield "all that the scripts read has an end: their jobs end with it, and are not started again for new rows"
 
 
 def _path_warnings(deployment: Deployment, target: str) -> Iterator[str]:

@@ -16,6 +16,8 @@ SECRET_VALUE = "SS478"
 CHECKPOINTS = "execution.checkpointing.dir"
 STOP_SECONDS = 300
 """How long a deployment may take to stop: an epoch to its end, and a savepoint."""
+RETRIES = 1000
+"""How often what has failed is started again, where a number must be given."""
 
 _EXTRAS = {
     "jdbc": "postgres", "postgres": "postgres", "postgres-cdc": "postgres", "mysql-cdc": "mysql", "redis": "redis",
@@ -63,7 +65,7 @@ class Deployment:
     """What is to run. ``checkpoints``: the directory of the jobs' checkpoints, None for that of the target.
 
     ``own_checkpoints``: a script sets that directory itself, so the command does not. ``image``: of containers.
-    ``memory``: for all processes, as Kubernetes writes it.
+    ``memory``: for all processes, as Kubernetes writes it. ``ends``: all jobs end, because what they read has an end.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Deployment:
     master: str | None = None
     memory: str = "4Gi"
     metrics_port: int = 9464
+    ends: bool = False
 
     @property
     def folders(self) -> tuple[TableFolder, ...]:

@@ -66,7 +66,7 @@ def _template(document: dict[str, Any], deployment: Deployment) -> str:
         text = text.replace(written, action)
     if document["kind"] == "PersistentVolumeClaim":
         text += "  {{- with .Values.checkpoints.storageClass }}\n  storageClassName: {{ . | quote }}\n  {{- end }}\n"
-    if document["kind"] == "Deployment":
+    if document["kind"] in ("Deployment", "Job"):
         text = text.replace(
             "      annotations:\n",
             "      annotations:\n        {{- with .Values.podAnnotations }}\n"

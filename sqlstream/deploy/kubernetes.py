@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlstream.deploy.container import USER, WORK, command_of, dockerfile, volume_of
-from sqlstream.deploy.deployment import STOP_SECONDS, Deployment
+from sqlstream.deploy.deployment import RETRIES, STOP_SECONDS, Deployment
 from sqlstream.deploy.kubernetes_schema import require_valid
 from sqlstream.yaml_text import yaml_text
 
@@ -33,7 +33,7 @@ def manifests(deployment: Deployment) -> list[dict[str, Any]]:
     made = [scripts_map(deployment)]
     if volume_of(deployment) is not None:
         made.append(_claim(deployment))
-    return [*made, _deployment(deployment), service(deployment)]
+    return [*made, _workload(deployment), service(deployment)]
 
 
 def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
@@ -61,7 +61,10 @@ def _claim(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _deployment(deployment: Deployment) -> dict[str, Any]:
+def _workload(deployment: Deployment) -> dict[str, Any]:
+    """A Deployment, which starts its pod again whenever that ends; a Job, which does after failures alone, for scripts
+    that end.
+    """
     labels = {"app.kubernetes.io/name": deployment.name}
     port = str(deployment.metrics_port)
     scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics"}
@@ -72,15 +75,25 @@ def _deployment(deployment: Deployment) -> dict[str, Any]:
         "containers": [_container(deployment)],
         "volumes": _volumes(deployment),
     }
+    template = {"metadata": {"labels": labels, "annotations": scraped}, "spec": pod}
+    named = {"metadata": metadata(deployment, deployment.name)}
+    if deployment.ends:
+        template["spec"] = {"restartPolicy": "OnFailure", **pod}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            **named,
+            "spec": {"backoffLimit": RETRIES, "template": template},
+        }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(deployment, deployment.name),
+        **named,
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": scraped}, "spec": pod},
+            "template": template,
         },
     }
 

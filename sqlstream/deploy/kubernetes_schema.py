@@ -1,7 +1,8 @@
 """The schemas of the objects that deployments consist of, as far as we write them, and the check against them.
 
 Kubernetes drops fields that it does not know without a word, or refuses them with ``--validate=strict``. So only the
-fields that are listed here may be written, each with its type: ``apps/v1``, ``v1``, ``v1beta2`` of Spark's operator.
+fields that are listed here may be written, each with its type: ``apps/v1``, ``batch/v1``, ``v1``, ``v1beta2`` of
+Spark's operator.
 """
 
 from __future__ import annotations
@@ -65,6 +66,15 @@ SPECS: Mapping[tuple[str, str], Check] = {
             "strategy": {"!type": {"Recreate", "RollingUpdate"}},
             "!selector": {"!matchLabels": _TEXTS},
             "!template": {"!metadata": {"labels": _TEXTS, "annotations": _TEXTS}, "!spec": _POD},
+        }
+    },
+    ("batch/v1", "Job"): {
+        "!spec": {
+            "backoffLimit": int,
+            "!template": {
+                "!metadata": {"labels": _TEXTS, "annotations": _TEXTS},
+                "!spec": {**_POD, "!restartPolicy": {"OnFailure", "Never"}},
+            },
         }
     },
     ("sparkoperator.k8s.io/v1beta2", "SparkApplication"): {

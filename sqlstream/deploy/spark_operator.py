@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sqlstream.deploy.container import HOST, USER, WORK
-from sqlstream.deploy.deployment import STOP_SECONDS, Deployment, ScriptFile
+from sqlstream.deploy.deployment import RETRIES, STOP_SECONDS, Deployment, ScriptFile
 from sqlstream.deploy.kubernetes import metadata, scripts_map, secret_variables, service
 from sqlstream.deploy.kubernetes_schema import require_valid
 from sqlstream.deploy.spark_submit import program, spark_settings
@@ -80,7 +80,7 @@ def _application(deployment: Deployment) -> dict[str, Any]:
             "image": deployment.image,
             "mainApplicationFile": "local:///opt/sqlstream/job.py",
             "sparkConf": spark_settings(deployment),
-            "restartPolicy": {"type": "OnFailure", "onFailureRetries": 1000, "onFailureRetryInterval": 10},
+            "restartPolicy": {"type": "OnFailure", "onFailureRetries": RETRIES, "onFailureRetryInterval": 10},
             "volumes": [{"name": "scripts", "configMap": {"name": f"{deployment.name}-scripts"}}],
             "driver": {
                 **pod,

@@ -165,9 +165,11 @@ def test_a_deployment_has_the_name_of_the_script_that_starts_jobs_and_the_folder
     assert 'ReadWritePaths="/srv/my copies"\n' in unit and "ReadWritePaths=bids" not in unit
     assert "sudo install -d -o sqlstream '/srv/my copies'\n" in readme and "'sqlstream[mysql]==" in readme
     relative = 'the path "bids" of table "bids" is relative, and is looked for in'
-    assert capsys.readouterr().err == f"warning: {relative} /etc/sqlstream/copy: write an absolute one\n"
+    ends, path = capsys.readouterr().err.splitlines()
+    assert "their jobs end with it" in ends
+    assert path == f"warning: {relative} /etc/sqlstream/copy: write an absolute one"
     assert run([*both, "--target", "compose", "--dry-run"]) == 0
-    assert capsys.readouterr().err.splitlines() == [
+    assert capsys.readouterr().err.splitlines()[1:] == [
         f"warning: {relative} /opt/job of the container: write an absolute one",
         'warning: the path "/srv/my copies" of table "copies" is one of the container: put a volume there',
     ]
@@ -246,6 +248,40 @@ def test_what_cannot_be_deployed_is_refused(arguments, code, message, tmp_path, 
     (tmp_path / "bad.sql").write_text(f"{SCRIPT} INSERT INTO totals SELECT x, 1 FROM bids")
     assert run(["deploy", *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+BOUNDED = SCRIPT.replace("'rows-per-second' = '10'", "'number-of-rows' = '10'")
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "helm"])
+def test_what_ends_is_a_job_of_kubernetes_that_starts_again_after_failures_alone(target, capsys):
+    """A Deployment would start it again and again when it has ended well."""
+    Path("job.sql").write_text(BOUNDED)
+    files = deployed(target)
+    documents = rendered(files) if target == "helm" else list(yaml.safe_load_all(files["job.yaml"]))
+    assert not [d for d in documents if d["kind"] == "Deployment"]
+    (job,) = [d for d in documents if d["kind"] == "Job"]
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][1] == "run"
+    require_valid(job)
+    assert "warning: all that the scripts read has an end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("script", "ends"), [(BOUNDED, True), (SCRIPT, False)])
+def test_a_script_that_ends_is_said_to(script, ends, capsys):
+    Path("job.sql").write_text(script)
+    unit = deployed("systemd")["job.service"]
+    assert "Restart=on-failure" in unit
+    assert ("their jobs end with it" in capsys.readouterr().err) is ends
+
+
+def test_one_job_without_an_end_keeps_the_others_company(capsys):
+    more = SCRIPT.replace("bids", "clicks").partition("CREATE TABLE totals")[0]
+    Path("job.sql").write_text(f"{BOUNDED}{more}INSERT INTO totals SELECT k, COUNT(*) FROM clicks GROUP BY k;")
+    (deployment,) = [
+        d for d in yaml.safe_load_all(deployed("kubernetes")["job.yaml"]) if "strategy" in d.get("spec", {})
+    ]
+    assert deployment["kind"] == "Deployment" and "have an end" not in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten(capsys):

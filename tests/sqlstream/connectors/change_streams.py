@@ -22,6 +22,7 @@ from sqlstream.connectors.on_spark.database_changes import ChangeStream
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import ALL_KINDS, UPSERT, Column, Table
 from sqlstream.types import parse_type
+from tests.sqlstream.connectors.jobs_of_tables import named
 
 SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "2"))
 
@@ -132,7 +133,7 @@ def declared_table(
     ``a.b-c``. ``before``: updates have the rows before them, too.
     """
     split = [text.strip().split(" ", 1) for text in columns.split(";")]
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given = named(options)
     physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
     pairs = tuple({**usual, **given}.items())
     return Table("t", physical, connector, pairs, primary_key=key, changelog=ALL_KINDS if before else UPSERT)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sqlstream
 from sqlstream.connectors import Environment, sink_connector, source_connector
 from sqlstream.connectors import connector as registered
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.session import Session
 from sqlstream.types import parse_type
 from sqlstream.udfs.bad_records import BAD
 
@@ -28,6 +30,12 @@ def make_table() -> MakeTable:
         return Table("t", (*physical, *extra), connector, pairs)
 
     return make
+
+
+@pytest.fixture
+def session(spark: Any) -> Iterator[Session]:
+    with sqlstream.connect(spark) as session:
+        yield session
 
 
 @pytest.fixture

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import sqlstream
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs import Job
-from sqlstream.query import Query
 from sqlstream.session import Session
+from tests.sqlstream.connectors.jobs_of_tables import declare, rows, run, started, until
 from tests.sqlstream.connectors.test_delta_log import merge, write
 from tests.sqlstream.connectors.test_delta_sink import stored, versions
 
@@ -22,29 +18,8 @@ deltalake = pytest.importorskip("deltalake", reason="the package deltalake is no
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def session(spark: Any) -> Any:
-    with sqlstream.connect(spark) as session:
-        yield session
-
-
 def create(session: Session, path: Path, columns: str = "id BIGINT, v STRING", name: str = "t", **options: str) -> None:
-    given = {"connector": "delta", "path": str(path)}
-    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    result = session.sql(query)
-    assert isinstance(result, Query)
-    return sorted(map(tuple, result), key=repr)
-
-
-def run(session: Session, insert: str) -> None:
-    job = session.sql(insert)
-    assert isinstance(job, Job)
-    assert job.wait(120)
+    declare(session, name, columns, {"connector": "delta", "path": str(path)}, **options)
 
 
 def test_finished_data_is_read_in_every_mode(session: Session, tmp_path: Path) -> None:
@@ -82,8 +57,7 @@ def test_a_job_goes_on_with_new_versions_behind_a_restart(session: Session, tmp_
     )
     expected = [(1, "a"), (2, "b")]
     for number in range(2):
-        job = session.sql(insert)
-        assert isinstance(job, Job)
+        job = started(session, insert)
         write(source, (10 + number, "a"))
         expected.append((10 + number, "a"))
         until(lambda: _is_there(tmp_path / "copy") and stored(tmp_path / "copy") == sorted(expected, key=repr))
@@ -102,13 +76,6 @@ def _is_there(path: Path) -> bool:
     return bool(deltalake.DeltaTable.is_deltatable(str(path)))
 
 
-def until(met: Any, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def test_changes_lead_to_the_same_rows(session: Session, tmp_path: Path) -> None:
     source = tmp_path / "t"
     write(source, *((n, "x") for n in range(6)), configuration={"delta.enableChangeDataFeed": "true"})
@@ -118,8 +85,7 @@ def test_changes_lead_to_the_same_rows(session: Session, tmp_path: Path) -> None
         session, source, source__monitor_interval="1 s", changelog_mode="I,UB,UA,D", scan__startup__mode="earliest"
     )  # fmt: skip
     create(session, tmp_path / "sums", "v STRING NOT NULL, n BIGINT, PRIMARY KEY (v) NOT ENFORCED", "sums")
-    job = session.sql("INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
-    assert isinstance(job, Job)
+    job = started(session, "INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
     until(lambda: _is_there(tmp_path / "sums") and stored(tmp_path / "sums") == [("x", 4), ("y", 2)])
     merge(source, (1, "x"))
     until(lambda: stored(tmp_path / "sums") == [("x", 5), ("y", 1)])

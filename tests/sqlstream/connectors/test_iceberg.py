@@ -29,6 +29,7 @@ from sqlstream.udfs.lookup.source import Comparison
 pyiceberg = pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
 pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installed")
 from tests.sqlstream.connectors.iceberg_tables import add_deletes, compact  # noqa: E402 - of that package
+from tests.sqlstream.connectors.jobs_of_tables import named  # noqa: E402
 from tests.sqlstream.connectors.lakes import batches_of, materialized, together  # noqa: E402
 
 COLUMNS = (("id", "BIGINT"), ("v", "STRING"))
@@ -255,7 +256,7 @@ def declared(
     """As in the tests of ``delta``: ``!`` after a type for NOT NULL."""
     pairs = [column.split(" ", 1) for column in columns.split("; ")]
     own = tuple(Column(name, parse_type(kind.rstrip("!")), nullable=kind[-1] != "!") for name, kind in pairs)
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given = named(options)
     given |= {f"catalog.{key}": value for key, value in catalog.items()}
     return Table("t", own, "iceberg", (("table-name", "db.t"), *given.items()), primary_key=tuple(keys))
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-import sqlstream
-from sqlstream.jobs import Job
 from sqlstream.session import Session
-from tests.sqlstream.connectors.test_delta_jobs import rows, until
+from tests.sqlstream.connectors.jobs_of_tables import declare, rows, started, until
 from tests.sqlstream.connectors.test_iceberg import catalog, made
 from tests.sqlstream.connectors.test_iceberg import rows as arrow_rows
 
@@ -19,21 +17,12 @@ __all__ = ["catalog"]  # a fixture
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def session(spark: Any) -> Any:
-    with sqlstream.connect(spark) as session:
-        yield session
-
-
 def create(
     session: Session, properties: dict[str, str], columns: str = "id BIGINT, v STRING", name: str = "t",
     table: str = "db.t", **options: str,
 ) -> None:  # fmt: skip
-    given = {"connector": "iceberg", "table-name": table}
-    given |= {f"catalog.{key}": value for key, value in properties.items()}
-    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
+    of_catalog = {f"catalog.{key}": value for key, value in properties.items()}
+    declare(session, name, columns, {"connector": "iceberg", "table-name": table, **of_catalog}, **options)
 
 
 def test_finished_data_is_read_in_every_mode(session: Session, catalog: dict[str, str]) -> None:
@@ -58,8 +47,7 @@ def test_a_job_goes_on_with_new_snapshots_behind_a_restart(
     create(session, catalog, keyed, "sums", "db.sums", partition_by="truncate(1, v)")
     session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path / 'checkpoints'}'")
     for number in range(2):
-        job = session.sql("INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
-        assert isinstance(job, Job)
+        job = started(session, "INSERT INTO sums SELECT v, COUNT(*) FROM t GROUP BY v")
         table.append(arrow_rows((10 + number, "a")))
         until(lambda n=number: sums(catalog) == [("a", 2 + n), ("b", 1)])
         job.stop()

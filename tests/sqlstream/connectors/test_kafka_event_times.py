@@ -13,6 +13,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
 from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.session import Session
+from tests.sqlstream.connectors.jobs_of_tables import named
 
 _MARK = "WATERMARK FOR at AS at"
 _ROW = "id INT, at TIMESTAMP(3)"
@@ -39,7 +40,7 @@ class _Environment:
 def watermark(columns: str, kind: str = "kafka", **options: str) -> TopicWatermark | None:
     """How the source of a table finds its watermark; its event time is the column ``at``."""
     given = {"connector": kind, "topic": "t", "properties.bootstrap.servers": "h:1"}
-    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given |= named(options)
     session, words = Session(), ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     session.sql(f"CREATE TABLE t ({columns}, {_MARK}) WITH ({words})")
     (table,) = session.workspace.catalog.tables()

@@ -17,6 +17,7 @@ from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.kafka_broker import Broker
+from tests.sqlstream.connectors.jobs_of_tables import named
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
 pytestmark = pytest.mark.spark
@@ -40,7 +41,7 @@ def declare(session: Session, topics: Topics, columns: str, topic: str, **option
         "connector": "kafka", "topic": topic, "properties.bootstrap.servers": topics.address, "format": "json",
         "scan.startup.mode": "earliest-offset",
     }  # fmt: skip
-    given = {**usual, **{key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}}
+    given = {**usual, **named(options)}
     pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items() if value)
     session.sql(f"CREATE TABLE t ({columns}) WITH ({pairs})")
 

@@ -20,6 +20,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, UPSERT, Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from tests.postgres_server import PASSWORD, PostgresServer
+from tests.sqlstream.connectors.jobs_of_tables import named
 
 HERE: Any = None  # in place of a Spark session, which nobody asks
 
@@ -39,7 +40,7 @@ def declared(server: PostgresServer):
         given = {**server.options, "table-name": "t"}
         if name == "jdbc":
             given["url"] = f"jdbc:{given['url']}"
-        pairs = {**given, **{key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}}
+        pairs = {**given, **named(options)}
         physical = tuple(Column(n, parse_type(t), nullable=n not in key) for n, t in split)
         return Table("t", physical, name, tuple(pairs.items()), primary_key=key)
 

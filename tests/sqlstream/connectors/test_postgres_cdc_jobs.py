@@ -13,6 +13,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
 from tests.postgres_server import PASSWORD, PostgresServer
+from tests.sqlstream.connectors.jobs_of_tables import named
 
 pytestmark = pytest.mark.spark
 
@@ -34,9 +35,7 @@ def session(spark: Any, server: PostgresServer) -> Iterator[Session]:
 
 
 def declare(session: Session, server: PostgresServer, name: str, columns: str, connector: str, **options: str) -> None:
-    given = {"connector": connector, **server.options, "table-name": name} | {
-        key.replace("__", ".").replace("_", "-"): value for key, value in options.items()
-    }
+    given = {"connector": connector, **server.options, "table-name": name} | named(options)
     pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
 

@@ -9,28 +9,20 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-import sqlstream
 from sqlstream.connectors.stores.epochs import LOG
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
-from sqlstream.query import Query
 from sqlstream.session import Session
 from tests.s3_server import KEY, SECRET, S3Server
+from tests.sqlstream.connectors.jobs_of_tables import declare, rows, started
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def session(spark: Any) -> Any:
-    with sqlstream.connect(spark) as session:
-        yield session
 
 
 def create(
@@ -38,21 +30,7 @@ def create(
     **options: str,
 ) -> None:  # fmt: skip
     given = {"connector": "filesystem", "path": path, "format": form, **s3.options}
-    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    pairs = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    session.sql(f"CREATE TABLE {name} ({columns}) WITH ({pairs})")
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    result = session.sql(query)
-    assert isinstance(result, Query)
-    return sorted(map(tuple, result), key=repr)
-
-
-def started(session: Session, insert: str) -> Job:
-    job = session.sql(insert)
-    assert isinstance(job, Job)
-    return job
+    declare(session, name, columns, given, **options)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
 from sqlstream.types import parse_type
 from tests.s3_server import KEY, SECRET, S3Server
+from tests.sqlstream.connectors.jobs_of_tables import named
 from tests.sqlstream.connectors.lakes import batches_of
 from tests.sqlstream.connectors.test_delta_sink import append, writer_of
 
@@ -27,7 +28,7 @@ COLUMNS = (Column("id", parse_type("BIGINT")), Column("v", parse_type("STRING"))
 
 
 def table(kind: str, s3: S3Server, **options: str) -> Table:
-    given = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given = named(options)
     return Table("t", COLUMNS, kind, tuple({**given, **s3.options}.items()))
 
 

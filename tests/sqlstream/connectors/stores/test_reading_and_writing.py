@@ -44,6 +44,7 @@ from sqlstream.udfs.files.written import (
 from sqlstream.udfs.lookup.source import Request
 from sqlstream.udfs.lookup.sources.files import FileSource
 from tests.s3_server import S3Server
+from tests.sqlstream.connectors.jobs_of_tables import named
 
 KINDS = (("id", parse_type("BIGINT")), ("word", parse_type("STRING")))
 ROWS = [{"id": n, "word": f'wört {n}, "q"'} for n in range(500)]
@@ -77,7 +78,7 @@ def as_file(form: str, rows: list[dict[str, Any]], path: Path) -> bytes:
 
 def table_at(path: str, form: str, s3: S3Server | None, **options: str) -> Table:
     given = {"path": path, "format": form} | (s3.options if s3 else {})
-    given |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    given |= named(options)
     return Table("t", tuple(Column(name, kind) for name, kind in KINDS), "filesystem", tuple(given.items()))
 
 

@@ -100,7 +100,7 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
         sys.stdout.flush()
         start.wait()
         serving.run(script.text for script in scripts if not stopped.is_set())
-        while not stopped.wait(_LOOK_SECONDS):
+        while not serving.is_over and not stopped.wait(_LOOK_SECONDS):
             serving.look()
             plans.take(serving.records())
             shown = Shown(shown.url, serving.snapshot(), plans.names)

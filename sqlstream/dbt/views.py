@@ -118,14 +118,11 @@ class KeptView:
         if not process.is_here:
             message = f'the materialized view "{self.name}" is kept by a process of {process.host}'
             raise ExecutionError(FAILED, message, hint="Run dbt there, or end that process first.")
-        end = time.monotonic() + _END_SECONDS
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)  # once: a second one ends it within an epoch
-        while process.is_alive:
-            if time.monotonic() > end:
-                message = f'process {process.pid}, which keeps the materialized view "{self.name}", does not end'
-                raise ExecutionError(FAILED, message, hint="See its log: sqlstream jobs list.")
-            time.sleep(_LOOK_SECONDS)
+        if not process.ends_within(_END_SECONDS):
+            message = f'process {process.pid}, which keeps the materialized view "{self.name}", does not end'
+            raise ExecutionError(FAILED, message, hint="See its log: sqlstream jobs list.")
 
     def remove(self) -> None:
         """End the process, and remove the script; the table and the checkpoint go with DROP MATERIALIZED VIEW."""

@@ -70,18 +70,8 @@ class OwnProcess:
         for number, seconds in ((signal.SIGINT, _END_SECONDS), (signal.SIGKILL, 5.0)):
             with suppress(ProcessLookupError):
                 os.killpg(submission.process.pid, number)
-            if _has_ended(submission, seconds):
+            if submission.process.ends_within(seconds):
                 return
-
-
-def _has_ended(submission: Submission, seconds: float) -> bool:
-    """Wait for the end of a process, at most so long."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if submission.is_over:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,10 @@ class Views:
         state = read_state(self._storage(view, workspace))
         return state is not None and state.suspended
 
+    def is_dropped(self, view: MaterializedView, workspace: Workspace) -> bool:
+        """Whether a view whose job was started here has been dropped, by whatever process."""
+        return read_state(self._storage(view, workspace)) is None
+
     def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
         """Starts the job of a view, from its checkpoint if there is one. ``anew``: first removes what an earlier view
         of that name has left.
@@ -270,10 +274,13 @@ class Views:
             targets.remove(view.table)
 
     def _forget(self, view: MaterializedView, storage: Storage) -> None:
-        """Stop the job and remove its checkpoint."""
+        """Stop the job and remove its checkpoint. It is suspended first, so that no process starts it again."""
         if not storage.can_remove:
             message = f'the checkpoint "{storage.location()}" cannot be deleted: Spark deletes no files there'
             raise BindError(CANNOT_DELETE, message, view.statement.name.span, hint="Delete it by hand first.")
+        state = read_state(storage)
+        if state is not None:
+            write_state(storage, replace(state, suspended=True))
         self._stop(view, storage)
         remove_job_folder(storage)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlstream.session import Session
 
 NOT_SERVED = "SS489"
+DROPPED = "DROPPED"
 
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 1.0, 60.0
 _RESTARTS = "restart-strategy.type"
@@ -44,13 +45,16 @@ class _Attempt:
 
 @dataclass
 class _Served:
-    """A statement with a job. ``view`` is None for INSERT and statement sets."""
+    """A statement with a job. ``view`` is None for INSERT and statement sets. ``dropped``: some process has dropped the
+    view, so its job is not started again.
+    """
 
     statement: nodes.Statement
     text: str
     view: MaterializedView | None = None
     job: Job | None = None
     attempt: _Attempt = field(default_factory=_Attempt)
+    dropped: bool = False
 
 
 class Serving:
@@ -99,7 +103,7 @@ class Serving:
         now = time.monotonic()
         for served in self._served:
             try:
-                if now >= served.attempt.at and self._is_to_start(served):
+                if not served.dropped and now >= served.attempt.at and self._is_to_start(served):
                     self._start(served)
             except SqlStreamError as error:  # of the record of a job, which may be read again in a moment
                 self._failed(served, str(error))
@@ -110,8 +114,19 @@ class Serving:
             return True
         if served.view is not None:
             status = self._session.views.status(served.view, self._session.workspace, exact=False)
-            return status.state in ("FAILED", "LOST", "STOPPED")
+            return status.state in ("FAILED", "LOST", "STOPPED") and not self._is_dropped(served, served.view)
         return job is not None and job.state is JobState.FAILED
+
+    def _is_dropped(self, served: _Served, view: MaterializedView) -> bool:
+        served.dropped = self._session.views.is_dropped(view, self._session.workspace)
+        if served.dropped:
+            self._tell(f'"{view.name}" has been dropped, and is not kept any more')
+        return served.dropped
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to keep: others have dropped all views, and there are no other jobs."""
+        return bool(self._served) and all(served.dropped for served in self._served)
 
     def _start(self, served: _Served) -> None:
         session, attempt = self._session, served.attempt
@@ -182,6 +197,7 @@ def _told(served: _Served, status: ViewStatus | None) -> Iterator[tuple[str, Any
     view = served.view
     record = _record_of(served, status)
     state = status.state if status is not None else "NOT STARTED" if record is None else record.status
+    state = DROPPED if served.dropped else state
     yield "name", _shown_name(served)
     yield "kind", _kind_of(served.statement)
     yield "state", state

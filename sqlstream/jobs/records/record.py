@@ -49,6 +49,15 @@ class Process:
             pass  # it exists and belongs to another user
         return _start_of(self.pid) == self.started
 
+    def ends_within(self, seconds: float) -> bool:
+        """Waits until a process of this machine has ended, at most so long. Returns whether it has."""
+        end = time.monotonic() + seconds
+        while self.is_alive:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
 
 @cache
 def this_process() -> Process:
@@ -83,6 +92,8 @@ DAMAGED = "DAMAGED"
 LOST_AFTER_S = 60
 _REMOVE = "Remove the file: the job can go on without it, and writes a new one."
 _LIVING = ("RUNNING", "RESTARTING")
+
+_LOOK_SECONDS = 0.1
 
 _T = TypeVar("_T")
 

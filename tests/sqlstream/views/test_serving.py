@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -15,6 +16,9 @@ from click.testing import CliRunner
 from examples.views.served import COPIES, SCRIPT, Reader, Server, Writer, is_there, place
 from sqlstream.cli import commands
 from sqlstream.errors import SqlStreamError
+from sqlstream.views.keeping import ViewStatus
+from sqlstream.views.serving import Serving, _Served
+from sqlstream.workspace import Workspace
 
 LIMIT_S = 300.0
 
@@ -88,3 +92,33 @@ def test_the_rows_of_a_query_would_be_seen_by_nobody() -> None:
 
     with Session() as session, pytest.raises(SqlStreamError, match="SS489: nobody sees the rows of a query"):
         Serving(session, lambda text: None).run(["SELECT 1"])
+
+
+TOTALS = "CREATE MATERIALIZED VIEW totals AS SELECT 1 AS x"
+
+
+def session_of(views: Mock) -> Mock:
+    """A session that has these views, and no settings."""
+    return Mock(views=views, workspace=Workspace())
+
+
+def test_a_view_that_is_dropped_is_not_started_again() -> None:
+    """Its state is gone with it, wherever DROP was called; a job that was only stopped is started."""
+    view = Mock(name="view")
+    view.name = "totals"
+    views = Mock(status=Mock(return_value=ViewStatus("totals", "STOPPED")), is_dropped=Mock(return_value=False))
+    said: list[str] = []
+    serving = Serving(session_of(views), said.append)
+    served = _Served(Mock(), TOTALS, view)
+    serving._served.append(served)
+    serving.look()
+    assert (views.begin.call_count, serving.is_over) == (1, False)
+    views.is_dropped.return_value = True
+    serving.look()
+    serving.look()
+    assert (views.begin.call_count, serving.is_over) == (1, True)
+    assert said == ['"totals" has been dropped, and is not kept any more']
+
+
+def test_nothing_that_was_never_begun_is_over() -> None:
+    assert not Serving(session_of(Mock()), print).is_over

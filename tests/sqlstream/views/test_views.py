@@ -16,6 +16,7 @@ from sqlstream.grammar import nodes
 from sqlstream.jobs import Job
 from sqlstream.results import Rows
 from sqlstream.session import Session
+from sqlstream.views.serving import Serving
 from tests.postgres_server import PASSWORD, USER, PostgresServer
 
 if TYPE_CHECKING:
@@ -204,3 +205,23 @@ def test_a_catalog_of_files_keeps_the_definition(session: Session, sold: Callabl
         assert rows(later, "DESCRIBE totals")[0][:2] == ("shop", "STRING")
         later.sql("DROP MATERIALIZED VIEW totals")
     assert not (tmp_path / "catalog" / "default" / "totals.sql").exists()
+
+
+def test_a_served_view_that_another_session_drops_is_not_started_again(
+    session: Session, spark: SparkSession, server: PostgresServer, sold: Callable[..., None], tmp_path: Path
+) -> None:
+    sold(("north", 1))
+    said: list[str] = []
+    serving = Serving(session, said.append)
+    serving.run([TOTALS])
+    until([("north", 1, 1)], lambda: server.rows("SELECT * FROM totals"))
+    with sqlstream.connect(spark) as client:
+        for key in ("sqlstream.views.url", "sqlstream.views.dir"):
+            client.workspace.settings.set(key, str(session.workspace.settings[key]))
+        client.sql(SALES.format(folder=tmp_path / "sales"))
+        client.sql(f"{TOTALS}; DROP MATERIALIZED VIEW totals")
+    for _ in range(3):
+        serving.look()
+    assert [view["state"] for view in serving.snapshot()] == ["DROPPED"] and serving.is_over
+    assert said == ['"totals" has been dropped, and is not kept any more']
+    assert server.rows("SELECT to_regclass('totals')") == [(None,)]

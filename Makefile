@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -53,6 +53,9 @@ test-dbapi: java $(READY) ## DB-API's compliance tests and SQLAlchemy's suite fo
 
 test-dbt: java $(READY) ## dbt's own suite for adapters, in an environment of its own (DBT_VENV): DBT="-k incremental"
 	@$(BIN)/python -m tests.dbt_suite $(DBT)
+
+test-ibis: java $(READY) ## Ibis's own tests for Flink against our backend; docs/ibis.md has what fails and why: IBIS="-k window"
+	@$(BIN)/python -m tests.ibis_suite $(IBIS)
 
 test-matrix: python ## golden files and fast tests on each claimed version of PySpark, Python and Java: MATRIX="--only 4.1.4"
 	@$(PYTHON) -m tests.versions $(MATRIX)

@@ -134,6 +134,7 @@ def test_wheel_names_command_dialect_and_plugin(wheel):
         text = files.read(name).decode()
     assert "sqlstream = sqlstream.cli:main" in text
     assert "sqlstream = sqlstream.grammar.dialect:SqlStream" in text
+    assert "[ibis.backends]\nsqlstream = sqlstream.ibis\n" in text
     assert "sqlstream.testing.plugin = sqlstream.testing.plugin" in text
     assert "sqlstream = sqlstream.sqlalchemy.dialect:SqlStreamDialect" in text
 
@@ -165,6 +166,7 @@ def test_wheel_states_version_licence_and_extras(wheel):
         "kafka",
         "http",
         "sqlalchemy",
+        "ibis",
         "notebook",
         "lsp",
         "views",

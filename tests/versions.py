@@ -104,7 +104,7 @@ def _tested(environment: Path, java: Path, arguments: Sequence[str]) -> tuple[st
     """Pytest's last line, and whether all is well; what failed is printed."""
     process = subprocess.run(
         [environment / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=ROOT, env=_variables(java), capture_output=True, text=True, check=False,
+        cwd=ROOT, env=variables(java), capture_output=True, text=True, check=False,
     )  # fmt: skip
     lines = (process.stdout + process.stderr).strip().splitlines() or ["pytest printed nothing"]
     if process.returncode:
@@ -112,7 +112,7 @@ def _tested(environment: Path, java: Path, arguments: Sequence[str]) -> tuple[st
     return re.sub(r"=| in [\d.]+s.*", "", lines[-1]).strip(), process.returncode == 0
 
 
-def _variables(java: Path | None = None) -> Mapping[str, str]:
+def variables(java: Path | None = None) -> Mapping[str, str]:
     """The variables of this process, without those that name another Python or its modules, and with the Java."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
     return kept if java is None else {**kept, "JAVA_HOME": str(java)}
@@ -122,26 +122,31 @@ def _variables(java: Path | None = None) -> Mapping[str, str]:
 
 
 def _environment(version: Version, folder: Path, *, small: bool) -> Path:
-    """A virtual environment with the version of PySpark, made where there is none yet."""
     wanted = [f"pyspark=={version.pyspark}", *(("pytest", "pytest-timeout", "-e", ".") if small else ("-e", ".[dev]"))]
-    constraints = re.sub(r"(?m)^pyspark==.*\n", "", (ROOT / "constraints.txt").read_text(encoding="utf-8"))
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    digest = hashlib.sha256("\n".join([str(ROOT), project, constraints, *wanted]).encode()).hexdigest()[:8]
-    environment = folder / f"pyspark-{version.pyspark}-python-{version.python}-{digest}"
-    ready = environment / ".ready"
+    return environment_with(f"pyspark-{version.pyspark}", version.python, wanted, folder)
+
+
+def environment_with(name: str, python: str, wanted: Sequence[str], folder: Path = CACHE) -> Path:
+    """A virtual environment with what pip is to install, made where there is none yet. Unavailable where that fails."""
+    pinned = "|".join(re.escape(text.split("==")[0]) for text in wanted if "==" in text)
+    constraints = re.sub(rf"(?m)^({pinned})==.*\n", "", (ROOT / "constraints.txt").read_text(encoding="utf-8"))
+    own = [str(ROOT), (ROOT / "pyproject.toml").read_text(encoding="utf-8")] if "-e" in wanted else []
+    digest = hashlib.sha256("\n".join([*own, constraints, *wanted]).encode()).hexdigest()[:8]
+    made = folder / f"{name}-python-{python}-{digest}"
+    ready = made / ".ready"
     if not ready.exists():
-        shutil.rmtree(environment, ignore_errors=True)
-        _called(_python(version.python), "-m", "venv", environment)
-        (environment / "constraints.txt").write_text(constraints, encoding="utf-8")
-        pip = (environment / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        _called(*pip, "-c", environment / "constraints.txt", *wanted)
+        shutil.rmtree(made, ignore_errors=True)
+        _called(_python(python), "-m", "venv", made)
+        (made / "constraints.txt").write_text(constraints, encoding="utf-8")
+        pip = (made / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        _called(*pip, "-c", made / "constraints.txt", *wanted)
         ready.touch()
-    return environment
+    return made
 
 
 def _called(*command: str | Path) -> None:
     """Run a command at the root; what it prints is shown where it fails."""
-    process = subprocess.run(command, cwd=ROOT, env=_variables(), capture_output=True, text=True, check=False)
+    process = subprocess.run(command, cwd=ROOT, env=variables(), capture_output=True, text=True, check=False)
     if process.returncode:
         raise Unavailable(f"{process.stderr.strip()[-600:]}")
 

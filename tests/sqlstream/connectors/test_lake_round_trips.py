@@ -1,11 +1,12 @@
 """Tables of lakes that we write and others read, that others write and we read, and that both write in turns.
 
 Each writer does the same steps, and each reader must find the same rows. ``pytest -s`` prints who was tried with whom.
+DuckDB's extensions are those of an older version, which runs in an environment of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -21,12 +22,18 @@ from sqlstream.types import parse_type
 from tests.sqlstream.connectors import test_delta_sink as of_delta
 from tests.sqlstream.connectors import test_iceberg as of_iceberg
 from tests.sqlstream.connectors.lakes import batches_of, together
+from tests.sqlstream.connectors.other_engines import OtherEngine
+from tests.versions import Unavailable
 
 deltalake: Any = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 pytest.importorskip("pyiceberg", reason="the package pyiceberg is not installed")
 pytest.importorskip("sqlalchemy", reason="the package sqlalchemy is not installed")
 
+DUCKDB = "1.5.5"
+"""The newest version whose extensions are packages of Python."""
+
 Row = tuple[Any, ...]
+Tried = dict[tuple[str, str, str, str], str]
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,8 @@ def arrow(columns: str, rows: Sequence[Row]) -> pa.Table:
 
 
 class DeltaLake:
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "t"
+    def __init__(self, folder: Path, engines: Engines) -> None:
+        self.path, self.engines = folder / "t", engines
 
     def ours(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
         to = of_delta.writer_of(self._declared(kind, columns, partition_by), run)
@@ -134,12 +141,13 @@ class DeltaLake:
     def read_by_library(self, columns: str) -> list[Row]:
         return [tuple(row.values()) for row in deltalake.DeltaTable(self.path).to_pyarrow_table().to_pylist()]
 
-    def from_duckdb(self) -> tuple[str, str]:
-        return "delta", f"delta_scan('{self.path}')"
+    def read_by_duckdb(self, columns: str) -> list[Row]:
+        return self.engines.duckdb().run({}, [], f"SELECT * FROM delta_scan('{self.path}')")
 
 
 class IcebergLake:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engines: Engines) -> None:
+        self.engines = engines
         self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
         catalog_of(self.catalog).create_namespace("db")
 
@@ -178,9 +186,9 @@ class IcebergLake:
         table = catalog_of(self.catalog).load_table("db.t").scan().to_arrow()
         return [tuple(row.values()) for row in table.to_pylist()]
 
-    def from_duckdb(self) -> tuple[str, str]:
+    def read_by_duckdb(self, columns: str) -> list[Row]:
         location = catalog_of(self.catalog).load_table("db.t").metadata_location
-        return "iceberg", f"iceberg_scan('{location}')"
+        return self.engines.duckdb().run({}, [], f"SELECT * FROM iceberg_scan('{location}')")
 
 
 Lake = DeltaLake | IcebergLake
@@ -188,7 +196,7 @@ LAKES: dict[str, type[Lake]] = {"delta": DeltaLake, "iceberg": IcebergLake}
 LONG = "both, the library first"
 WRITERS = {"ours": ("ours",), "the library": ("library",), "both in turns": ("ours", "library"),
            LONG: ("library", "ours")}  # fmt: skip
-READERS = ("ours", "the library", "DuckDB")
+READERS = {"ours": "read_by_ours", "the library": "read_by_library", "DuckDB": "read_by_duckdb"}
 
 
 def _pairs(columns: str) -> tuple[tuple[str, str], ...]:
@@ -202,25 +210,46 @@ def written(lake: Lake, operation: Operation, writers: Sequence[str]) -> None:
         write(kind, columns, rows, f"run{number}", operation.partition_by)
 
 
-def read(lake: Lake, operation: Operation, reader: str) -> list[Row]:
-    if reader != "DuckDB":
-        rows: list[Row] = getattr(lake, "read_by_ours" if reader == "ours" else "read_by_library")(operation.columns)
-        return rows
-    duckdb = pytest.importorskip("duckdb", reason="the package duckdb is not installed")
-    extension, source = lake.from_duckdb()
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-        try:
-            connection.execute(f"LOAD {extension}")
-        except duckdb.Error:
-            pytest.skip(f"the extension {extension} of DuckDB is not installed")
-        found: list[Row] = connection.execute(f"SELECT * FROM {source}").fetchall()
-        return found
+class Engines:
+    """Other engines, started when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: dict[str, OtherEngine | Unavailable] = {}
+
+    def duckdb(self) -> OtherEngine:
+        extensions = [f"duckdb-extension-{name}=={DUCKDB}" for name in ("avro", "delta", "iceberg")]
+        return self._engine("duckdb", "avro,delta,iceberg", f"duckdb=={DUCKDB}", *extensions)
+
+    def _engine(self, engine: str, packages: str, *wanted: str) -> OtherEngine:
+        known = self._started.get(packages)
+        if known is None:
+            try:
+                known = OtherEngine(engine, packages, wanted, self._folder / f"log{len(self._started)}")
+            except Unavailable as reason:
+                known = reason
+            self._started[packages] = known
+        if isinstance(known, OtherEngine):
+            return known
+        raise known
+
+    def close(self) -> None:
+        for engine in self._started.values():
+            if isinstance(engine, OtherEngine):
+                engine.close()
 
 
 @pytest.fixture(scope="module")
-def tried() -> Iterator[dict[tuple[str, str, str, str], str]]:
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    opened = Engines(tmp_path_factory.mktemp("engines"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def tried() -> Iterator[Tried]:
     """What came out by lake, operation, writer and reader, which is printed in the end."""
-    found: dict[tuple[str, str, str, str], str] = {}
+    found: Tried = {}
     yield found
     for lake, operation in dict.fromkeys(key[:2] for key in found):
         own = {key[2:]: result for key, result in found.items() if key[:2] == (lake, operation)}
@@ -233,19 +262,40 @@ def tried() -> Iterator[dict[tuple[str, str, str, str], str]]:
 @pytest.mark.parametrize("writer", ["ours", "the library", "both in turns", pytest.param(LONG, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", LAKES)
 def test_all_readers_find_what_all_writers_write(
-    tmp_path: Path, kind: str, writer: str, operation: str, tried: dict[tuple[str, str, str, str], str]
+    tmp_path: Path, engines: Engines, kind: str, writer: str, operation: str, tried: Tried
 ) -> None:
-    lake, own = LAKES[kind](tmp_path), OPERATIONS[operation]
-    written(lake, own, WRITERS[writer])
-    wrong = []
-    for reader in READERS:
+    lake = LAKES[kind](tmp_path, engines)
+    written(lake, OPERATIONS[operation], WRITERS[writer])
+    require_same(lake, (kind, operation, writer), ("ours", "the library"), tried)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("kind", LAKES)
+def test_duckdb_finds_what_all_writers_write(
+    tmp_path: Path, engines: Engines, kind: str, writer: str, operation: str, tried: Tried
+) -> None:
+    lake = LAKES[kind](tmp_path, engines)
+    written(lake, OPERATIONS[operation], WRITERS[writer])
+    require_same(lake, (kind, operation, writer), ("DuckDB",), tried)
+
+
+def require_same(lake: Lake, what: tuple[str, str, str], readers: Iterable[str], tried: Tried) -> None:
+    """``what``: lake, operation and writer."""
+    own, wrong = OPERATIONS[what[1]], []
+    for reader in readers:
         try:
-            found = sorted(read(lake, own, reader), key=repr)
-        except pytest.skip.Exception:
-            tried[kind, operation, writer, reader] = "not there"
+            found = sorted(getattr(lake, READERS[reader])(own.columns), key=repr)
+        except Unavailable:
+            tried[*what, reader] = "not there"
+            continue
+        except Exception as error:
+            tried[*what, reader] = "an error"
+            wrong.append((reader, str(error)))
             continue
         same = found == sorted(own.expected, key=repr)
-        tried[kind, operation, writer, reader] = "the same" if same else "differs"
+        tried[*what, reader] = "the same" if same else "differs"
         if not same:
-            wrong.append((reader, found))
+            wrong.append((reader, repr(found)))
     assert not wrong

@@ -14,20 +14,19 @@ import codecs
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.compressions import is_compressed, opened
-from sqlstream.formats.csv_records import LONGEST_BROKEN, Dialect, begin_of_record, length_of_records
+from sqlstream.formats.csv_records import LONGEST_BROKEN, Dialect, begin_of_record, bytes_at, length_of_records
 from sqlstream.formats.file_access import LOCAL, FileAccess
 
 BLOCK_BYTES = 1 << 22
 """The size of a block, unless one record is larger: large enough for columns, small enough for the caches."""
 
-_FEED = ord("\n")
+_FEED, _RETURN = ord("\n"), ord("\r")
 _UTF8 = "utf-8"
 _BOM = codecs.BOM_UTF8
 _INVALID = "sqlstream.invalid"
@@ -210,7 +209,7 @@ def _first_line(file: BinaryIO, begin: int, size: int) -> int:
 
 
 _counted: dict[tuple[object, ...], dict[int, int]] = {}
-"""How many line feeds files have before some positions, as this process knows: by the version of the file."""
+"""How many line ends files have before some positions, as this process knows: by the version of the file."""
 
 _MOST_FILES, _MOST_POSITIONS = 64, 1_000
 
@@ -220,40 +219,43 @@ class LineNumbers:
     """Computes line numbers in a file, for error messages. It reads the file for that only when a number is first
     requested, from the last position on up to which this process has counted before: a file that is read in many
     micro-batches would else be read from its beginning in each of them.
+
+    ``returns``: carriage returns alone end lines, too.
     """
 
     file: TextFile
+    returns: bool = False
     _position: int = field(default=-1, init=False)
-    _feeds: int = field(default=0, init=False)
+    _breaks: int = field(default=0, init=False)
     _known: dict[int, int] = field(default_factory=dict, init=False)
 
     def before(self, block: Block) -> int:
-        """Returns how many line feeds the file has before the block. Blocks must be passed in ascending order."""
+        """Returns how many line ends the file has before the block. Blocks must be passed in ascending order."""
         if self._position < 0:
-            self._known = _counted_in(self.file)
+            self._known = _counted_in(self.file, self.returns)
             start = max((position for position in self._known if position <= block.start), default=0)
-            self._feeds = self._known.get(start, 0)
+            self._breaks = self._known.get(start, 0)
             for earlier in self.file.blocks(start, block.start):
                 if earlier.start >= block.start:
                     break
-                self._feeds += _feeds(earlier.data)
+                self._breaks += _breaks(earlier.data, self.returns)
             self._position = block.start
             self._keep()
-        return self._feeds
+        return self._breaks
 
     def passed(self, block: Block) -> None:
-        """Counts the line feeds of a block that was read, so that numbers in later blocks need no second read of the
+        """Counts the line ends of a block that was read, so that numbers in later blocks need no second read of the
         file.
         """
         if self._position >= 0:
             self._known.pop(self._position, None)
-            self._feeds += _feeds(block.data)
+            self._breaks += _breaks(block.data, self.returns)
             self._position = block.start + block.data.size
             self._keep()
 
     def _keep(self) -> None:
         if self._position > len(_BOM):  # no record begins within a byte order mark
-            self._known[self._position] = self._feeds
+            self._known[self._position] = self._breaks
         if len(self._known) > _MOST_POSITIONS:
             for position in sorted(self._known)[: _MOST_POSITIONS // 2]:
                 del self._known[position]
@@ -262,21 +264,27 @@ class LineNumbers:
         """Returns the line number, from 1, of each byte offset in ``starts``. The offsets are relative to the block
         and ascend.
         """
-        is_feed = np.frombuffer(block.data, np.uint8) == _FEED
-        counts = [np.count_nonzero(is_feed[begin:end]) for begin, end in pairwise([0, *starts])]
-        lines: list[int] = (self.before(block) + 1 + np.cumsum(counts, dtype=np.int64)).tolist()
-        return lines
+        breaks = line_ends(np.frombuffer(block.data, np.uint8), returns=self.returns)
+        return [self.before(block) + 1 + count for count in np.searchsorted(breaks, starts).tolist()]
 
 
-def _feeds(data: pa.Buffer) -> int:
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _FEED))
+def line_ends(data: np.ndarray, *, returns: bool) -> np.ndarray:
+    """Returns the byte offset of the last byte of each line end. ``returns``: carriage returns alone are some, too."""
+    ends = data == _FEED
+    if returns and (positions := np.flatnonzero(data == _RETURN)).size:
+        ends[positions[bytes_at(data, positions + 1) != _FEED]] = True
+    return np.flatnonzero(ends)
 
 
-def _counted_in(file: TextFile) -> dict[int, int]:
-    """The line feeds before positions of a file at which records begin; none of a file that is read whole."""
+def _breaks(data: pa.Buffer, returns: bool) -> int:
+    return len(line_ends(np.frombuffer(data, np.uint8), returns=returns))
+
+
+def _counted_in(file: TextFile, returns: bool) -> dict[int, int]:
+    """The line ends before positions of a file at which records begin; none of a file that is read whole."""
     if not file.divides:
         return {}
-    version = (file.path, *file.access.version(file.path))
+    version = (returns, file.path, *file.access.version(file.path))
     if version not in _counted and len(_counted) >= _MOST_FILES:
         _counted.pop(next(iter(_counted)))
     return _counted.setdefault(version, {})

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.debezium import LogicalRule, LogicalTypes, is_logical
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, cut
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import BOOLEAN, STRING, DataType
 
@@ -92,12 +92,9 @@ class ChangeDecoder(Decoder):
 
     def block(self, data: pa.Buffer) -> Decoded:
         """Decodes lines, each of which is one message."""
-        starts = self.starts(data)
-        lines = pa.Array.from_buffers(
-            pa.binary(), len(starts), [None, pa.py_buffer(np.append(starts, data.size).astype(np.int32)), data]
-        )
-        decoded = self.messages(lines)
-        faults = [replace(f, start=int(starts[f.record]), text=f.text.rstrip(b"\r\n")) for f in decoded.faults]
+        starts, ends = self.spans(data)
+        decoded = self.messages(cut(data, starts, ends))
+        faults = [replace(f, start=int(starts[f.record])) for f in decoded.faults]
         return replace(decoded, faults=faults)
 
     def messages(self, values: pa.BinaryArray) -> Decoded:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,20 +56,20 @@ class CsvDecoder(Decoder):
     fields: Sequence[Field]
     dialect: Dialect = field(default_factory=Dialect)
     zone: str = "UTC"
+    returns_end_lines: ClassVar[bool] = True
 
     @cached_property
     def schema(self) -> pa.Schema:
         return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
 
-    def starts(self, data: pa.Buffer) -> np.ndarray:
-        """Returns the byte offset of each record of a block, valid or not."""
+    def spans(self, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
         view, dialect = np.frombuffer(data, np.uint8), self.dialect
         has_quotes = dialect.quote is not None and dialect.quote.encode() in memoryview(data).tobytes()
         if not (has_quotes or dialect.comments or dialect.delimiter <= " ") and len(view) and _lines(view) >= 0:
-            return super().starts(data)
+            return super().spans(data)
         lines = Lines.of_block(view)
         replace(self, fields=[Field(f.name, DataType("VOID"), wanted=False) for f in self.fields])._exact(data, lines)
-        return np.asarray(lines.starts[lines.are_records])
+        return lines.starts[lines.are_records], lines.ends[lines.are_records]
 
     def block(self, data: pa.Buffer) -> Decoded:
         reuse_memory()

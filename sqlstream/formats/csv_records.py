@@ -335,7 +335,9 @@ def length_of_records(data: bytes, dialect: Dialect) -> int:
             position = _end_of_line(data, at, len(data))
             continue
         record = dialect.splitter.split(data, start, len(data), ())
-        if record.open or record.end >= len(data):
+        if (
+            record.open or data.find(b"\n", record.end) < 0
+        ):  # its line end may still come, and ``last`` be in its quotes
             return start
         position = record.end
     return last

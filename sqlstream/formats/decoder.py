@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -69,23 +70,27 @@ class Decoder(ABC):
     them.
     """
 
+    returns_end_lines: ClassVar[bool] = False
+    """A carriage return alone ends a line, too."""
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The schema of the rows: the wanted columns in declared order. TIMESTAMP columns are in UTC."""
 
     def starts(self, data: pa.Buffer) -> np.ndarray:
-        """Returns the byte offset of each record of a block, valid or not. By default each line that is not blank is a
-        record.
+        """Returns the byte offset of each record of a block, valid or not."""
+        return self.spans(data)[0]
+
+    def spans(self, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the byte offsets at which the records of a block begin and end, valid or not, without their line
+        ends. By default each line that is not blank is a record.
         """
-        bytes_ = np.frombuffer(data, np.uint8)
-        feeds = np.flatnonzero(bytes_ == ord("\n"))
-        starts: np.ndarray = np.concatenate(([0], feeds + 1))
-        starts = starts[starts < data.size]
+        starts, ends = lines_of(data)
         if not len(starts):
-            return starts
-        filled: np.ndarray = np.add.reduceat(bytes_ > ord(" "), starts) > 0
-        return np.asarray(starts[filled])
+            return starts, ends
+        filled: np.ndarray = np.add.reduceat(np.frombuffer(data, np.uint8) > ord(" "), starts) > 0
+        return starts[filled], ends[filled]
 
     @abstractmethod
     def block(self, data: pa.Buffer) -> Decoded:
@@ -121,6 +126,23 @@ class OptionalRecords(Decoder):
         rows[given[decoded.numbers]] = np.arange(decoded.rows.num_rows)
         chosen = rows[good]
         return Decoded(decoded.rows.take(pa.array(chosen, mask=chosen < 0)), len(values), faults)
+
+
+def lines_of(data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the byte offsets at which the lines of a block begin and end, without their LF or CR LF."""
+    read = np.frombuffer(data, np.uint8)
+    feeds = np.flatnonzero(read == ord("\n"))
+    starts, ends = np.append(0, feeds + 1), np.append(feeds, len(read))
+    if starts[-1] == len(read):
+        starts, ends = starts[:-1], ends[:-1]
+    return starts, ends - ((ends > starts) & (read[ends - 1] == ord("\r")))
+
+
+def cut(data: pa.Buffer, starts: np.ndarray, ends: np.ndarray) -> pa.BinaryArray:
+    """Returns the parts of a block between these byte offsets, which ascend."""
+    offsets = np.append(np.stack([starts, ends], axis=1).ravel(), data.size).astype(np.int32)
+    both = pa.Array.from_buffers(pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), data])
+    return both.take(pa.array(np.arange(0, len(both), 2)))  # those between them are what is left out
 
 
 _FEW = 64

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.csv_records import lines_without_utf8
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, cut, lines_of
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 
 NO_UTF8 = "it is no UTF-8"
-_FEED = 0x0A
 
 
 @dataclass(frozen=True)
 class LineDecoder(Decoder):
     """Decodes each line or message into one value of a STRING column.
 
-    An empty line is a record with the empty text, as in Flink and Spark. A line that is not valid UTF-8 is a fault.
+    An empty line is a record with the empty text, as in Flink and Spark. A line ends with LF or CR LF; other carriage
+    returns are characters of it, and of a message all line breaks are. What is not valid UTF-8 is a fault.
     """
 
     field: Field
@@ -29,12 +29,12 @@ class LineDecoder(Decoder):
     def schema(self) -> pa.Schema:
         return pa.schema([(self.field.name, pa.string())] if self.field.wanted else [])
 
-    def starts(self, data: pa.Buffer) -> np.ndarray:
-        return line_starts(data)
+    def spans(self, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
+        return lines_of(data)
 
     def block(self, data: pa.Buffer) -> Decoded:
-        starts = line_starts(data)
-        return self._decoded(_slices(data, starts), starts)
+        starts, ends = self.spans(data)
+        return self._decoded(cut(data, starts, ends), starts)
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         """Decodes each message into one value. An empty message is the empty text; a NULL message is a fault."""
@@ -46,29 +46,14 @@ class LineDecoder(Decoder):
             texts = records.cast(pa.string())
         except pa.ArrowInvalid:
             bad = np.union1d(bad, rows_without_utf8(records))
-        faults = [
-            Fault(int(n), int(starts[n]), (records[n].as_py() or b"").rstrip(b"\r\n"), _reason(records[n])) for n in bad
-        ]
+        faults = [Fault(int(n), int(starts[n]), records[n].as_py() or b"", _reason(records[n])) for n in bad]
         if faults:
             good = np.ones(len(records), bool)
             good[bad] = False
             texts = records.filter(pa.array(good)).cast(pa.string())
-        columns = [pc.ascii_rtrim(texts, characters="\r\n")] if self.field.wanted else []
+        columns = [texts] if self.field.wanted else []
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema) if columns else _rows_without_columns(len(texts))
         return Decoded(rows, len(records), faults)
-
-
-def line_starts(data: pa.Buffer) -> np.ndarray:
-    """Returns the byte offset of each line of a block."""
-    feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == _FEED) if data.size else np.zeros(0, np.int64)
-    starts = np.concatenate(([0], feeds + 1))
-    return starts[:-1] if starts[-1] == data.size else starts
-
-
-def _slices(data: pa.Buffer, starts: np.ndarray) -> pa.BinaryArray:
-    """The block cut at the starts, without a copy."""
-    offsets = np.append(starts, data.size).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), data])
 
 
 def rows_without_utf8(records: pa.BinaryArray) -> list[int]:

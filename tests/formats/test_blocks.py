@@ -127,14 +127,14 @@ def test_lines_are_counted_from_wherever_a_process_has_counted_before(
 
 def test_a_file_that_is_read_in_many_ranges_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = TextFile(written(tmp_path / "a.csv", b"0123456789abcde\n" * 1_000), size=160)
-    counted, of_data = 0, blocks._feeds
+    counted, of_data = 0, blocks._breaks
 
-    def feeds(data: pa.Buffer) -> int:
+    def breaks(data: pa.Buffer, returns: bool) -> int:
         nonlocal counted
         counted += data.size
-        return of_data(data)
+        return of_data(data, returns)
 
-    monkeypatch.setattr(blocks, "_feeds", feeds)
+    monkeypatch.setattr(blocks, "_breaks", breaks)
     for begin in range(0, 16_000, 320):  # another process reads each second range
         numbers = LineNumbers(file)
         for block in file.blocks(begin, begin + 160):
@@ -144,6 +144,18 @@ def test_a_file_that_is_read_in_many_ranges_is_counted_once(tmp_path: Path, monk
     (tmp_path / "a.csv").write_bytes(b"0123456\n" * 2_100)
     (block,) = file.blocks(320, 480)
     assert LineNumbers(file).before(block) == 40, "another file"
+
+
+def test_carriage_returns_alone_end_lines_where_the_decoder_says_so(folder: Path) -> None:
+    data = b"1,2\r3,4\r\n\r5,6\n7"
+    file = TextFile(written(folder / "returns.csv", data), size=12)
+    for returns, lines in ((True, [1, 2, 4, 5]), (False, [1, 1, 2, 3])):
+        numbers, found = LineNumbers(file, returns), []
+        for block in file.blocks():
+            starts = [at - block.start for at in (0, 4, 10, 14) if 0 <= at - block.start < block.data.size]
+            found += numbers.of(block, starts)
+            numbers.passed(block)
+        assert found == lines
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -189,6 +201,15 @@ def test_an_escape_takes_quotes_and_itself_literally(folder: Path) -> None:
         blocks = texts([*TextFile(path, dialect=Dialect(escape="\\", multi_line=True), size=size).blocks()])
         assert b"".join(blocks) == data
         assert {sum(map(len, blocks[:number])) for number in range(len(blocks))} <= {0, 9, 15}
+
+
+def test_quotes_with_line_breaks_are_not_cut_before_the_end_of_their_line_is_read(folder: Path) -> None:
+    data = b'1,2\n"x\n#y"\r\n3,4\n'
+    path = written(folder / "r.csv", data)
+    for size in range(1, len(data) + 1):
+        blocks = [*TextFile(path, dialect=Dialect(comments=True, multi_line=True), size=size).blocks()]
+        assert b"".join(texts(blocks)) == data
+        assert {block.start for block in blocks} <= {0, 4, 12}
 
 
 ODD_CSV = [

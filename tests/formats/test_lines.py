@@ -21,6 +21,7 @@ DECODER = LineDecoder(Field("line", STRING))
         (b"\n", [""]),
         (b"a\n\nb", ["a", "", "b"]),
         ("é\r\n b \r\n".encode(), ["é", " b "]),
+        (b"a\rb\nc\r\r\n\r\n\r", ["a\rb", "c\r", "", ""]),
     ],
 )
 def test_each_line_is_a_text(data: bytes, lines: list[str]) -> None:
@@ -36,6 +37,12 @@ def test_what_is_no_utf8_is_a_fault_of_its_line() -> None:
     assert decoded.rows.to_pydict() == {"line": ["a", "b"]}
     assert decoded.faults == [Fault(1, 2, b"caf\xe9", "it is no UTF-8")]
     assert DECODER.starts(pa.py_buffer(b"a\n\n  \nb\n")).tolist() == [0, 2, 3, 6]
+
+
+def test_line_breaks_at_the_end_of_a_message_are_characters_of_it() -> None:
+    decoded = DECODER.messages(pa.array([b"a\n", b"b\r\n\n", b"\n", b"x\xff\n", b"c\r"], pa.binary()))
+    assert decoded.rows.to_pydict() == {"line": ["a\n", "b\r\n\n", "\n", "c\r"]}
+    assert [(fault.record, fault.text) for fault in decoded.faults] == [(3, b"x\xff\n")]
 
 
 def test_a_message_without_a_value_is_a_fault() -> None:

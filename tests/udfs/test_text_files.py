@@ -12,7 +12,7 @@ import pytest
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
-from sqlstream.formats.decoder import Decoder, Field
+from sqlstream.formats.decoder import Decoder, Field, cut
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import STRING, TIMESTAMP, DataType
@@ -21,7 +21,7 @@ from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.exchange import PARTS
 from sqlstream.udfs.files.records import RecordRows, RequiredValue
 from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
-from sqlstream.udfs.files.text import Header, TextFormat, _without_ends
+from sqlstream.udfs.files.text import Header, TextFormat
 from sqlstream.udfs.messages import BAD_TYPE
 
 DECODER = LineDecoder(Field("line", STRING))
@@ -83,6 +83,21 @@ def test_bad_records_are_rows_where_the_table_tolerates_them(shares: int, tmp_pa
     assert bad == {"record": b"caf\xe9", "error": "SS402: it is no UTF-8", "place": f"{path}:3"}
 
 
+def test_carriage_returns_alone_end_lines_of_csv_for_dead_letters_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"1,x\rno,y\r#z\r,z\r\n5,u\r\r,v\n")
+    decoder = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(comments=True))
+    schema = pa.schema({"n": pa.int32(), BAD: BAD_TYPE})
+    required = (RequiredValue("n", "SS403: no number"),)
+    reader = RecordRows(schema, {}, TextFormat(decoder, tolerant=True), apart=True, required=required)
+    bad = [row[BAD] for row in rows(reader, path) if row[BAD] is not None]
+    assert sorted((row["place"], row["record"]) for row in bad) == [
+        (f"{path}:2", b"no,y"),
+        (f"{path}:4", b",z"),
+        (f"{path}:7", b",v"),
+    ]
+
+
 @pytest.mark.parametrize("letters", [True, False])
 @pytest.mark.parametrize("shares", [1, 2, 3])
 def test_rows_without_a_required_value_are_bad_ones(shares: int, letters: bool, tmp_path: Path) -> None:
@@ -122,11 +137,11 @@ def test_a_required_time_must_be_in_range() -> None:
 
 def test_records_end_with_their_line_whatever_follows() -> None:
     data = pa.py_buffer(b"a\n\n  \r\nb,\r\n\rc\n\n")
-    starts = Decoder.starts(DECODER, data)  # blank lines are no records, as in CSV and JSON
-    assert _without_ends(data, starts, spans_lines=False).to_pylist() == [b"a", b"b,", b"\rc"]
-    quoted = pa.py_buffer(b'1,"a\r\nb"\r\n\n2,c\r3,d\n')
-    starts = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(multi_line=True)).starts(quoted)
-    assert _without_ends(quoted, starts, spans_lines=True).to_pylist() == [b'1,"a\r\nb"', b"2,c", b"3,d"]
+    spans = Decoder.spans(DECODER, data)  # blank lines are no records, as in CSV and JSON
+    assert cut(data, *spans).to_pylist() == [b"a", b"b,", b"\rc"]
+    quoted = pa.py_buffer(b'1,"a\r\nb"\r\n\n#x\r2,c\r3,d\n')
+    decoder = CsvDecoder([Field("n", INT), Field("s", STRING)], Dialect(comments=True, multi_line=True))
+    assert cut(quoted, *decoder.spans(quoted)).to_pylist() == [b'1,"a\r\nb"', b"2,c", b"3,d"]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats import csv, json_records
 from sqlstream.formats import lines as formats_lines
-from sqlstream.formats.blocks import Block, LineNumbers, TextFile
+from sqlstream.formats.blocks import Block, LineNumbers, TextFile, line_ends
 from sqlstream.formats.csv_records import Dialect, is_blank
-from sqlstream.formats.decoder import Decoded, Decoder, Fault
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, cut
 from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
@@ -101,13 +101,13 @@ class TextFormat(RecordFormat):
         SS525 for a header with other columns.
         """
         file = TextFile(path, self.encoding, self.dialect, access=self.access)
-        lines, first = LineNumbers(file), self._first_record(file, begin)
+        lines, first = LineNumbers(file, self.decoder.returns_end_lines), self._first_record(file, begin)
         for block in file.blocks(begin, end):
             if first is None and self.header is not None:
                 behind = self.header.behind(block.data, path)
                 first = None if behind is None else block.start + behind
             skipped = block.data.size if first is None else min(max(first - block.start, 0), block.data.size)
-            read = Read(path, block, skipped, lines, self.decoder, file.spans_lines)
+            read = Read(path, block, skipped, lines, self.decoder)
             yield _in_encoding(self.decoder.block(block.data.slice(skipped)), self.encoding), read
             lines.passed(block)
 
@@ -141,7 +141,7 @@ def _in_encoding(decoded: Decoded, encoding: str) -> Decoded:
 @dataclass(frozen=True)
 class Read(ReadRecords):
     """A decoded block of a text file, to find lines and texts of its records for messages. The first ``skipped`` bytes
-    of the block, the header, were not decoded. ``spans_lines``: records may have line breaks.
+    of the block, the header, were not decoded.
     """
 
     path: str
@@ -149,7 +149,6 @@ class Read(ReadRecords):
     skipped: int
     lines: LineNumbers
     decoder: Decoder
-    spans_lines: bool = False
 
     def lines_at(self, starts: Sequence[int]) -> list[int]:
         """The line numbers in the file of these byte positions. Positions count from the first decoded byte of the
@@ -177,41 +176,24 @@ class Read(ReadRecords):
 
     def lines_of_good(self, decoded: Decoded) -> np.ndarray | None:
         data = self.block.data.slice(self.skipped)
-        feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-        before = self.lines.before(self.block) + bytes(self.block.data.slice(0, self.skipped)).count(b"\n")
-        is_ended = len(feeds) > 0 and int(feeds[-1]) == data.size - 1
-        if len(feeds) + (not is_ended) == decoded.records:  # each line is a record
+        ends = self._line_ends(data)
+        before = self.lines.before(self.block) + len(self._line_ends(self.block.data.slice(0, self.skipped)))
+        is_ended = len(ends) > 0 and int(ends[-1]) == data.size - 1
+        if len(ends) + (not is_ended) == decoded.records:  # each line is a record
             return before + 1 + decoded.numbers
         starts = self.decoder.starts(data)
         if len(starts) != decoded.records:
             return None
-        return np.asarray(before + 1 + np.searchsorted(feeds, starts)[decoded.numbers])
+        return np.asarray(before + 1 + np.searchsorted(ends, starts)[decoded.numbers])
+
+    def _line_ends(self, data: pa.Buffer) -> np.ndarray:
+        return line_ends(np.frombuffer(data, np.uint8), returns=self.decoder.returns_end_lines)
 
     def records(self, decoded: Decoded) -> pa.StructArray:
         data = self.block.data.slice(self.skipped)
-        starts, lines = self.decoder.starts(data), self.lines_of_good(decoded)
+        (starts, ends), lines = self.decoder.spans(data), self.lines_of_good(decoded)
         if lines is None or len(starts) != decoded.records:
             return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
         places = pc.binary_join_element_wise(self.path, pa.array(lines).cast(pa.string()), ":")
-        texts = _without_ends(data, starts, self.spans_lines).take(pa.array(decoded.numbers))
+        texts = cut(data, starts, ends).take(pa.array(decoded.numbers))
         return pa.StructArray.from_arrays([texts, pa.nulls(len(texts), pa.string()), places], fields=[*BAD_TYPE])
-
-
-def _without_ends(data: pa.Buffer, starts: np.ndarray, spans_lines: bool) -> pa.BinaryArray:
-    """Returns the records that begin at the byte offsets ``starts``, each until the end of its line, or of its last
-    line if ``spans_lines``.
-    """
-    read = np.frombuffer(data, np.uint8)
-    ends = np.append(starts[1:], len(read))
-    if not spans_lines:
-        feeds = np.append(np.flatnonzero(read == ord("\n")), len(read))
-        ends = np.minimum(ends, feeds[np.searchsorted(feeds, starts)])
-    while (is_end := (ends > starts) & np.isin(read[ends - 1], (ord("\r"), ord("\n")))).any():
-        ends = ends - is_end
-    steps = np.zeros(len(read) + 1, np.int8)
-    steps[starts] += 1
-    steps[ends] -= 1
-    inside = np.cumsum(steps[:-1]) > 0
-    offsets = np.concatenate(([0], np.cumsum(ends - starts))).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(read[inside])]
-    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)

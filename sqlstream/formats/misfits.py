@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from sqlstream.formats.columnar import converted, fits, is_text, position_of, stored_values
+from sqlstream.formats.columnar import converted, fits, is_text, position_of, stored_values, usual_type
 from sqlstream.formats.lines import rows_without_utf8
 
 _SHOWN = 100
@@ -29,6 +29,8 @@ def misfit(values: pa.Array, declared: pa.DataType, *, orc: bool = False) -> tup
     """
     if not fits(values.type, declared, orc=orc):
         return None
+    if usual_type(values.type) != values.type:  # Arrow cannot take rows of views
+        values = values.cast(usual_type(values.type))
     first, behind = 0, len(values)
     while behind - first > 1:
         middle = (first + behind) // 2
@@ -70,6 +72,51 @@ def _searched(values: pa.Array, declared: pa.DataType, orc: bool, rows: np.ndarr
         return [int(rows[0])]
     half = len(rows) // 2
     return [*_searched(values, declared, orc, rows[:half]), *_searched(values, declared, orc, rows[half:])]
+
+
+# --- what neither Arrow nor Python takes --------------------------------------------------------------------------
+
+
+def readable(values: pa.Array) -> pa.Array:
+    """Returns the values, in which texts are bytes if one is no UTF-8, and times of day are numbers if one is none, at
+    any depth: Arrow and Python refuse these. Raises pa.ArrowException where an array is damaged otherwise.
+    """
+    if isinstance(values.type, pa.BaseExtensionType):
+        return readable(values.storage)
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        if kinds.is_dictionary(values.type):
+            values.indices.validate(full=True)
+            return readable(values.dictionary).take(values.indices)
+        bytes_ = values.view(_plain(values.type, times=False))
+        try:
+            bytes_.validate(full=True)
+        except pa.ArrowInvalid:
+            bytes_ = values.view(_plain(values.type, times=True))
+            bytes_.validate(full=True)
+        return bytes_
+    return values
+
+
+_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+
+
+def _plain(kind: pa.DataType, *, times: bool) -> pa.DataType:
+    """The type of the same buffers with bytes for texts and, if ``times``, numbers for times of day."""
+    if times and kinds.is_time(kind):
+        return pa.int32() if kinds.is_time32(kind) else pa.int64()
+    if kinds.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type, times=times)) for field in kind])
+    if kinds.is_map(kind):
+        inner = (field.with_type(_plain(field.type, times=times)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(*inner, keys_sorted=kind.keys_sorted)
+    if kinds.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type, times=times)), kind.list_size)
+    for is_one, made in ((kinds.is_list, pa.list_), (kinds.is_large_list, pa.large_list)):
+        if is_one(kind):
+            return made(kind.value_field.with_type(_plain(kind.value_type, times=times)))
+    return _BYTES.get(kind, kind)
 
 
 # --- masks ------------------------------------------------------------------------------------------------------
@@ -153,7 +200,7 @@ def _spelled(values: pa.Array) -> list[str]:
         found = values.cast(pa.binary()).to_pylist()
         return [f'"{value[:_SHOWN].decode(errors="replace")}"' for value in found]
     try:
-        return [str(value)[:_SHOWN] for value in values.to_pylist()]
+        return [str(value)[:_SHOWN] for value in readable(values).to_pylist()]
     except (ArithmeticError, ValueError):
         return [_alone(value) for value in values]
 

@@ -17,6 +17,7 @@ from sqlstream.errors import ConnectorError, ExecutionError
 from sqlstream.formats.decoder import Field
 from sqlstream.types import parse_type
 from sqlstream.udfs.bad_records import BAD
+from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.columnar_records import ColumnarFormat
 from sqlstream.udfs.files.records import RecordRows
 from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES
@@ -118,3 +119,41 @@ def test_good_rows_have_their_place_for_what_is_checked_later(form: str, tmp_pat
         (number if number < 4 else None, f"{path}: row {number}") for number in range(1, 6)
     ]
     assert rows[0][BAD] == {"record": None, "error": None, "place": f"{path}: row 1"}
+
+
+TEXTS = pa.array([b"a", b"\xff", None]).view(pa.string())
+HOURS = pa.array([86_400_000_000, 1, None]).view(pa.time64("us"))
+OF_NO_TYPE: dict[str, tuple[pa.Array, list[int], str]] = {
+    "TIME": (HOURS, [1], "86400000000"),
+    "ARRAY<STRING>": (pa.ListArray.from_arrays([0, 1, 2, 3], TEXTS), [2], '["\ufffd"]'),
+    "ARRAY<TIME>": (pa.LargeListArray.from_arrays([0, 1, 2, 3], HOURS), [1], "[86400000000]"),
+    "MAP<STRING, STRING>": (pa.MapArray.from_arrays([0, 1, 2, 2], ["k", "l"], TEXTS[:2]), [2], '[["l","\ufffd"]]'),
+    "STRUCT<s: STRING, t: TIME>": (
+        pa.StructArray.from_arrays([TEXTS, HOURS], ["s", "t"]),
+        [1, 2],
+        '{"s":"a","t":86400000000}',
+    ),
+    "STRING": (TEXTS.dictionary_encode(), [2], '"\ufffd"'),
+    " STRING ": (pa.array([b"a", b"\xff", None], pa.binary_view()).view(pa.string_view()), [2], '"\ufffd"'),
+}
+"""Types, values of which Arrow and Python refuse some, the numbers of these rows, and the first one as JSON."""
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("kind", [*OF_NO_TYPE])
+def test_values_that_arrow_refuses_are_bad_and_stand_in_the_record(form: str, kind: str, tmp_path: Path) -> None:
+    values, wrong, shown = OF_NO_TYPE[kind]
+    path = written(form, tmp_path, pa.table({"v": values}))
+    rows = read(format_of(form, f"v {kind.strip()}"), path)
+    bad = [row[BAD] for row in rows if row[BAD] is not None]
+    assert (len(rows), [b["place"] for b in bad]) == (3, [f"{path}: row {n}" for n in wrong])
+    assert bad[0]["record"].decode() == f'{{"v":{shown}}}'
+    whole = ColumnarFiles(form, (("v", parse_type(kind.strip())),))
+    with pytest.raises(ExecutionError, match=rf'SS402: column "v" of type .* in row {wrong[0]} of file'):
+        list(whole.batches(str(path)))
+
+
+def test_a_timestamp_of_orc_is_called_what_it_is_read_as(tmp_path: Path) -> None:
+    path = written("orc", tmp_path, pa.table({"v": pa.array([0], pa.timestamp("us"))}))
+    with pytest.raises(ExecutionError, match=r'SS467: column "v" is TIMESTAMP in file ".*", not TIMESTAMP_NTZ'):
+        list(ColumnarFiles("orc", (("v", parse_type("TIMESTAMP_NTZ")),)).batches(str(path)))

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from pyarrow import ipc, orc
 
 from sqlstream.errors import ExecutionError
-from sqlstream.formats.columnar import Ambiguous, converted, is_text, position_of
+from sqlstream.formats.columnar import Ambiguous, converted, position_of
 from sqlstream.formats.file_access import LOCAL, FileAccess
+from sqlstream.formats.misfits import readable
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD_ROW
 from sqlstream.udfs.files.listed import Mismatch, refused, type_name
@@ -102,14 +103,10 @@ class ColumnarFiles:
 
 def require_whole(values: pa.Array) -> None:
     """Raises pa.ArrowInvalid where values are not as Arrow says: its files are memory, of which nothing is
-    looked at when it is read, and offsets that lead elsewhere would end the process. Of a STRING that is no UTF-8 it is
-    said later which one it is.
+    looked at when it is read, and offsets that lead elsewhere would end the process. Of texts that are no UTF-8 and
+    times of no day it is said later which ones they are.
     """
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid as error:
-        if not (is_text(values.type) and "UTF8" in str(error)):
-            raise
+    readable(values)
 
 
 def _numbered(first: int, row: int) -> str:

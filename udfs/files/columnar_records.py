@@ -16,7 +16,7 @@ from sqlstream.errors import ExecutionError
 from sqlstream.formats.columnar import converted, fits, position_of
 from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.formats.file_access import LOCAL, FileAccess
-from sqlstream.formats.misfits import misfits
+from sqlstream.formats.misfits import misfits, readable
 from sqlstream.udfs.files.columnar import ColumnarFiles, require_whole
 from sqlstream.udfs.files.listed import Mismatch
 from sqlstream.udfs.files.parquet import batches_of, own_names, parquet_file, without_view
@@ -124,7 +124,7 @@ class ColumnarFormat(RecordFormat):
 def _texts(batch: pa.RecordBatch, rows: Sequence[int]) -> list[bytes]:
     """Rows as JSON, with the values of the file."""
     names, chosen = batch.schema.names, pa.array(rows, pa.int64())
-    columns = [_values(without_view(column).take(chosen)) for column in batch.columns]
+    columns = [_values(readable(without_view(column).take(chosen))) for column in batch.columns]
     records = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     return [_JSON.encode(record).encode(errors="replace") for record in records]
 

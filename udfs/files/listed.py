@@ -343,7 +343,8 @@ class Mismatch:
             columns_hint = suggestion or f"Columns: {', '.join(sorted(self.names))}."
             message = f'file "{file}" has no column "{self.column}"'
             return Diagnostic(MISSING_COLUMN, message, hint=f"{columns_hint} {_NULLS.format(format=format)}")
-        type_in_file = type_name(self.found)
+        is_instant = format == "orc" and kinds.is_timestamp(self.found)  # which Arrow gives no zone
+        type_in_file = "TIMESTAMP" if is_instant else type_name(self.found)
         message = f'column "{self.column}" is {type_in_file} in file "{file}", not {type_name(self.declared)}'
         holds = _UNSIGNED.get(type_in_file)
         hint = (

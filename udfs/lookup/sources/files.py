@@ -248,12 +248,13 @@ def require_years(table: str, rows: pa.Table, kinds: Mapping[str, DataType]) -> 
 def _of_directories(path: str, source: FileSource) -> dict[str, pa.Array]:
     """The columns whose values are in directory names, each as an array of one value."""
     parts = (folder.partition("=") for folder in Path(path).parts[:-1] if "=" in folder)
-    texts = {name: None if text == NO_PARTITION else unquote(text) for name, _, text in parts}
-    missing = [name for name in source.partitions if name not in texts]
+    # Names are escaped as values are, and their case means nothing, as to Spark in streams.
+    texts = {unquote(name).casefold(): None if text == NO_PARTITION else unquote(text) for name, _, text in parts}
+    missing = [name for name in source.partitions if name.casefold() not in texts]
     if missing:
         raise ValueError(f'it lies in no directory "{missing[0]}=…"')
     return {
-        name: _constant(name, texts[name], kind, source.zone)
+        name: _constant(name, texts[name.casefold()], kind, source.zone)
         for name, kind in source.columns
         if name in source.partitions
     }

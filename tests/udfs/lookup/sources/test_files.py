@@ -29,6 +29,7 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.types import parse_type
 from sqlstream.udfs.files.columnar import ColumnarFiles
+from sqlstream.udfs.files.directories import escaped
 from sqlstream.udfs.files.sink_log import begin_after, log_batch
 from sqlstream.udfs.files.text import Header, TextFormat
 from sqlstream.udfs.lookup.source import Comparison, Request
@@ -295,6 +296,14 @@ def test_directories_patterns_and_partitions_hold_files(tmp_path):
     assert ask(source_of(tmp_path / "*" / "*.csv", "k STRING; v INT"), "a") == [[(2,), (1,)]]
     by_day = source_of(tmp_path, "k STRING; v INT; day DATE", keys="day k", partitions=("day",))
     assert ask(by_day, (date(2024, 1, 31), "a")) == [[(1,)]]
+
+
+def test_names_of_directories_are_escaped_as_sinks_escape_them_and_in_any_case(tmp_path):
+    folder = tmp_path / f"{escaped('a:b')}={escaped('x=y/z')}" / "Day=1"
+    folder.mkdir(parents=True)
+    written(folder / "part.csv", "k,1")
+    source = source_of(tmp_path, "k STRING; v INT; a:b STRING; day INT", partitions=("a:b", "day"))
+    assert ask(source, "k") == [[(1, "x=y/z", 1)]]
 
 
 @pytest.mark.parametrize("pattern", ["in", "i*", "in/"])

@@ -200,15 +200,34 @@ def read_rows_of_file(path: Path, columns: Columns) -> list[Change]:
 def _records(path: Path, types: Mapping[str, DataType]) -> list[dict[str, Any]]:
     match path.suffix:
         case ".csv":
-            text = path.read_text(encoding="utf-8")
-            rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
-            return [{str(name): value or None for name, value in row.items()} for row in rows]
+            return _csv_records(path)
         case ".jsonl":
-            lines = path.read_text(encoding="utf-8").splitlines()
-            return [_json_record(line) for line in lines if line.strip()]
+            return _json_records(path)
         case ".parquet":
             return _parquet_records(path, types)
     raise ValueError(f'file "{path}" is none of {", ".join(FORMATS)}')
+
+
+def _text(path: Path) -> str:
+    """The text of a file with its line ends as they are, which may be in a value."""
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f'line {line} of file "{path}" is no UTF-8') from error
+
+
+def _csv_records(path: Path) -> list[dict[str, Any]]:
+    lines = csv.reader(io.StringIO(_text(path), newline=""), skipinitialspace=True, strict=True)
+    try:
+        header, *rows = [row for row in lines if row] or [[]]
+    except csv.Error as error:  # such as a quote that is never closed
+        raise ValueError(f'line {lines.line_num} of file "{path}": {error}') from error
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(header):
+            raise ValueError(f'row {number} of file "{path}" has {len(row)} fields, and its header {len(header)}')
+    return [{name: value or None for name, value in zip(header, row, strict=True)} for row in rows]
 
 
 class _InJson(NamedTuple):
@@ -221,6 +240,16 @@ class _InJson(NamedTuple):
     def as_column(self, kind: DataType) -> Any:
         """The value by the rules of the format json."""
         return self.record.column(JsonPath((self.key,)), self.key, kind, "UTC")[0]
+
+
+def _json_records(path: Path) -> list[Any]:
+    records = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        try:
+            records += [_json_record(line)] if line.strip() else []
+        except json.JSONDecodeError as error:
+            raise ValueError(f'line {number} of file "{path}" is no JSON: {error}') from error
+    return records
 
 
 def _json_record(line: str) -> Any:

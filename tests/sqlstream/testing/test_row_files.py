@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -60,6 +61,18 @@ def test_values_are_read_as_the_formats_read_them(tmp_path):
         read_rows_of_file(path, columns)
 
 
+@pytest.mark.parametrize("text", ["a\r\nb", "a\rb", "a\u2028b\u0085c\x0bd", "\ufeff"])
+def test_what_ends_lines_elsewhere_stays_in_a_text(tmp_path, text):
+    columns = [("s", parse_type("STRING"))]
+    for name, record in (
+        ("rows.csv", f's\r\n"{text}"\r\n'),
+        ("rows.jsonl", json.dumps({"s": text}, ensure_ascii=False)),
+    ):
+        path = tmp_path / name
+        path.write_bytes(b"\xef\xbb\xbf" + record.encode())
+        assert read_rows_of_file(path, columns) == [("+I", text)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -67,13 +80,18 @@ def test_values_are_read_as_the_formats_read_them(tmp_path):
         ("rows.csv", "a\n1\n", 'lacks the column "b"'),
         ("rows.csv", "a,b\n1,x\n", "row 1 of file"),
         ("rows.csv", "a,b,row_kind\n1,2,+X\n", 'has the kind "\\+X"'),
+        ("rows.csv", "a,b\n1,2\n3\n", "row 2 of file .* has 1 fields, and its header 2"),
+        ("rows.csv", "a,b\n1,2,3\n", "row 1 of file .* has 3 fields, and its header 2"),
+        ("rows.csv", 'a,b\n1,2\n3,"4\n5,6\n', "line 4 of file .*: unexpected end of data"),
+        ("rows.csv", "a,b\n1,\udcff\n", "line 2 of file .* is no UTF-8"),
         ("rows.jsonl", "[1, 2]\n", "row 1 of file .* is no object"),
+        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "line 2 of file .* is no JSON"),
         ("rows.txt", "", "is none of .csv, .jsonl, .parquet"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(tmp_path, name, text, message):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=message):
         read_rows_of_file(path, [("a", parse_type("INT")), ("b", parse_type("INT"))])
 

@@ -101,7 +101,7 @@ def _last_lines(path: Path) -> Iterable[str]:
     with path.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
         file.seek(begin)
-        lines = file.read().decode("utf-8", "replace").splitlines()
+        lines = file.read().decode("utf-8", "replace").split("\n")  # texts may have other line ends
     return [line for line in (lines[1:] if begin else lines) if line.strip()][-MOST_ROWS:]
 
 

@@ -216,7 +216,7 @@ def _step(step: dict[str, Any], root: Path) -> Step:
 
 
 def _lines(path: Path, *, kinds: bool) -> Iterator[tuple[str, Values]]:
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in filter(None, path.read_text(encoding="utf-8").split("\n")):  # texts may have other line ends
         values = json.loads(line)
         yield (values[0], values[1:]) if kinds else ("+I", values)
 

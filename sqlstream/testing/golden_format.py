@@ -132,7 +132,7 @@ def parse_golden(text: str) -> tuple[Block, ...]:
 
 def _paragraphs(text: str) -> Iterator[tuple[int, list[str]]]:
     paragraph: list[str] = []
-    for number, line in enumerate([*text.splitlines(), ""], 1):
+    for number, line in enumerate([*text.split("\n"), ""], 1):
         if line.strip():
             paragraph.append(line.rstrip())
         elif paragraph:

@@ -157,3 +157,10 @@ def test_a_timestamp_of_orc_is_called_what_it_is_read_as(tmp_path: Path) -> None
     path = written("orc", tmp_path, pa.table({"v": pa.array([0], pa.timestamp("us"))}))
     with pytest.raises(ExecutionError, match=r'SS467: column "v" is TIMESTAMP in file ".*", not TIMESTAMP_NTZ'):
         list(ColumnarFiles("orc", (("v", parse_type("TIMESTAMP_NTZ")),)).batches(str(path)))
+
+
+@FORMATS
+def test_a_record_has_its_values_in_the_order_of_the_file_whatever_is_read(form: str, tmp_path: Path) -> None:
+    path = written(form, tmp_path, ROWS.select(["id", "name"]).slice(3, 1))
+    (bad,) = (row[BAD] for row in read(format_of(form, "id BIGINT", "name STRING"), path))
+    assert bad["record"].decode() == '{"id":4,"name":"\ufffd!"}'

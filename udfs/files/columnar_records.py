@@ -69,6 +69,7 @@ class ColumnarFormat(RecordFormat):
             wanted = own_names(file.schema_arrow, self.schema.names, path, nulls=self.nulls)
             others = [f.name for f in self.fields if not f.wanted]
             own = {**own_names(file.schema_arrow, others, path, nulls=True), **wanted}
+            own = {name: own[name] for name in file.schema_arrow.names if name in own}  # as records have them
             share = FileRange({LENGTH: size}, max(begin, 0), size if end is None else end)
             for _, first, batch in batches_of(file, share, own):
                 yield first, batch

@@ -196,10 +196,10 @@ def differs_in_spark(in_file: pa.DataType, declared: pa.DataType, *, orc: bool =
     """True where Spark's reader of Parquet, or ``orc``, fails, or returns other values than ``converted``, for these
     types or types nested in them.
 
-    These are nanosecond timestamps, TIME in units other than microseconds, columns of NULLs only, 16-bit floats,
-    unsigned integers unless they are read as the next larger type, DECIMALs of fewer digits before or behind the point,
-    bytes as STRING, which Spark does not look at, Arrow's extension types, and names that only their case tells apart.
-    Of ORC Arrow reads all timestamps in nanoseconds.
+    These are nanosecond timestamps, columns of NULLs only, 16-bit floats, unsigned integers unless they are read as the
+    next larger type, DECIMALs of fewer digits before or behind the point, bytes as STRING and TIME, of which Spark does
+    not look whether they are such, Arrow's extension types, and names that only their case tells apart. Of ORC Arrow
+    reads all timestamps in nanoseconds.
     """
     if orc and kinds.is_timestamp(in_file):
         return False
@@ -237,7 +237,7 @@ _OTHERWISE_IN_SPARK: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Dat
     (kinds.is_null, _never),
     (kinds.is_float16, _never),
     (lambda kind: bool(kinds.is_timestamp(kind) and kind.unit == "ns"), _never),
-    (lambda kind: bool(kinds.is_time(kind) and kind.unit != "us"), _never),
+    (kinds.is_time, _never),
 )
 """Types in files, and the declared types as which Spark reads them well."""
 

@@ -116,6 +116,7 @@ def test_python_reads_what_spark_reads_otherwise():
     assert differs(pa.list_(pa.struct([("A", pa.timestamp("ns"))])), "ARRAY<STRUCT<a: TIMESTAMP_NTZ>>")
     assert not differs(pa.list_(pa.struct([("b", pa.timestamp("ns")), ("a", pa.int8())])), "ARRAY<STRUCT<a: INT>>")
     assert differs(pa.uint32(), "DOUBLE")
+    assert differs(pa.time64("us"), "TIME")
     assert differs(pa.map_(pa.string(), pa.null()), "MAP<STRING, STRING>")
     assert differs(pa.decimal128(10, 4), "DECIMAL(10, 2)")
     assert differs(pa.decimal128(10, 2), "DECIMAL(10, 3)")

@@ -130,12 +130,15 @@ def read_files(
 
 def _reads_whole(table: Table, columns: tuple[str, ...], values: Mapping[str, Any]) -> bool:
     """Whether Python reads each file as a whole: Spark has no reader of Arrow and Avro, and some types of Parquet and
-    ORC it reads otherwise than the exchange, or not at all, which the newest files show."""
+    ORC it reads otherwise than the exchange, or not at all, which the newest files show, and columns of TIME."""
     path, kind = local_path(table.option("path") or ""), values["format"]
     if kind not in ("orc", "parquet") or path is None:
         return kind in ("arrow", "avro")
+    in_files = columns_in_files(table, columns)
+    if any(part.name == "TIME" for c in in_files for part in c.type.parts()):  # also of files that come later
+        return True
     with suppress(TypeError):  # a type that Arrow does not have
-        wanted = {c.name: c.type.to_arrow() for c in columns_in_files(table, columns)}
+        wanted = {c.name: c.type.to_arrow() for c in in_files}
         newest = newest_files(matching_paths(path))
         schemas = (schema for file in newest if (schema := file_schema(file, kind)) is not None)
         return any(need_python(schema, wanted, orc=kind == "orc") for schema in schemas)

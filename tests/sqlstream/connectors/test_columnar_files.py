@@ -120,6 +120,17 @@ def test_numbers_that_would_wrap_are_refused_with_column_and_file(spark, tmp_pat
             rows(session, "SELECT v FROM t")
 
 
+def test_a_time_of_no_day_is_named_where_spark_would_read_another_one(spark, tmp_path):
+    times = pa.array([1, 86_400_000_000], pa.int64()).view(pa.time64("us"))
+    pq.write_table(pa.table({"v": times}), tmp_path / "1.parquet")
+    with Session(spark) as session:
+        table(session, "t", "v TIME", tmp_path, "parquet")
+        for mode in ("batch", "streaming"):
+            session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+            with pytest.raises(SqlStreamError, match=r'SS402: column "v" of type TIME is .* in row 2 of file'):
+                rows(session, "SELECT v FROM t")
+
+
 def test_arrow_files_are_read_at_every_door(spark, tmp_path):
     content = pa.table({
         "k": pa.array([0, 1], pa.int64()), "s": pa.array(["x", None]).dictionary_encode(),

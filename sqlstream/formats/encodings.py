@@ -1,9 +1,10 @@
-"""Names of text encodings, and of the codecs of Avro, for options. Arrow is not loaded: statements are checked with
-this."""
+"""Names of text encodings and of the codecs of Avro, for options, and of columns in headers. Arrow is not loaded:
+statements are checked with this."""
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 
 AVRO_CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 """How blocks of Avro may be compressed, by the names of its specification."""
@@ -18,3 +19,12 @@ def encoding_of(name: str) -> str:
         return codecs.lookup(name.strip()).name
     except LookupError as error:
         raise ValueError(name) from error
+
+
+def longer_header(table: str, count: int, file: str, names: Sequence[str]) -> tuple[str, str]:
+    """Returns the message, and the hint, for a header that names more than the ``count`` columns of a table."""
+    message = (
+        f'the header of file "{file}" has {len(names)} columns, and table "{table}" has {count}: it has no '
+        f'"{names[count]}"'
+    )
+    return message, f"A table of CSV files has all of their columns in their order: {', '.join(names)}."

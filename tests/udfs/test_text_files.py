@@ -215,13 +215,14 @@ def test_the_header_is_the_first_record_whoever_reads_it(text: str, shares: int,
     [
         ("a,y\n", 'column 2 in the header of file ".*" is "y", not "b" of table "t"'),
         ("a\n", 'column 2 in the header of file ".*" is no column, not "b" of table "t"'),
+        ("a,b,c\n", 'the header of file ".*" has 3 columns, and table "t" has 2: it has no "c"'),
         ('# note\n"A","b"\nx\n', None),
     ],
 )
 def test_headers_are_checked(text: str, said: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    header = Header("t", ((0, "a"), (1, "b")), Dialect(comments=True))
+    header = Header("t", ((0, "a"), (1, "b")), Dialect(comments=True), 2)
     reader = RecordRows(pa.schema(LINE), {}, TextFormat(DECODER, header=header))
     if said is None:
         assert rows(reader, path) == [{"line": "x"}]

@@ -17,6 +17,7 @@ from sqlstream.formats import lines as formats_lines
 from sqlstream.formats.blocks import Block, LineNumbers, TextFile, line_ends
 from sqlstream.formats.csv_records import Dialect, is_blank
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, cut
+from sqlstream.formats.encodings import longer_header
 from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat
 from sqlstream.udfs.messages import BAD_TYPE, bad_records, said, unreadable_record
@@ -30,12 +31,14 @@ _LINE_END = re.compile(rb"\r\n?|\n")
 @dataclass(frozen=True)
 class Header:
     """Describes the header line of CSV files, which names the columns and is not a record. ``columns``: for each column
-    that is read, its position in the line, from 0, and its name.
+    that is read, its position in the line, from 0, and its name. ``count``: how many columns all files have, if that is
+    to be checked.
     """
 
     table: str
     columns: tuple[tuple[int, str], ...]
     dialect: Dialect
+    count: int | None = None
 
     def behind(self, data: pa.Buffer, path: str) -> int | None:
         """Checks the header, the first record in the first block of a file, and returns the position of the first byte
@@ -75,6 +78,9 @@ class Header:
                 )
                 hint = f"A table of CSV files has their columns in their order: {', '.join(names)}."
                 raise ConnectorError(WRONG_HEADER, message, hint=hint)
+        if self.count is not None and len(names) > self.count:
+            message, hint = longer_header(self.table, self.count, path, names)
+            raise ConnectorError(WRONG_HEADER, message, hint=hint)
 
 
 @dataclass(frozen=True)

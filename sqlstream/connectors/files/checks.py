@@ -25,6 +25,7 @@ from sqlstream.connectors.files.tables import is_hidden
 from sqlstream.connectors.formats import csv_settings
 from sqlstream.errors import Diagnostic, ExecutionError, SqlStreamError
 from sqlstream.formats.avro_schema import Schema as AvroSchema
+from sqlstream.formats.encodings import longer_header
 from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.suggestions import did_you_mean
@@ -198,7 +199,8 @@ def _suggestion(column: str, names: Sequence[str], free: Sequence[str]) -> str:
 def wrong_header(
     table: Table, values: Mapping[str, Any], columns: Sequence[Column], headers: Iterable[tuple[str, str]]
 ) -> list[Diagnostic]:
-    """Returns diagnostics SS525 for columns that have another name at their position in the header of a CSV file.
+    """Returns diagnostics SS525 for columns that have another name at their position in the header of a CSV file, and
+    for a header with more columns than the table has.
 
     ``headers``: pairs of file name and header line.
     """
@@ -210,6 +212,9 @@ def wrong_header(
             there = names[places[column.name]] if places[column.name] < len(names) else None
             if there is None or there.casefold() != column.name.casefold():
                 return [_wrong_name(table, column, places[column.name], there, file, names)]
+        if len(names) > len(places):
+            message, hint = longer_header(table.name, len(places), file, names)
+            return [Diagnostic(WRONG_HEADER, message, hint=hint)]
     return []
 
 

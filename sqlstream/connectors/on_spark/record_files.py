@@ -157,6 +157,6 @@ def _of_decoder(
     if values["csv.header"]:
         read = columns_in_files(table, columns)
         named = ((i, f.name) for i, f in enumerate(decoder.fields) if f.name in {c.name for c in read})
-        header = Header(table.name, tuple(named), decoder.dialect)
+        header = Header(table.name, tuple(named), decoder.dialect, len(decoder.fields))
     has_quotes = decoder.dialect.quote is not None
     return TextFormat(decoder, dialect=decoder.dialect if has_quotes else None, header=header, **lines)

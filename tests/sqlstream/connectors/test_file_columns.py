@@ -106,6 +106,8 @@ def test_what_cannot_be_read_is_told(wrong, tmp_path):
          "HINT: A table of CSV files has their columns in their order: id, city, price."),
         ("id", {}, 'column 2 in the header of file "{}" is no column, not "price" of table "t"\n'
          "HINT: A table of CSV files has their columns in their order: id."),
+        ("id,price,city,zip", {}, 'the header of file "{}" has 4 columns, and table "t" has 3: it has no "zip"\n'
+         "HINT: A table of CSV files has all of their columns in their order: id, price, city, zip."),
     ],
 )  # fmt: skip
 def test_the_header_names_the_columns_in_their_places(wrong, tmp_path, header, options, problem):

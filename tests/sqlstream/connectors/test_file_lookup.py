@@ -53,7 +53,7 @@ def test_options_of_the_format_reach_the_source(make_table):
     assert (actual.path, actual.partitions, actual.reload_ms) == ("/data", ("v",), 10_000)
     field, zone = Field("k", parse_type("STRING")), "Europe/Amsterdam"
     dialect = Dialect(";", "'", "\\", "NA", comments=True)
-    header = Header("t", ((0, "k"),), dialect)
+    header = Header("t", ((0, "k"),), dialect, 1)
     decoder = CsvDecoder((field,), dialect, zone)
     assert actual.format == TextFormat(decoder, dialect=dialect, header=header, tolerant=True)
     assert (actual.columns, actual.zone) == ((("k", field.type), ("v", parse_type("INT"))), zone)

@@ -109,6 +109,7 @@ class MessageRows:
 
         ExecutionError SS402 for a record that cannot be read, if bad ones are not tolerated.
         """
+        self.decoder.begin()
         for batch in batches:
             yield self._of(batch)
 

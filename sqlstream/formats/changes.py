@@ -90,6 +90,10 @@ class ChangeDecoder(Decoder):
         more = [(name, f.type.to_arrow()) for name, f in self.metadata]
         return pa.schema([*wanted, *more, (self.kind, pa.string())])
 
+    def begin(self) -> None:
+        if self.records is not None:
+            self.records.begin()
+
     def block(self, data: pa.Buffer) -> Decoded:
         """Decodes lines, each of which is one message."""
         starts, ends = self.spans(data)

@@ -96,6 +96,11 @@ class Decoder(ABC):
     def block(self, data: pa.Buffer) -> Decoded:
         """Decodes the records of a block. Empty lines are skipped."""
 
+    def begin(self) -> None:
+        """Called by a task before it decodes messages of a micro-batch: what others had to find out for earlier
+        messages, such as a schema that did not exist, may be different now.
+        """
+
     @abstractmethod
     def messages(self, values: pa.BinaryArray) -> Decoded:
         """Decodes messages, each of which is one record. NULL and empty messages are faults."""
@@ -110,6 +115,9 @@ class OptionalRecords(Decoder):
     @property
     def schema(self) -> pa.Schema:
         return self.of.schema
+
+    def begin(self) -> None:
+        self.of.begin()
 
     def block(self, data: pa.Buffer) -> Decoded:
         return self.of.block(data)

@@ -70,6 +70,9 @@ class RegisteredDecoder(Decoder):
         """
         return starts + HEADER
 
+    def begin(self) -> None:
+        self.registry.ask_again()
+
     def block(self, data: pa.Buffer) -> Decoded:
         raise AssertionError("messages of a schema registry are not in files")
 
@@ -123,7 +126,7 @@ class RegisteredDecoder(Decoder):
             return decoder
         number = int.from_bytes(header[1:HEADER], "big")
         schema = self.registry.schema(number)
-        if schema is None:  # it may be registered later
+        if schema is None:  # it may be registered before the next micro-batch
             return f"schema registry {self.registry.shown} knows no schema with the id {number}"
         if schema.kind != self.kind:
             decoder = f"schema {number} of the registry is of type {schema.kind}, not {self.kind}"

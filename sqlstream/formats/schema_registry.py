@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ _REFUSING = frozenset({401, 403})
 _SECONDS = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _UNKNOWN_SECONDS = 30
-"""How long a registry is not asked again for a schema that it does not know."""
+"""How long a registry is not asked again for a schema that it does not know, within one micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,24 @@ class Registry:
         """
         with _lock:
             known = _known.get((self, number))
-            if known is not None and (known[1] is not None or time.monotonic() - known[0] < _UNKNOWN_SECONDS):
-                return known[1]
+            asked = _unknown.get(self, {}).get(number, -math.inf)
+        if known is not None or time.monotonic() - asked < _UNKNOWN_SECONDS:
+            return known
         answer = self._asked(f"/schemas/ids/{number}")
         found = None if answer is None else self._registered(number, answer)
         with _lock:
-            _known[self, number] = time.monotonic(), found
+            if found is None:
+                _unknown.setdefault(self, {})[number] = time.monotonic()
+            else:
+                _known[self, number] = found
         return found
+
+    def ask_again(self) -> None:
+        """Forgets which ids the registry did not know. A schema may be registered, or reach the server that is asked,
+        a moment after messages of it: so each micro-batch asks for it once.
+        """
+        with _lock:
+            _unknown.pop(self, None)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Returns the newest schema of a subject; None without one. ConnectorError as ``schema``."""
@@ -216,8 +228,10 @@ class Registry:
 
 
 _lock = Lock()
-_known: dict[tuple[Registry, int], tuple[float, RegisteredSchema | None]] = {}
-"""What registries have said of their ids, and when: each process asks once."""
+_known: dict[tuple[Registry, int], RegisteredSchema] = {}
+"""What registries have said of their ids: each process asks once."""
+_unknown: dict[Registry, dict[int, float]] = {}
+"""The ids that registries did not know, and when they said so."""
 
 
 class _Away(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.avro import AvroDecoder
+from sqlstream.formats.changes import INSERT, ChangeDecoder, Envelope
 from sqlstream.formats.decoder import Decoded, Decoder, Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
@@ -34,6 +35,7 @@ from sqlstream.formats.registered import (
 from sqlstream.formats.schema_registry import JSON, PROTOBUF, Registry
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import parse_type
+from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
 from tests.schema_registry import TestRegistry, serving
 
 
@@ -153,6 +155,40 @@ def test_headers_that_are_wrong_are_faults_of_their_message(server: TestRegistry
     }  # fmt: skip
     assert found.faults[7].text == good[:-1]
     assert found.numbers.tolist() == [0, 10]
+
+
+def changes_of(server: TestRegistry) -> ChangeDecoder:
+    envelope = RegisteredAvro(fields("before STRUCT<a: BIGINT>, after STRUCT<a: BIGINT>, op STRING"), Registry((server.url,)))
+    kinds = Envelope("op", (("c", INSERT),), "after", "before")
+    return ChangeDecoder(fields("a BIGINT"), kinds, "kind", records=envelope)
+
+
+AFTER = record(member("after", record(member("a", "long"), name="A")), member("op", "string"))
+
+
+@pytest.mark.parametrize(
+    ("decoder", "schema", "value"),
+    [
+        (lambda server: avro(server, "a BIGINT"), ONE, {"a": 1, "b": "x"}),
+        (lambda server: OptionalRecords(avro(server, "a BIGINT")), ONE, {"a": 1, "b": "x"}),
+        (changes_of, AFTER, {"after": {"a": 1}, "op": "c"}),
+    ],
+)
+def test_a_schema_that_is_registered_later_is_known_to_the_next_micro_batch(
+    decoder: Callable[[TestRegistry], Decoder], schema: Any, value: Any
+):
+    with serving() as server:
+        reader = MessageRows(decoder(server), tolerant=True)
+        written = pa.array([message(7, schema, value)], pa.binary())
+        batch = pa.RecordBatch.from_arrays([written, pa.array(["here"])], [VALUE, PLACE])
+
+        def micro_batch() -> list[int | None]:
+            return [row["a"] for rows in reader.rows(iter([batch, batch])) for row in rows.to_pylist()]
+
+        assert micro_batch() == [None, None]
+        server.register("late", schema, id=7)
+        assert micro_batch() == [1, 1]
+        assert server.asked == ["GET /schemas/ids/7"] * 2
 
 
 def test_messages_of_a_registry_are_faults_of_formats_without_one():

@@ -48,6 +48,19 @@ def test_an_unknown_id_is_asked_for_again_after_a_while(server: TestRegistry, mo
     assert registry.schema(5) is not None
 
 
+def test_an_unknown_id_is_asked_for_once_in_each_micro_batch(server: TestRegistry):
+    registry, other = of(server), of(server, token="t")
+    for _ in range(2):
+        assert registry.schema(5) is registry.schema(5) is other.schema(5) is None
+        registry.ask_again()
+    assert len(server.asked) == 3  # the other one was not told to ask again
+    server.register("s", '"long"', id=5)
+    assert registry.schema(5) == registry.schema(5) == RegisteredSchema(5, '"long"', AVRO)
+    registry.ask_again()
+    assert registry.schema(5) is not None
+    assert len(server.asked) == 4
+
+
 def test_a_registry_that_is_away_for_a_moment_is_waited_for(server: TestRegistry):
     number = server.register("s", '"long"')
     server.away = 3

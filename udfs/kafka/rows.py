@@ -54,6 +54,7 @@ class TopicRows(SplitRows):
         return self.format.lifts
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.format.records.decoder.begin()
         ranges = [*places]
         clock = [batch.column(CLOCK)[0] for batch in ranges if CLOCK in batch.schema.names and batch.num_rows]
         constants = {KEY_HASH: 0, CLOCK: clock[0].as_py() if clock else None}

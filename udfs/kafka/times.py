@@ -92,6 +92,8 @@ class NewestTimes:
         last = [(topic, n, max(begin, end - LOOKED_AT), end, None) for (topic, n), (begin, end) in ranges.items()]
         if not last:
             return {}
+        if self.times.records is not None:
+            self.times.records.decoder.begin()
         columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))
         newest: dict[Slot, int] = {}
         for messages in fetched.rows([pa.RecordBatch.from_arrays([*columns], schema=RANGES)]):

@@ -13,10 +13,12 @@ import pytest
 
 import sqlstream
 from sqlstream.errors import SqlStreamError
+from sqlstream.formats.registered import header_of
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.kafka_broker import Broker
+from tests.schema_registry import serving
 from tests.sqlstream.connectors.jobs_of_tables import named
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
@@ -93,6 +95,32 @@ def test_a_job_goes_on_behind_its_checkpoint_and_bad_messages_have_their_place(
     topics.send(topic, b'{"a": 3}')
     run()
     assert [a for a, *_ in rows(session, "SELECT * FROM kept")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("query", ["SELECT a FROM t", "SELECT SUM(a) FROM t GROUP BY a"])
+def test_messages_of_a_schema_that_is_registered_later_are_read(
+    session: Session, topics: Topics, tmp_path: Path, query: str
+):
+    topic, schema = topics.create(), {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+    with serving() as registry:
+        declare(
+            session, topics, "a BIGINT", topic, format="avro-confluent", avro_confluent__url=registry.url,
+            on_error="skip",
+        )  # fmt: skip
+        session.sql("CREATE TABLE kept (a BIGINT) WITH ('connector' = 'memory')")
+        session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'registered'")
+
+        def run(number: int) -> list[tuple[Any, ...]]:
+            topics.send(topic, header_of(7) + bytes([2 * number]))
+            job = session.sql(f"INSERT INTO kept {query}")
+            assert isinstance(job, Job)
+            job.stop(drain=True)
+            return rows(session, "SELECT a FROM kept")
+
+        assert run(1) == []
+        registry.register("late", schema, id=7)
+        assert run(2) == [(2,)]
+        assert registry.asked == ["GET /schemas/ids/7"] * 2
 
 
 def test_keys_are_columns_and_upserts_are_the_last_of_each_key(session: Session, topics: Topics):

@@ -27,12 +27,15 @@ from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWaterma
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Field
+from sqlstream.formats.registered import RegisteredAvro, header_of
+from sqlstream.formats.schema_registry import Registry
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka.admin import admin_of
 from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, lift_of
 from sqlstream.udfs.kafka.times import TopicTimes
+from tests.schema_registry import serving
 
 pytestmark = pytest.mark.spark  # its broker needs Java
 
@@ -436,6 +439,20 @@ def test_ranges_say_how_far_the_watermark_may_go_also_after_a_restart(topics: To
     assert lifts(again) == [31_000_000]
     assert again.position["holder"] == [topic, 0]
     assert again.position["times"] == {topic: {"0": 31_000_000, "1": 59_000_000}}
+
+
+def test_times_of_a_schema_that_is_registered_later_move_the_watermark(topics: Topics):
+    topic, second = topics.create(), b"\x80\x89\x7a"  # 1,000,000 in Avro
+    at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    with serving() as registry:
+        decoder = RegisteredAvro((Field("at", DataType("TIMESTAMP")),), Registry((registry.url,)))
+        timed = TopicWatermark(TopicTimes(TopicRecords(decoder, tolerant=True), "at"))
+        job = Run(topics.settings(topic, stop=None), timed=timed)
+        topics.send(topic, header_of(7) + second)
+        assert lifts(job) == [None]
+        registry.register("late", {"type": "record", "name": "R", "fields": [at]}, id=7)
+        topics.send(topic, header_of(7) + second)
+        assert lifts(job) == [1_000_000]
 
 
 def test_a_partition_with_an_open_transaction_is_not_idle(topics: Topics):

@@ -96,7 +96,7 @@ class Decoder(ABC):
     def block(self, data: pa.Buffer) -> Decoded:
         """Decodes the records of a block. Empty lines are skipped."""
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - most decoders find out nothing
         """Called by a task before it decodes messages of a micro-batch: what others had to find out for earlier
         messages, such as a schema that did not exist, may be different now.
         """

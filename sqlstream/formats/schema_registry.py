@@ -129,7 +129,7 @@ class Registry:
     def _registered(self, number: int, answer: Mapping[str, Any]) -> RegisteredSchema:
         references: dict[str, str] = {}
         self._add_references(answer, references)
-        kind = str(answer.get("schemaType", AVRO))
+        kind = str(answer.get("schemaType") or AVRO)
         return RegisteredSchema(number, str(answer["schema"]), kind, tuple(references.values()), tuple(references))
 
     def _add_references(self, answer: Mapping[str, Any], found: dict[str, str]) -> None:

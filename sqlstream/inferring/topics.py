@@ -100,7 +100,7 @@ def _last(settings: TopicSettings, most: int) -> tuple[list[bytes | None], list[
     with closing(Brokers(settings)) as brokers:
         held = [p for p in brokers.held() if p.begin < p.end]
     share = -(-most // max(1, len(held)))
-    last = [(*p.partition, max(p.begin, p.end - share), p.end, None) for p in held]
+    last = [(p.partition.topic, None, p.partition.number, max(p.begin, p.end - share), p.end, None) for p in held]
     if not last:
         return [], []
     columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))

@@ -158,7 +158,9 @@ def test_headers_that_are_wrong_are_faults_of_their_message(server: TestRegistry
 
 
 def changes_of(server: TestRegistry) -> ChangeDecoder:
-    envelope = RegisteredAvro(fields("before STRUCT<a: BIGINT>, after STRUCT<a: BIGINT>, op STRING"), Registry((server.url,)))
+    envelope = RegisteredAvro(
+        fields("before STRUCT<a: BIGINT>, after STRUCT<a: BIGINT>, op STRING"), Registry((server.url,))
+    )
     kinds = Envelope("op", (("c", INSERT),), "after", "before")
     return ChangeDecoder(fields("a BIGINT"), kinds, "kind", records=envelope)
 

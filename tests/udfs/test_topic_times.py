@@ -14,7 +14,7 @@ from sqlstream.formats.decoder import Decoded, Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
-from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, Span, TopicRecords
 from sqlstream.udfs.kafka.times import LOOKED_AT, NewestTimes, TopicTimes
 
 RECORDS = TopicRecords(JsonDecoder((Field("at", DataType("TIMESTAMP")),)), tolerant=True, skips_blank=True)
@@ -65,24 +65,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
 
 def test_the_newest_of_the_last_messages_counts_and_none_that_cannot_be_read(asked: list[list[Any]]):
     newest = NewestTimes(TopicTimes(RECORDS, "at"), {})
-    assert newest.of({("t", 1): (5, 7), ("t", 2): (0, 10 * LOOKED_AT), ("u", 1): (0, 2)}) == {
+    assert newest.of({("t", 1): Span(5, 7, "T"), ("t", 2): Span(0, 10 * LOOKED_AT, "T"), ("u", 1): Span(0, 2)}) == {
         ("t", 1): 15_000_000, ("t", 2): 25_000_000, ("u", 1): 15_000_000,
     }  # fmt: skip
-    assert [each[:4] for each in asked] == [
-        ["t", 1, 5, 7], ["t", 2, 9 * LOOKED_AT, 10 * LOOKED_AT], ["u", 1, 0, 2],
+    assert [each[:5] for each in asked] == [
+        ["t", "T", 1, 5, 7], ["t", "T", 2, 9 * LOOKED_AT, 10 * LOOKED_AT], ["u", None, 1, 0, 2],
     ]  # fmt: skip
     assert newest.of({}) == {}
 
 
 def test_the_time_of_messages_themselves_is_one_too(asked: list[list[Any]]):
     newest = NewestTimes(TopicTimes(None, part="timestamp"), {})
-    assert newest.of({("t", 1): (0, 3)}) == {("t", 1): 7_000_000}
+    assert newest.of({("t", 1): Span(0, 3)}) == {("t", 1): 7_000_000}
     assert len(asked) == 1
 
 
 def test_a_message_of_several_rows_has_the_newest_of_their_times(asked: list[list[Any]]):
     twice = TopicTimes(TopicRecords(Twice(RECORDS.decoder), tolerant=True), "at")
-    assert NewestTimes(twice, {}).of({("t", 1): (0, 3), ("t", 2): (0, 3)}) == {
+    assert NewestTimes(twice, {}).of({("t", 1): Span(0, 3), ("t", 2): Span(0, 3)}) == {
         ("t", 1): 15_000_000,
         ("t", 2): 25_000_000,
     }

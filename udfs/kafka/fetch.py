@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import not_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +25,21 @@ if TYPE_CHECKING:
 UNREACHABLE = "SS590"
 LOST = repeating("SS592")
 
-TOPIC, PARTITION, BEGIN, END = "topic", "partition", "begin", "until"
-RANGES_DDL = f"{TOPIC} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT, {LIFT} BIGINT"
-"""The schema of ranges: the messages of a partition from ``begin`` to before ``until``. LIFT: the time that the
-watermark may reach behind the micro-batch, in microseconds; a row may have this alone."""
+TOPIC, TOPIC_ID, PARTITION, BEGIN, END = "topic", "topic_id", "partition", "begin", "until"
+RANGES_DDL = f"{TOPIC} STRING, {TOPIC_ID} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT, {LIFT} BIGINT"
+"""The schema of ranges: the messages of a partition from ``begin`` to before ``until``. TOPIC_ID: what Kafka calls the
+topic, or NULL. LIFT: the time that the watermark may reach behind the micro-batch, in microseconds; a row may have this
+alone."""
 
-RANGES = pa.schema(
-    [(TOPIC, pa.string()), (PARTITION, pa.int32()), (BEGIN, pa.int64()), (END, pa.int64()), (LIFT, pa.int64())]
-)
+RANGES = pa.schema([
+    (TOPIC, pa.string()), (TOPIC_ID, pa.string()), (PARTITION, pa.int32()), (BEGIN, pa.int64()), (END, pa.int64()),
+    (LIFT, pa.int64()),
+])  # fmt: skip
 
 _PATIENCE_SECONDS = 120
 _AT_ONCE = 20_000
-_MOST_AHEAD = 100_000
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 100_000, 128 << 20
+"""So many messages, or bytes of them, are kept for later micro-batches; of more they are fetched again."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 FIELDS: Mapping[str, pa.DataType] = {
@@ -61,6 +64,16 @@ DDL = {
 
 Slot = tuple[str, int]
 """Topic and partition."""
+
+
+class Span(NamedTuple):
+    """The messages of a partition from offset ``begin`` to before ``end``. ``id``: what Kafka calls its topic, by which
+    one that was deleted and made again is another; None where that is not known.
+    """
+
+    begin: int
+    end: int
+    id: str | None = None
 
 
 def losing(what: str) -> ConnectorError:
@@ -92,7 +105,7 @@ class FetchedMessages:
         ConnectorError SS590 where the brokers do not give them, SS592 where they are gone.
         """
         rows = (row for batch in places for row in batch.to_pylist() if row[TOPIC] is not None)
-        ranges = {(row[TOPIC], row[PARTITION]): (row[BEGIN], row[END]) for row in rows}
+        ranges = {(row[TOPIC], row[PARTITION]): Span(row[BEGIN], row[END], row[TOPIC_ID]) for row in rows}
         if not ranges:
             return
         reader = _reader_of(self.properties)
@@ -270,6 +283,7 @@ class _Slots:
         return pa.array([topic for topic, _ in self.known], pa.string()).take(pa.array(self.index))
 
 
+_NOTHING = Span(0, -1)
 _readers: dict[tuple[tuple[str, str], ...], _Reader] = {}
 
 
@@ -351,18 +365,19 @@ class _Reader:
         self.consumer = consumer
         self._known: list[Slot] = []
         self._slot_of: dict[Slot, int] = {}
+        self._ids: list[str | None] = []  # of their topics
         self._next = np.zeros(0, np.int64)  # the offsets that follow what was given
         self._reached = self._next  # before these offsets nothing more will come
         self._ahead: list[Message] = []
+        self._bytes_ahead = 0
+        self._left = np.zeros(0, bool)  # those of which nothing more is fetched
 
-    def read(
-        self, ranges: Mapping[Slot, tuple[int, int]], skips_lost: bool
-    ) -> Iterator[tuple[list[Message], _Slots, np.ndarray]]:
+    def read(self, ranges: Mapping[Slot, Span], skips_lost: bool) -> Iterator[tuple[list[Message], _Slots, np.ndarray]]:
         """The messages of the ranges, some at a time, with their partitions and offsets."""
         self._go_to(ranges)
-        ends = np.array([ranges.get(slot, (0, -1))[1] for slot in self._known], np.int64)
+        ends = np.array([ranges.get(slot, _NOTHING).end for slot in self._known], np.int64)
         wanted, heard = ends >= 0, time.monotonic()
-        come, self._ahead = self._ahead, []
+        come, self._ahead, self._bytes_ahead = self._ahead, [], 0
         while True:
             if come:
                 heard = time.monotonic()
@@ -373,25 +388,46 @@ class _Reader:
             missing = wanted & (self._reached < ends)
             if not missing.any():
                 break
+            if self._is_far_ahead:
+                self._leave(~missing)
             if time.monotonic() - heard > _PATIENCE_SECONDS:
                 raise self._silence(missing, ends)
             come = self.consumer.consume(1, 1.0)
             come += self.consumer.consume(_AT_ONCE, 0) if come else []
         self._next = np.where(wanted, ends, self._next)
 
-    def _go_to(self, ranges: Mapping[Slot, tuple[int, int]]) -> None:
-        goes_on = len(self._ahead) < _MOST_AHEAD and all(
-            slot in self._slot_of and self._next[self._slot_of[slot]] == begin for slot, (begin, _) in ranges.items()
-        )
-        if goes_on:
+    def _go_to(self, ranges: Mapping[Slot, Span]) -> None:
+        if not self._is_far_ahead and all(self._is_at(slot, span) for slot, span in ranges.items()):
             return
         from confluent_kafka import TopicPartition  # an optional package
 
         self._known = list(ranges)
         self._slot_of = {slot: index for index, slot in enumerate(self._known)}
-        self._next = np.array([begin for begin, _ in ranges.values()], np.int64)
-        self._reached, self._ahead = self._next.copy(), []
-        self.consumer.assign([TopicPartition(topic, n, begin) for (topic, n), (begin, _) in ranges.items()])
+        self._ids = [span.id for span in ranges.values()]
+        self._next = np.array([span.begin for span in ranges.values()], np.int64)
+        self._reached, self._ahead, self._bytes_ahead = self._next.copy(), [], 0
+        self._left = np.zeros(len(ranges), bool)
+        self.consumer.assign([TopicPartition(topic, n, span.begin) for (topic, n), span in ranges.items()])
+
+    def _is_at(self, slot: Slot, span: Span) -> bool:
+        """Whether what comes next of a partition is where a range begins."""
+        index = self._slot_of.get(slot)
+        if index is None or self._left[index] or self._ids[index] != span.id:
+            return False
+        return bool(self._next[index] == span.begin)
+
+    @property
+    def _is_far_ahead(self) -> bool:
+        return len(self._ahead) >= _MOST_AHEAD or self._bytes_ahead >= _MOST_BYTES_AHEAD
+
+    def _leave(self, whole: np.ndarray) -> None:
+        """Fetches nothing more of partitions that are read, while others are waited for, and drops what is ahead."""
+        from confluent_kafka import TopicPartition  # an optional package
+
+        left = np.flatnonzero(whole & ~self._left).tolist()
+        self.consumer.incremental_unassign([TopicPartition(*self._known[index]) for index in left])
+        self._left[left] = True
+        self._ahead, self._bytes_ahead = [], 0
 
     def _sorted(
         self, come: list[Message], ends: np.ndarray, skips_lost: bool
@@ -415,7 +451,9 @@ class _Reader:
         if not early.all():
             every = np.empty(count, object)
             every[:] = come
-            self._ahead += every[~early].tolist()
+            ahead = every[~early & ~self._left[index]].tolist()
+            self._ahead += ahead
+            self._bytes_ahead += sum(map(len, ahead))
             come, index, offsets = every[early].tolist(), index[early], offsets[early]
         return come, _Slots(self._known, index), offsets
 
@@ -428,6 +466,8 @@ class _Reader:
         slot = (message.topic() or "", message.partition() or 0)
         assert error is not None
         index = self._slot_of.get(slot)
+        if index is not None and self._left[index]:
+            return
         if error.code() == KafkaError._PARTITION_EOF:
             if index is None:
                 return

@@ -14,7 +14,7 @@ from sqlstream.formats.time_texts import InstantRule
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
-from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, TopicRecords
+from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, Span, TopicRecords
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
@@ -81,7 +81,7 @@ class NewestTimes:
     times: TopicTimes
     properties: Mapping[str, str] = field(repr=False)
 
-    def of(self, ranges: Mapping[Slot, tuple[int, int]]) -> dict[Slot, int]:
+    def of(self, ranges: Mapping[Slot, Span]) -> dict[Slot, int]:
         """The newest event time of each partition among the last messages of its range, in microseconds since 1970;
         none for those without one. Messages that cannot be read, or whose time is NULL or out of range, have none.
 
@@ -89,7 +89,10 @@ class NewestTimes:
         """
         fields = (self.times.part, TOPIC, PARTITION, "offset")
         fetched = FetchedMessages({**self.properties, **_FETCHED_AHEAD}, fields, skips_lost=True)
-        last = [(topic, n, max(begin, end - LOOKED_AT), end, None) for (topic, n), (begin, end) in ranges.items()]
+        last = [
+            (topic, span.id, number, max(span.begin, span.end - LOOKED_AT), span.end, None)
+            for (topic, number), span in ranges.items()
+        ]
         if not last:
             return {}
         if self.times.records is not None:

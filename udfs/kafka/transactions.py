@@ -93,7 +93,9 @@ class EpochTransaction:
         if marker is not None and marker.owner == epoch.owner:
             return marker.number >= epoch.number
         if not epoch.first:
-            raise taken_over(self.transactional_id, None if marker is None else marker.job)
+            if marker is None:  # forgotten: another job's would be there, and that of this epoch is too new for it
+                return False
+            raise taken_over(self.transactional_id, marker.job)
         if epoch.in_doubt:
             topic = self.destination.topic
             message = f'Kafka does not tell whether micro-batch {epoch.number} of the job is in topic "{topic}"'

@@ -20,11 +20,14 @@ Offsets = Mapping[Partition, int]
 
 
 class OffsetRange(NamedTuple):
-    """The messages of a partition from offset ``begin`` to before ``end``."""
+    """The messages of a partition from offset ``begin`` to before ``end``. ``id``: what Kafka calls the topic; None
+    where it does not say so.
+    """
 
     partition: Partition
     begin: int
     end: int
+    id: str | None = None
 
     def __str__(self) -> str:
         return f"{self.partition.topic}[{self.partition.number}] {self.begin}–{self.end - 1}"
@@ -99,7 +102,7 @@ def ranges(start: Position, end: Position) -> list[OffsetRange]:
     if start == end:
         return []
     begins = {**start.next, **end.begun}
-    between = (OffsetRange(p, begins.get(p, 0), stop) for p, stop in sorted(end.next.items()))
+    between = (OffsetRange(p, begins.get(p, 0), stop, end.ids.get(p.topic)) for p, stop in sorted(end.next.items()))
     return [r for r in between if r.begin < r.end]
 
 

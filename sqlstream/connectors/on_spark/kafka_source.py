@@ -42,6 +42,7 @@ from sqlstream.udfs.kafka.fetch import (
     FetchedMessages,
     LiftedMessages,
     RowsOfTopics,
+    Span,
     TopicRecords,
 )
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
@@ -110,7 +111,7 @@ class TopicWatermark:
         newest = NewestTimes(self.times, properties)
 
         def look(ranges: Collection[OffsetRange]) -> dict[Partition, int]:
-            found = newest.of({r.partition: (r.begin, r.end) for r in ranges})
+            found = newest.of({r.partition: Span(r.begin, r.end, r.id) for r in ranges})
             return {Partition(*slot): time for slot, time in found.items()}
 
         return PartitionWatermarks(look, IdlePartitions(self.idle_ms), self.by_rows)
@@ -166,8 +167,8 @@ class Share(InputPartition):
 
 
 def _rows(share: Any) -> Iterator[pa.RecordBatch]:
-    ranges_ = ((r.partition.topic, r.partition.number, r.begin, r.end, share.lift) for r in share.own)
-    columns = zip(*(ranges_ if share.own else [(None, None, None, None, share.lift)]), strict=True)
+    ranges_ = ((r.partition.topic, r.id, r.partition.number, r.begin, r.end, share.lift) for r in share.own)
+    columns = zip(*(ranges_ if share.own else [(None, None, None, None, None, share.lift)]), strict=True)
     arrays = [pa.array(list(values), f.type) for values, f in zip(columns, RANGES, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=RANGES)
 

@@ -313,6 +313,16 @@ def test_an_epoch_that_kafka_has_forgotten_is_not_guessed(topics: Topics):
     assert values(topics, topic) == ["a", "b"]
 
 
+def test_an_epoch_that_kafka_forgets_while_the_job_waits_for_messages_does_not_end_it(topics: Topics):
+    """The offsets of a group are removed after ``offsets.retention.minutes``, also while its job runs."""
+    topic = topics.create()
+    sent(transaction(topics, topic, 0, first=True), batch([b"a"]))
+    topics.admin.delete_consumer_groups([f"id-{topic}"])[f"id-{topic}"].result(20)
+    for _ in range(2):
+        sent(transaction(topics, topic, 1), batch([b"b"]))
+    assert values(topics, topic) == ["a", "b"]
+
+
 _KILLED = """
 import os, signal, sys
 import pyarrow as pa

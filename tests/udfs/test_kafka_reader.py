@@ -1,0 +1,85 @@
+"""What a reader of topics keeps between micro-batches: messages fetched ahead, of which topic, and how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from sqlstream.udfs.kafka import fetch
+from sqlstream.udfs.kafka.fetch import Slot, Span, _Reader
+
+Given = tuple[int, int, bytes]
+"""A message: partition, offset and value."""
+
+
+class Listed:
+    """A consumer that gives messages as they are listed, each list at once, and notes what it is told."""
+
+    def __init__(self, *batches: Sequence[Given]) -> None:
+        self.batches = [[message(*given) for given in batch] for batch in batches]
+        self.assigned: list[list[tuple[int, int]]] = []
+        self.left: list[list[int]] = []
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        self.assigned.append([(place.partition, place.offset) for place in places])
+
+    def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
+        self.left.append([place.partition for place in places])
+
+    def consume(self, most: int, wait: float) -> list[Message]:
+        return self.batches.pop(0) if wait else []
+
+
+def message(partition: int, offset: int, value: bytes) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, value=value)
+
+
+def read(reader: _Reader, **spans: Span) -> list[bytes | None]:
+    """The values of the messages of ranges, which are named by p and the number of the partition."""
+    ranges: dict[Slot, Span] = {("t", int(name[1:])): span for name, span in spans.items()}
+    return [given.value() for messages, _, _ in reader.read(ranges, False) for given in messages]
+
+
+def reader_of(*batches: Sequence[Given]) -> tuple[_Reader, Listed]:
+    consumer = Listed(*batches)
+    return _Reader(consumer), consumer  # type: ignore[arg-type]
+
+
+FOUR = [(0, n, b"old%d" % n) for n in range(4)]
+
+
+def test_messages_that_were_fetched_ahead_are_given_to_the_next_micro_batch():
+    reader, consumer = reader_of(FOUR)
+    assert read(reader, p0=Span(0, 2, "one")) == [b"old0", b"old1"]
+    assert read(reader, p0=Span(2, 4, "one")) == [b"old2", b"old3"]
+    assert consumer.assigned == [[(0, 0)]]
+
+
+@pytest.mark.parametrize("other", ["two", None])
+def test_messages_of_a_topic_that_was_made_again_are_not_those_fetched_ahead_of_the_old_one(other: str | None):
+    reader, consumer = reader_of(FOUR, [(0, 2, b"new2"), (0, 3, b"new3")])
+    assert read(reader, p0=Span(0, 2, "one")) == [b"old0", b"old1"]
+    assert read(reader, p0=Span(2, 4, other)) == [b"new2", b"new3"]
+    assert consumer.assigned == [[(0, 0)], [(0, 2)]]
+
+
+def test_a_partition_that_is_waited_for_does_not_let_the_others_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "_MOST_BYTES_AHEAD", 10)
+    reader, consumer = reader_of(
+        FOUR, [(0, 4, b"more"), (0, 5, b"more")], [(0, 6, b"late")], [(1, 0, b"other")], [(0, 2, b"again")],
+    )  # fmt: skip
+    assert read(reader, p0=Span(0, 2), p1=Span(0, 1)) == [b"old0", b"old1", b"other"]
+    assert consumer.left == [[0]]
+    assert read(reader, p0=Span(2, 3)) == [b"again"]
+    assert consumer.assigned == [[(0, 0), (1, 0)], [(0, 2)]]
+    assert consumer.batches == []
+
+
+def test_a_partition_that_goes_on_alone_is_not_fetched_again_because_another_was_left(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fetch, "_MOST_AHEAD", 2)
+    reader, consumer = reader_of(FOUR, [(1, 0, b"a")], [(1, 1, b"b")])
+    assert read(reader, p0=Span(0, 2), p1=Span(0, 1)) == [b"old0", b"old1", b"a"]
+    assert read(reader, p1=Span(1, 2)) == [b"b"]
+    assert (len(consumer.assigned), consumer.left) == (1, [[0]])

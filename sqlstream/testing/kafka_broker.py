@@ -121,12 +121,18 @@ class Broker:
         directory.mkdir(parents=True, exist_ok=True)
         self._settings.write_text("".join(f"{key}={value}\n" for key, value in given.items()), encoding="utf-8")
         if not (directory / "data" / "meta.properties").exists():
-            self._format()
+            self._format("controller" in given["process.roles"])
 
     @property
     def address(self) -> str:
         """The value for the option ``properties.bootstrap.servers``."""
         return f"{_HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The number of its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def log(self) -> Path:
@@ -168,9 +174,11 @@ class Broker:
             process.kill()
             process.wait()
 
-    def _format(self) -> None:
+    def _format(self, leads: bool) -> None:
+        """``leads``: the broker is also the controller, of itself and of brokers that are none."""
         cluster = "sqlstreamsqlstreamsqlQ"  # any UUID in base64
-        command = [*self._command(), "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"]
+        command = [*self._command(), "kafka.tools.StorageTool", "format", "-t", cluster]
+        command += ["--standalone", "-c"] if leads else ["-c"]
         done = subprocess.run([*command, str(self._settings)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise BrokerError(

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sqlstream.session import Session
-from tests.faults import topics
+from tests.faults import topic_fleet, topics
+from tests.faults.kafka_cluster import LOGIN
 from tests.faults.running import Fleet
 from tests.faults.struck import Records
-from tests.faults.topics import FAULTS, KINDS, THIRTY, planned
+from tests.faults.topic_fleet import KINDS
+from tests.faults.topics import FAULTS, THIRTY, planned
 
 
 def test_thirty_strikes_are_of_every_fault_in_an_order_that_repeats() -> None:
@@ -23,12 +25,13 @@ def test_thirty_strikes_are_of_every_fault_in_an_order_that_repeats() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_tables_are_declared_as_they_are_allowed_to_be(name: str) -> None:
-    kind, given = KINDS[name], {"prefix": "p", "brokers": "h:1", "more": ", 'on-error' = 'skip'"}
-    source = topics._SOURCE.format(
+    kind = KINDS[name]
+    given = {"prefix": "p", "brokers": "h:1", "login": LOGIN, "more": ", 'on-error' = 'skip'"}
+    source = topic_fleet._SOURCE.format(
         name=f"{name}_read", columns=kind.columns, topic=kind.topic,
         format=kind.format.format(registry="http://r"), **given,
     )  # fmt: skip
-    sink = topics._SINK.format(name=name, columns=kind.written, **given)
+    sink = topic_fleet._SINK.format(name=name, columns=kind.written, **given)
     assert Session().check(f"{source}{sink}INSERT INTO {name} {kind.work}") == ()
 
 

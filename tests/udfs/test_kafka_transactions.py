@@ -37,6 +37,15 @@ def test_other_errors_are_not_repeated():
         patiently(failing_once(KafkaError.NOT_COORDINATOR, "", False, False, True), 9)
 
 
+def test_a_client_is_served_while_it_waits_so_that_it_renews_its_token():
+    served: list[str] = []
+    ask = failing_once(KafkaError._TIMED_OUT)
+    assert patiently(ask, 60, lambda: served.append("served")) == "within 5 s"
+    assert len(served) == 2
+    with pytest.raises(KafkaException):  # a request that must not be repeated
+        patiently(failing_once(KafkaError._TIMED_OUT), 60)
+
+
 def test_what_lasts_too_long_is_given_up():
     def ask(wait: float) -> str:
         raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))

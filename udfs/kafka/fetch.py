@@ -317,9 +317,11 @@ def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more:
            "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
     try:
         given = {key: value for key, value in properties.items() if not key.startswith(_OF_PRODUCERS)}
-        return Consumer({**given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
+        made = Consumer({**given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
+    made.poll(0)  # gives librdkafka its first token, where it logs in by one
+    return made
 
 
 def is_of_coordinator(error: KafkaError) -> bool:

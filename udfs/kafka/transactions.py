@@ -35,6 +35,7 @@ TIMEOUT_MS = 600_000
 """How long brokers keep a transaction open whose producer is gone. Readers of what is committed wait so long."""
 
 _SECONDS = 60.0
+_UNSERVED_SECONDS = 5.0
 _Answer = TypeVar("_Answer")
 
 
@@ -117,17 +118,26 @@ def taken_over(transactional_id: str, by: str | None = None) -> ConnectorError:
     return ConnectorError(TAKEN_OVER, message, hint=hint)
 
 
-def patiently(ask: Callable[[float], _Answer], seconds: float) -> _Answer:
-    """What is answered in time, with repetitions where librdkafka asks for them, and where a coordinator is elected."""
-    from confluent_kafka import KafkaException  # an optional package
+def patiently(ask: Callable[[float], _Answer], seconds: float, serve: Callable[[], object] | None = None) -> _Answer:
+    """What is answered in time, with repetitions where librdkafka asks for them, and where a coordinator is elected.
+
+    ``serve``: called every few seconds of the wait, since a client renews its token only when it is served. The request
+    must be one that may be repeated when it has timed out.
+    """
+    from confluent_kafka import KafkaError, KafkaException  # an optional package
 
     deadline = time.monotonic() + seconds
     while True:
+        left = max(1.0, deadline - time.monotonic())
         try:
-            return ask(max(1.0, deadline - time.monotonic()))
+            if serve is None:
+                return ask(left)
+            serve()
+            return ask(min(left, _UNSERVED_SECONDS))
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
             passes = error.retriable() or (is_of_coordinator(error) and not error.txn_requires_abort())
+            passes = passes or (serve is not None and error.code() == KafkaError._TIMED_OUT)
             if not passes or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
@@ -149,14 +159,14 @@ class Transactions:
 
     def take_over(self) -> None:
         """Ends what other producers of this id have left open, and shuts them out."""
-        self._patiently(self._producer.init_transactions)
+        self._patiently(self._producer.init_transactions, self._serve)
 
     def marker(self) -> Marker | None:
         """The last epoch that was committed; None if there is none."""
         from confluent_kafka import TopicPartition  # an optional package
 
         place = TopicPartition(self._destination.topic, 0)
-        (found,) = self._patiently(lambda wait: self._consumer.committed([place], timeout=wait))
+        (found,) = self._patiently(lambda wait: self._consumer.committed([place], timeout=wait), self._serve)
         owner, _, job = (found.metadata or "").partition(" ")
         return None if found.offset < 0 else Marker(found.offset - 1, owner, job)
 
@@ -190,7 +200,7 @@ class Transactions:
         self._patiently(lambda wait: self._producer.send_offsets_to_transaction([place], group, wait))
 
     def _commit(self) -> None:
-        self._patiently(self._producer.commit_transaction)
+        self._patiently(self._producer.commit_transaction, self._serve)
 
     def _abort(self) -> None:
         """The next producer of this id aborts what this one cannot. ConnectorError SS596 where there is one already,
@@ -205,9 +215,13 @@ class Transactions:
                 raise self._fenced() from None
             logging.getLogger("sqlstream.kafka").warning("transaction not aborted: %s", reason_of(error))
 
-    def _patiently(self, ask: Callable[[float], _Answer]) -> _Answer:
+    def _patiently(self, ask: Callable[[float], _Answer], serve: Callable[[], object] | None = None) -> _Answer:
         with self._errors():
-            return patiently(ask, _SECONDS)
+            return patiently(ask, _SECONDS, serve)
+
+    def _serve(self) -> None:
+        self._producer.poll(0)
+        self._consumer.poll(0)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -122,8 +122,8 @@ class Brokers:
             KafkaError._NOENT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN,  # _NOENT: no partition has a leader
         )  # fmt: skip
         deadline = time.monotonic() + _SECONDS
-        self._serve()
         while True:
+            self._serve()
             try:
                 return ask()
             except KafkaException as error:

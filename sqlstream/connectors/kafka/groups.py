@@ -32,7 +32,6 @@ class ConsumerGroup:
         waits_ms = int(seconds * 1000)
         times = {"session.timeout.ms": waits_ms, "heartbeat.interval.ms": waits_ms // 3}
         self._consumer = consumer_of(given, group, on_commit=self._hear, **times)
-        self._consumer.poll(0)  # gives librdkafka its first token, where it logs in by one
 
     def committed(self, partitions: Collection[Partition], seconds: float) -> dict[Partition, int]:
         """What the group has committed; less than 0 for partitions of which it has nothing. Raises KafkaException."""

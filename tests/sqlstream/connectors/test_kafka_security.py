@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import check_properties, client_properties
+from sqlstream.connectors.kafka.offsets import Partition
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.testing.kafka_broker import BrokerError, kafka_jars, running_broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka import produce as kafka_produce
 from sqlstream.udfs.kafka.produce import Destination, SentMessages
+from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
 from tests.sqlstream.connectors.test_kafka_sink import batch, sent
 from tests.sqlstream.connectors.test_kafka_source import Topics, everything
 
@@ -111,6 +116,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{login}.plain.PlainLoginModule required user_me="s3cret";',
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
+        "listener.name.sasl_ssl.oauthbearer.connections.max.reauth.ms": "2000",
         "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config":
             f'{login}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
     }  # fmt: skip
@@ -136,6 +142,20 @@ def written_and_read(guarded: Guarded, properties: dict[str, str]) -> list[Any]:
 @pytest.mark.parametrize(("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-512", SCRAM), ("OAUTHBEARER", TOKEN)])
 def test_who_logs_in_as_in_java_writes_and_reads(guarded: Guarded, mechanism: str, jaas: str):
     assert written_and_read(guarded, guarded.login(mechanism, jaas)) == [b"a", b"b"]
+
+
+def test_who_logs_in_by_a_token_that_expires_writes_transactions_and_commits_offsets(guarded: Guarded):
+    token = TOKEN.replace(";", ' unsecuredLoginLifetimeSeconds="2";')
+    properties, topic = guarded.login("OAUTHBEARER", token), guarded.topics.create()
+    settings = guarded.topics.settings(topic, properties=properties, group=topic)
+    with closing(Brokers(settings)) as brokers:
+        for number, value in enumerate((b"a", b"b")):
+            epoch = Epoch(number, "run", "job", first=True)
+            assert sent(EpochTransaction(Destination(properties, topic), topic, epoch), batch([value])) == 1
+            assert everything(settings) == [b"a", b"b"][: number + 1]
+            assert brokers.commit({Partition(topic, 0): number + 1})
+            assert [held.committed for held in brokers.held()] == [number + 1]
+            time.sleep(3)
 
 
 def test_a_certificate_of_one_s_own_is_a_login(guarded: Guarded):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka import fetch
 from sqlstream.udfs.kafka.fetch import Slot, Span, _Reader
 
@@ -21,12 +22,19 @@ class Listed:
         self.batches = [[message(*given) for given in batch] for batch in batches]
         self.assigned: list[list[tuple[int, int]]] = []
         self.left: list[list[int]] = []
+        self.bounds: list[tuple[int, int] | int | None] = []
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
         self.assigned.append([(place.partition, place.offset) for place in places])
 
     def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
         self.left.append([place.partition for place in places])
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        answer = self.bounds.pop(0)
+        if isinstance(answer, int):
+            raise KafkaException(KafkaError(answer))
+        return answer
 
     def consume(self, most: int, wait: float) -> list[Message]:
         return self.batches.pop(0) if wait else []
@@ -83,3 +91,25 @@ def test_a_partition_that_goes_on_alone_is_not_fetched_again_because_another_was
     assert read(reader, p0=Span(0, 2), p1=Span(0, 1)) == [b"old0", b"old1", b"a"]
     assert read(reader, p1=Span(1, 2)) == [b"b"]
     assert (len(consumer.assigned), consumer.left) == (1, [[0]])
+
+
+END = Message(topic="t", partition=0, offset=2, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def test_an_answer_without_offsets_is_no_loss_of_messages(monkeypatch: pytest.MonkeyPatch):
+    """What librdkafka says while a leader is elected."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    reader, consumer = reader_of()
+    consumer.batches = [[END], [message(0, 2, b"late")]]
+    consumer.bounds = [(-1001, -1001), KafkaError._UNKNOWN_PARTITION, None, (0, 3)]
+    assert read(reader, p0=Span(2, 3)) == [b"late"]
+    assert consumer.bounds == []
+
+
+def test_a_partition_that_is_shorter_than_it_was_has_lost_messages(monkeypatch: pytest.MonkeyPatch):
+    reader, consumer = reader_of()
+    consumer.batches, consumer.bounds = [[END], [END]], [(0, 2), KafkaError.UNKNOWN_TOPIC_OR_PART]
+    with pytest.raises(ConnectorError, match=r"SS592: .* t\[0\] ends at offset 2 now, not at 3"):
+        read(reader, p0=Span(2, 3))
+    with pytest.raises(ConnectorError, match=r"SS590: Kafka does not say what t\[0\] holds: .+"):
+        read(reader, p0=Span(2, 3))

@@ -37,6 +37,7 @@ RANGES = pa.schema([
 ])  # fmt: skip
 
 _PATIENCE_SECONDS = 120
+_BOUNDS_SECONDS = 30
 _AT_ONCE = 20_000
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 100_000, 128 << 20
 """So many messages, or bytes of them, are kept for later micro-batches; of more they are fetched again."""
@@ -506,13 +507,25 @@ class _Reader:
         self.consumer.incremental_assign([TopicPartition(*slot, begin)])
 
     def _bounds(self, slot: Slot) -> tuple[int, int]:
-        from confluent_kafka import KafkaException, TopicPartition  # an optional package
+        """The first offset of a partition, and the one after its last. While leaders are elected the client fails, or
+        answers without offsets, which must not be taken for messages that are gone.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition  # an optional package
 
-        try:
-            low, high = self.consumer.get_watermark_offsets(TopicPartition(*slot), timeout=_PATIENCE_SECONDS)
-        except KafkaException as error:
-            raise ConnectorError(UNREACHABLE, f"Kafka does not say what {slot[0]}[{slot[1]}] holds: {error}") from None
-        return low, high
+        deadline = time.monotonic() + _BOUNDS_SECONDS
+        while True:
+            reason, passes = "there are no offsets in the answer", True
+            try:
+                found = self.consumer.get_watermark_offsets(TopicPartition(*slot), timeout=_BOUNDS_SECONDS)
+                if found is not None and min(found) >= 0:
+                    return found
+            except KafkaException as error:
+                reason, passes = reason_of(error), error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not passes or time.monotonic() > deadline:
+                message = f"Kafka does not say what {slot[0]}[{slot[1]}] holds: {reason}"
+                hint = "Look whether its brokers run, and the partition has a leader."
+                raise ConnectorError(UNREACHABLE, message, hint=hint)
+            time.sleep(0.2)
 
     def _silence(self, missing: np.ndarray, ends: np.ndarray) -> ConnectorError:
         index = int(np.flatnonzero(missing)[0])

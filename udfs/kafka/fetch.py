@@ -516,9 +516,9 @@ class _Reader:
         while True:
             reason, passes = "there are no offsets in the answer", True
             try:
-                found = self.consumer.get_watermark_offsets(TopicPartition(*slot), timeout=_BOUNDS_SECONDS)
+                found: Any = self.consumer.get_watermark_offsets(TopicPartition(*slot), timeout=_BOUNDS_SECONDS)
                 if found is not None and min(found) >= 0:
-                    return found
+                    return int(found[0]), int(found[1])
             except KafkaException as error:
                 reason, passes = reason_of(error), error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
             if not passes or time.monotonic() > deadline:

@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance simulated-day bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -84,6 +84,9 @@ both-modes: java $(READY) ## each query of golden files and peers' cases as a st
 
 endurance: java $(READY) ## an hour of updating queries at 20,000 events per second: memory, state, lag, and no row lost
 	@$(BIN)/python -m examples.throughput.endurance
+
+simulated-day: java $(READY) ## a day of events in a quarter of an hour: memory, state, lag by its hours, from scraped metrics: BENCH="--hours 6"
+	@$(BIN)/python -m examples.throughput.simulated_day $(BENCH)
 
 bless: java $(READY) ## rewrite the expected blocks of the golden files; read the diff afterwards
 	@$(BIN)/python -m pytest tests/golden --bless

@@ -102,6 +102,7 @@ NOT_RUN = {
     ("examples/nexmark/README.md", "make nexmark"): "a benchmark; tests/examples/test_nexmark.py has its parts",
     ("examples/nexmark/README.md", "make nexmark-flink"): "fetches Flink; tests/examples/test_nexmark.py has its parts",
     ("examples/nexmark/README.md", "python -m examples.nexmark.files"): "as tests/examples/test_nexmark.py, larger",
+    ("docs/planner.md", "pip install"): "a distribution of its own; tests/test_distributions.py installs it",
     ("docs/ibis.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/dbapi.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/from_flink.md", "sqlstream check"): "a script of its reader; tests/sqlstream/statements has its warnings",

@@ -187,7 +187,7 @@ class Backend(
         **kwargs: Any,
     ) -> pa.ipc.RecordBatchReader:
         """A reader of the rows, which arrive while it is read: also those of a query that never ends, unless it updates
-        its results.
+        its results. The query stops when the reader is dropped: Arrow tells nobody that it is closed.
         """
         table = expr.as_table()
         schema = table.schema()

@@ -51,6 +51,11 @@ class SqlStreamCompiler(PySparkCompiler):
         # Our parser keeps functions as they were written, so that it does not know Ibis's names of them.
         self.f = FuncGen(dialect=Spark)
 
+    def __sql_name__(self, op: Any) -> str:
+        """The name by which the backend registers a function of Python (functions.py); Ibis's Spark has other ones."""
+        name: str = SQLGlotCompiler.__sql_name__(self, op)
+        return name
+
     # --- windows over a time attribute ---
 
     def visit_WindowAggregate(  # noqa: N802 - Ibis calls methods by the names of its operations

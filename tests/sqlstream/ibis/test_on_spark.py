@@ -80,8 +80,11 @@ def test_a_stream_without_an_end_is_read_in_batches_and_written_by_a_job(con, or
     kept = t.filter(t.k == "a").select("id", "x")
     with pytest.raises(com.UnsupportedOperationError, match="to_pyarrow_batches"):
         con.execute(kept)
-    with con.to_pyarrow_batches(kept) as reader:
-        assert reader.read_next_batch().column("id").to_pylist() == list(orders[orders.k == "a"].id)
+    reader = con.to_pyarrow_batches(kept)
+    assert reader.read_next_batch().column("id").to_pylist() == list(orders[orders.k == "a"].id)
+    assert len(con.session.running) == 1
+    del reader
+    assert con.session.running == ()
     updating = t.group_by("k").agg(n=_.count())
     with pytest.raises(com.UnsupportedOperationError, match="source without an end"):
         con.to_pyarrow_batches(updating).read_next_batch()

@@ -3,9 +3,9 @@
 ``python -m examples.throughput.simulated_day [--hours 24] [--speed 100] [--rate 2000]``. A process writes so many bids
 each second, as a file of Parquet, whose times run ``--speed`` times as fast as the clock; some are two hours late. One
 job counts them in windows of ten minutes, in sessions of each auction, and in all for each category. Its metrics are
-scraped every few seconds, as Prometheus does. For each hour of the day a line has the mean of what was scraped; in the
-end a line for each figure says how it has moved from the first quarter of the day to the end. Exit status 1 where one
-has grown.
+scraped every few seconds, as Prometheus does. For each hour of the day a line has the mean of what was scraped, and
+what the heap of Java holds after a full collection; in the end a line for each figure says how it has moved from the
+first quarter of the day to the end. Exit status 1 where one has grown.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from prometheus_client.parser import text_string_to_metric_families
 
 import sqlstream
+from examples.throughput.endurance import java_pid, live_heap
 from sqlstream.jobs import Job
 
 BEGIN_S = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -120,7 +121,7 @@ def scraped(url: str, day_s: float) -> Scrape:
 
 
 MB = 1 << 20
-LAG, WATERMARK = "behind s", "watermark s"
+LAG, WATERMARK, HEAP = "behind s", "watermark s", "heap MB"
 
 
 def _mean(value: Callable[[Scrape], float]) -> Callable[[Sequence[Scrape], int], float]:
@@ -161,9 +162,10 @@ def figures(speed: int) -> dict[str, Callable[[Sequence[Scrape], int], float]]:
 
 MOST_GROWTH = {
     LAG: 2.0, WATERMARK: 200.0, "epoch s": 0.5,
-    "java MB": 0.1, "python MB": 0.1, "state entries": 0.1, "state MB": 0.1,
+    HEAP: 0.1, "python MB": 0.1, "state entries": 0.1, "state MB": 0.1,
 }  # fmt: skip
-"""What a figure may grow by over the rest of the day: seconds of the first ones, and shares of their means."""
+"""What a figure may grow by over the rest of the day: seconds of the first ones, and shares of their means. Not the
+memory of Java: its heap grows up to what it may have before Java collects what is no longer needed."""
 _IN_SECONDS = (LAG, WATERMARK, "epoch s")
 
 
@@ -223,13 +225,14 @@ def run(folder: Path, hours: int, speed: int, rate: int, interval: str) -> int:
 def _hours(job: Job, url: str, hours: int, speed: int, rate: int) -> list[dict[str, float]]:
     """Scrapes until the day is over, and prints each hour of it."""
     columns, lines = figures(speed), list[dict[str, float]]()
-    print("hour  " + "  ".join(f"{name:>13}" for name in columns), flush=True)
+    print("hour  " + "  ".join(f"{name:>13}" for name in (*columns, HEAP)), flush=True)
     started, hour = time.monotonic(), list[Scrape]()
     while len(lines) < hours and not job.wait(SCRAPE_SECONDS):
         day_s = (time.monotonic() - started) * speed
         hour.append(scraped(f"{url}/metrics", day_s))
         if day_s >= (len(lines) + 1) * HOUR_S:
             lines.append({name: value(hour, rate) for name, value in columns.items()})
+            lines[-1][HEAP] = sum(live_heap(java_pid()).values()) / MB
             print(f"{len(lines):4}  " + "  ".join(f"{_shown(v):>13}" for v in lines[-1].values()), flush=True)
             hour = hour[-1:]
     return lines

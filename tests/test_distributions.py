@@ -120,7 +120,7 @@ def test_each_entry_point_is_in_one_distribution(built):
             return {line for line in files.read(path).decode().splitlines() if line.startswith("[")}
 
     assert of(PLANNER) == {"[console_scripts]", "[sqlglot.dialects]"}
-    assert of(FULL) == {"[pytest11]", "[sqlalchemy.dialects]", "[superset.db_engine_specs]"}
+    assert of(FULL) == {"[ibis.backends]", "[pytest11]", "[sqlalchemy.dialects]", "[superset.db_engine_specs]"}
 
 
 def test_source_distribution_of_the_full_one_holds_no_module_either(built, tmp_path):

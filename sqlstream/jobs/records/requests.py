@@ -27,6 +27,7 @@ _TYPES = {"instance": str, "kind": str, "savepoint": str | bool | None, "drain":
 _ID = re.compile(r"[0-9a-f]{32}")
 _POLL_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
+_LAST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
         if time.monotonic() >= check:
             newest = read_record(storage)
             if newest is not None and not (newest.is_running and newest.life.instance == request.instance):
-                reply = _reply(storage, request)  # it may have answered last
+                reply = _last_reply(storage, request, newest)
                 if reply is not None or (request.kind == "stop" and not request.savepoint and not newest.is_lost):
                     return None if reply is None else _answered(storage, request, reply)
                 raise _gone(storage, request, newest)
@@ -120,6 +121,18 @@ def ask(storage: Storage, record: JobRecord, request: Request, timeout_s: float)
     message = f'job "{record.name}" has not answered within {timeout_s:g} seconds'
     hint = "A long micro-batch may keep it; ask again, with more time."
     raise ExecutionError(NO_ANSWER, message, hint=hint)
+
+
+def _last_reply(storage: Storage, request: Request, record: JobRecord) -> Mapping[str, object] | None:
+    """The answer of a job that has ended as asked: its record may say so a moment before the answer is there."""
+    end, process = time.monotonic() + _LAST_SECONDS, record.life.process
+    ended_so = record.life.instance == request.instance and record.life.status in ("STOPPED", "FINISHED")
+    while True:
+        may_answer = ended_so and (not process.is_here or process.is_alive)
+        reply = _reply(storage, request)
+        if reply is not None or not may_answer or time.monotonic() > end:
+            return reply
+        time.sleep(_POLL_SECONDS)
 
 
 def _gone(storage: Storage, request: Request, record: JobRecord) -> ExecutionError:

@@ -169,6 +169,20 @@ def test_a_process_that_ends_before_it_has_answered_is_not_waited_for(storage: L
     assert job.stop(timeout_s=30) is None, "it has ended, as it was asked to"
 
 
+def test_a_job_that_has_stopped_is_waited_for_until_it_has_answered(storage: LocalStorage) -> None:
+    job = written(storage, record())
+    write_record(storage, replace(job.record, life=life("STOPPED")))
+
+    def reply() -> None:
+        while not (asked := list(storage.texts("requests/*.json"))):
+            time.sleep(0.05)
+        time.sleep(1.5)  # it has been looked at meanwhile whether the job still runs
+        storage.write(asked[0].replace("requests", "replies"), '{"answer": "/savepoints/1"}')
+
+    Thread(target=reply).start()
+    assert job.savepoint(timeout_s=30) == "/savepoints/1"
+
+
 def test_a_job_that_does_not_answer_in_time_says_so_and_does_not_act_later(storage: LocalStorage) -> None:
     job = written(storage, record())
     with pytest.raises(ExecutionError, match="has not answered within"):

@@ -1,4 +1,7 @@
-"""Other engines in processes and environments of their own, which are made where those of ``tests.versions`` are."""
+"""Other engines, and other versions of Spark, in processes and environments of their own.
+
+The environments are made once, where those of ``tests.versions`` are; Spark fetches connectors of lakes from Maven.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``python session_of_another.py ENGINE PACKAGES`` reads requests from its input, a JSON object a line, each answered by a
 line: ``settings`` of a session of its own, ``statements`` to run in order, and a ``query`` whose rows are the answer.
-ENGINE is duckdb, whose PACKAGES are extensions.
+ENGINE is spark, whose PACKAGES are Maven's, or duckdb, whose PACKAGES are extensions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main() -> None:
     """Answer until the input ends. What the engine prints goes to the errors."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    open_session = {"duckdb": duckdb}[sys.argv[1]]
+    open_session = {"spark": spark, "duckdb": duckdb}[sys.argv[1]]
     new_session = open_session(sys.argv[2])
     for line in sys.stdin:
         request = json.loads(line)
@@ -32,6 +32,34 @@ def main() -> None:
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:4000]}
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def spark(packages: str) -> Callable[[dict[str, str]], Callable[[str], list[Any]]]:
+    """A small Spark with the connector of Delta or of Iceberg, whichever is among the packages."""
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.jars.packages": packages,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+    if "delta" in packages:
+        settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    builder: Any = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    started = builder.master("local[1]").getOrCreate()
+
+    def new_session(own_settings: dict[str, str]) -> Callable[[str], list[Any]]:
+        own = started.newSession()
+        for key, value in own_settings.items():
+            own.conf.set(key, value)
+        return lambda statement: own.sql(statement).collect()
+
+    return new_session
 
 
 def duckdb(packages: str) -> Callable[[dict[str, str]], Callable[[str], list[Any]]]:

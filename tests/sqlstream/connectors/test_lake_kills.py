@@ -22,8 +22,9 @@ from tests.faults.processes import kill_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-STRIKES = 20
-_FILES, _OF_FILE, _KEYS = 4 * STRIKES, 200, 50
+STRIKES, JOBS = 20, 4
+"""Strikes in all, and the jobs that get them."""
+_FILES, _OF_FILE, _KEYS = 4 * STRIKES // JOBS, 200, 50
 _COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
 
 _JOB = """
@@ -123,16 +124,17 @@ def another_writer(lake: Lake) -> Iterator[list[tuple[int, int]]]:
         writer.join()
 
 
+@pytest.mark.parametrize("number", range(JOBS))
 @pytest.mark.parametrize("kind", [Delta, Iceberg])
-def test_tables_are_whole_after_twenty_kills_while_another_writer_commits(tmp_path: Path, kind: type[Lake]):
+def test_tables_are_whole_after_kills_while_another_writer_commits(tmp_path: Path, kind: type[Lake], number: int):
     events = written_events(tmp_path / "events")
     lake = kind(tmp_path)
     texts = {n: ", ".join(f"'{k}' = '{v}'" for k, v in lake.options(n).items()) for n in ("copies", "sums")}
     script = tmp_path / "job.sql"
     script.write_text(_JOB.format(folder=tmp_path, **texts))
-    chance = random.Random(7)
+    chance = random.Random(number)
     with another_writer(lake) as own:
-        for _ in range(STRIKES):
+        for _ in range(STRIKES // JOBS):
             before, job = epochs(tmp_path), start(script)
             wait_for(lambda: epochs(tmp_path) > min(before, _FILES - 1), job, script)  # noqa: B023
             time.sleep(chance.random())

@@ -1,7 +1,8 @@
 """Tables of lakes that we write and others read, that others write and we read, and that both write in turns.
 
 Each writer does the same steps, and each reader must find the same rows. ``pytest -s`` prints who was tried with whom.
-DuckDB's extensions are those of an older version, which runs in an environment of its own.
+Spark's own connectors of lakes and DuckDB's extensions are those of older versions, so these run in environments of
+their own.
 """
 
 from __future__ import annotations
@@ -107,7 +108,42 @@ def arrow(columns: str, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[name for name, _ in declared])
 
 
+def steps_of_spark(
+    table: str, kind: str, columns: str, rows: Sequence[Row], create: str, partition_by: str
+) -> Iterator[str]:
+    """The statements of one step. ``create``: how a table is made."""
+    declared = [column.split(" ") for column in columns.split("; ")]
+    names = ", ".join(name for name, _ in declared)
+    literals = [
+        ", ".join(
+            f"CAST({literal(value)} AS {type_}) AS {name}" for value, (name, type_) in zip(row, declared, strict=True)
+        )
+        for row in rows
+    ]
+    source = " UNION ALL ".join(f"SELECT {row}" for row in literals)
+    if kind == "upsert":
+        merge = f"MERGE INTO {table} AS t USING ({source}) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * "
+        yield f"{merge}WHEN NOT MATCHED THEN INSERT *"
+    elif kind == "delete":
+        yield f"DELETE FROM {table} WHERE id IN ({', '.join(str(row[0]) for row in rows)})"
+    else:
+        parts = f" PARTITIONED BY ({partition_by})" if partition_by else ""
+        listed = ", ".join(" ".join(column) for column in declared)
+        yield f"CREATE TABLE IF NOT EXISTS {table} ({listed}) {create.format(parts)}"
+        if kind == "add column":
+            yield f"ALTER TABLE {table} ADD COLUMNS ({' '.join(declared[-1])})"
+        yield f"INSERT INTO {table} ({names}) {source}"
+
+
+def literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if isinstance(value, str) else str(value)
+
+
 class DeltaLake:
+    pyspark, packages = "4.2.0", "io.delta:delta-spark_4.2_2.13:4.4.0"
+
     def __init__(self, folder: Path, engines: Engines) -> None:
         self.path, self.engines = folder / "t", engines
 
@@ -135,6 +171,16 @@ class DeltaLake:
             parts = [partition_by] if partition_by else None
             deltalake.write_deltalake(self.path, own, mode="append", partition_by=parts, **more)
 
+    def by_spark(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        table = f"delta.`{self.path}`"
+        self._spark({}, [*steps_of_spark(table, kind, columns, rows, "USING delta{}", partition_by)])
+
+    def read_by_spark(self, columns: str) -> list[Row]:
+        return self._spark({}, [], f"SELECT * FROM delta.`{self.path}`")
+
+    def _spark(self, *request: Any) -> list[Row]:
+        return self.engines.spark(self.pyspark, self.packages).run(*request)
+
     def read_by_ours(self, columns: str) -> list[Row]:
         return together(batches_of(LakeSettings("delta", "t", str(self.path), columns=_pairs(columns))))
 
@@ -146,8 +192,18 @@ class DeltaLake:
 
 
 class IcebergLake:
+    pyspark = "4.1.4"
+    packages = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+
     def __init__(self, folder: Path, engines: Engines) -> None:
         self.engines = engines
+        self.of_spark = {
+            "spark.sql.catalog.default": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.default.type": "jdbc",
+            "spark.sql.catalog.default.uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "spark.sql.catalog.default.jdbc.schema-version": "V1",
+            "spark.sql.catalog.default.warehouse": f"file://{folder}",
+        }
         self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
         catalog_of(self.catalog).create_namespace("db")
 
@@ -179,6 +235,18 @@ class IcebergLake:
                     update.union_by_name(own.schema)
             table.append(own)
 
+    def by_spark(self, kind: str, columns: str, rows: Sequence[Row], run: str, partition_by: str) -> None:
+        """Deletes rows by their positions, which is not what it does by itself."""
+        modes = ", ".join(f"'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "merge"))
+        create = f"USING iceberg{{}} TBLPROPERTIES ({modes})"
+        self._spark([*steps_of_spark("`default`.db.t", kind, columns, rows, create, partition_by)])
+
+    def read_by_spark(self, columns: str) -> list[Row]:
+        return self._spark([], "SELECT * FROM `default`.db.t")
+
+    def _spark(self, *request: Any) -> list[Row]:
+        return self.engines.spark(self.pyspark, self.packages).run(self.of_spark, *request)
+
     def read_by_ours(self, columns: str) -> list[Row]:
         return together(batches_of(LakeSettings("iceberg", "t", "db.t", self.catalog, _pairs(columns))))
 
@@ -196,7 +264,10 @@ LAKES: dict[str, type[Lake]] = {"delta": DeltaLake, "iceberg": IcebergLake}
 LONG = "both, the library first"
 WRITERS = {"ours": ("ours",), "the library": ("library",), "both in turns": ("ours", "library"),
            LONG: ("library", "ours")}  # fmt: skip
-READERS = {"ours": "read_by_ours", "the library": "read_by_library", "DuckDB": "read_by_duckdb"}
+WITH_SPARK = {"Spark": ("by_spark",), "ours and Spark in turns": ("ours", "by_spark"),
+              "Spark and ours in turns": ("by_spark", "ours")}  # fmt: skip
+READERS = {"ours": "read_by_ours", "the library": "read_by_library", "DuckDB": "read_by_duckdb",
+           "Spark": "read_by_spark"}  # fmt: skip
 
 
 def _pairs(columns: str) -> tuple[tuple[str, str], ...]:
@@ -216,6 +287,9 @@ class Engines:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._started: dict[str, OtherEngine | Unavailable] = {}
+
+    def spark(self, pyspark: str, packages: str) -> OtherEngine:
+        return self._engine("spark", packages, f"pyspark=={pyspark}")
 
     def duckdb(self) -> OtherEngine:
         extensions = [f"duckdb-extension-{name}=={DUCKDB}" for name in ("avro", "delta", "iceberg")]
@@ -269,16 +343,20 @@ def test_all_readers_find_what_all_writers_write(
     require_same(lake, (kind, operation, writer), ("ours", "the library"), tried)
 
 
+@pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", [*WRITERS, *WITH_SPARK])
 @pytest.mark.parametrize("kind", LAKES)
-def test_duckdb_finds_what_all_writers_write(
+def test_spark_and_duckdb_find_what_all_write_and_all_find_what_spark_writes(
     tmp_path: Path, engines: Engines, kind: str, writer: str, operation: str, tried: Tried
 ) -> None:
     lake = LAKES[kind](tmp_path, engines)
-    written(lake, OPERATIONS[operation], WRITERS[writer])
-    require_same(lake, (kind, operation, writer), ("DuckDB",), tried)
+    try:
+        written(lake, OPERATIONS[operation], (WRITERS | WITH_SPARK)[writer])
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    require_same(lake, (kind, operation, writer), READERS, tried)
 
 
 def require_same(lake: Lake, what: tuple[str, str, str], readers: Iterable[str], tried: Tried) -> None:

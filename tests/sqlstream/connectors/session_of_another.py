@@ -47,6 +47,7 @@ def spark(packages: str) -> Callable[[dict[str, str]], Callable[[str], list[Any]
     }
     if "delta" in packages:
         settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        settings["spark.databricks.delta.snapshotPartitions"] = "1"
         settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     builder: Any = SparkSession.builder
     for key, value in settings.items():

@@ -299,11 +299,11 @@ def _values(value: Any) -> int:
 def _first_files(folder: Path) -> Path:
     """A folder with the first of the files, for a reader that takes several times as long."""
     first = folder.with_name(f"first of {folder.name}")
-    files = sorted(folder.iterdir())
-    first.mkdir(exist_ok=True)
-    for file in files[: max(4, len(files) // 4)]:
-        (first / file.name).unlink(missing_ok=True)
-        (first / file.name).hardlink_to(file)
+    if not first.exists():  # it serves each query
+        first.mkdir()
+        files = sorted(folder.iterdir())
+        for file in files[: max(4, len(files) // 4)]:
+            (first / file.name).hardlink_to(file)
     return first
 
 

@@ -119,7 +119,10 @@ class Backend(
 
     def raw_sql(self, query: str | exp.Expression) -> Rows | Query | Job:
         """Executes a script and returns what ``Session.sql`` does: rows, a query, whose rows arrive, or a job."""
-        return self.session.sql(query if isinstance(query, str) else query.sql(self.dialect))
+        return self.session.sql(self._text(query))
+
+    def _text(self, query: str | exp.Expression) -> str:
+        return query if isinstance(query, str) else query.sql(self.dialect)
 
     def _run(self, text: str) -> Rows | Query | Job:
         """Executes a statement, and waits for its job where that ends."""
@@ -133,7 +136,7 @@ class Backend(
 
     @contextmanager
     def _safe_raw_sql(self, query: str | exp.Expression) -> Iterator[Any]:
-        yield self._run(query if isinstance(query, str) else query.sql(self.dialect))
+        yield self._run(self._text(query))
 
     def compile(
         self,
@@ -194,9 +197,10 @@ class Backend(
 
         def batches() -> Iterator[pa.RecordBatch]:
             with self._query(table, params, limit) as query:
+                tables = query.batches()
                 if query.is_updating:
                     _require_end(query)
-                tables = iter((query.table().to_arrow(),)) if query.is_updating else query.batches()
+                    tables = iter((query.table().to_arrow(),))
                 for rows in tables:
                     yield from in_schema(rows, schema).to_batches(max_chunksize=chunk_size)
 

@@ -148,15 +148,28 @@ class Brokers:
     def first_position(self) -> Position:
         """Where a job without checkpoint begins, and where a bounded table ends.
 
-        ConnectorError SS504 where a partition ends before the offset at which the table should.
+        ConnectorError SS504 where a partition ends before the offset at which the table should, or does not exist.
         """
         found = self._existing()
+        self._require_named(found)
         begin = self._at(self._settings.start, found, _earliest)
         if self._settings.stop is None:
             return Position(begin, ids=self.ids)
         stop = self._at(self._settings.stop, found, _latest)
         self._require_reached(stop)
         return Position(begin, stop, ids=self.ids)
+
+    def _require_named(self, found: Collection[Partition]) -> None:
+        """Flink ignores offsets of partitions that do not exist: a wrong number would begin or end elsewhere."""
+        numbers = {partition.number for partition in found}
+        for bound, when in ((self._settings.start, "startup"), (self._settings.stop, "bounded")):
+            others = sorted({*bound.offsets} - numbers) if bound is not None else []
+            if others:
+                topic = self._settings.topics[0]
+                names = ", ".join(f"{topic}[{number}]" for number in others)
+                message = f'partitions that "scan.{when}.specific-offsets" names do not exist: {names}'
+                hint = f'Topic "{topic}" has the partitions {", ".join(map(str, sorted(numbers)))}.'
+                raise ConnectorError(WRONG_VALUE, message, hint=hint)
 
     def _require_reached(self, stop: Offsets) -> None:
         ends = self._offsets(stop, _latest(), uncommitted=True)
@@ -289,7 +302,7 @@ class Brokers:
                 return self._offsets(partitions, _latest())
             case "timestamp":
                 assert bound.millis is not None
-                at_time = self._offsets(partitions, _at_time(bound.millis))
+                at_time = self._offsets(partitions, _at_time(bound.millis), by_time=True)
                 behind_all = self._offsets([p for p in partitions if at_time[p] < 0], _latest())
                 return {**at_time, **behind_all}
             case "specific-offsets":
@@ -303,10 +316,12 @@ class Brokers:
         return self._settings.properties.get("isolation.level", "read_committed") != "read_uncommitted"
 
     def _offsets(
-        self, partitions: Collection[Partition], spec: Any, *, uncommitted: bool = False
+        self, partitions: Collection[Partition], spec: Any, *, uncommitted: bool = False, by_time: bool = False
     ) -> dict[Partition, int]:
-        """The offsets of ``spec``. ``uncommitted``: messages of open transactions are there, too."""
-        from confluent_kafka import IsolationLevel, TopicPartition  # an optional package
+        """The offsets of ``spec``. ``uncommitted``: messages of open transactions are there, too. ``by_time``: less
+        than 0 where no message is so late.
+        """
+        from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition  # an optional package
 
         asked = {TopicPartition(p.topic, p.number): spec for p in partitions}
         if not asked:
@@ -316,7 +331,11 @@ class Brokers:
 
         def ask() -> dict[Partition, int]:
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_SECONDS)
-            return {Partition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+            offsets = {Partition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+            if not by_time and min(offsets.values()) < 0:
+                # While a leader is changed or stands still, "unknown" may come without an error: it is no offset.
+                raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE))
+            return offsets
 
         return self._patiently(ask, {p.topic for p in partitions})
 

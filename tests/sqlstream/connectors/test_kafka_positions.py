@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import count
 from threading import Timer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from sqlstream.connectors.kafka.offsets import Bound
 from sqlstream.errors import ConnectorError
@@ -128,6 +130,44 @@ def test_a_stop_behind_the_end_of_a_partition_is_refused(topics: Topics):
     with pytest.raises(ConnectorError, match=said):
         Run(beyond)
     assert everything(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2, 1: 0}))) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(("given", "when"), [("start", "startup"), ("stop", "bounded")])
+def test_offsets_of_partitions_that_do_not_exist_are_refused(topics: Topics, given: str, when: str):
+    topic = topics.create(2)
+    topics.send(topic, b"a")
+    wrong = topics.settings(topic, **{given: Bound("specific-offsets", None, {0: 0, 7: 3, 2: 1})})
+    names = rf"{topic}\[2\], {topic}\[7\]"
+    said = (
+        rf'SS504: partitions that "scan.{when}.specific-offsets" names do not exist: {names}\n.*has the partitions 0, 1'
+    )
+    for read in (everything, Run):
+        with pytest.raises(ConnectorError, match=said):
+            read(wrong)
+
+
+def test_an_offset_that_a_broker_does_not_know_for_a_moment_is_asked_for_again(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    run = Run(topics.settings(topic, stop=None))
+    assert run.batch() == [b"a"]
+    topics.send(topic, b"b")
+    whole = AdminClient.list_offsets
+    unknown: list[bool] = []
+
+    def list_offsets(self: AdminClient, asked: Any, **given: Any) -> Any:
+        answers = whole(self, asked, **given)
+        if unknown:
+            return answers
+        unknown.append(True)
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=-1))
+        return dict.fromkeys(answers, answer)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    assert run.batch() == [b"b"] and unknown  # not "messages are gone", and none is read twice
 
 
 def test_a_stop_within_an_open_transaction_is_waited_for(topics: Topics):

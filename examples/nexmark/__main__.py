@@ -35,9 +35,9 @@ HEADERS = (
 )  # fmt: skip
 
 
-def measured(query: str, folder: Path, file_format: str) -> Measured | str:
-    """The figures, or the error."""
-    command = [sys.executable, "-m", "examples.nexmark.run", query, str(folder), file_format]
+def measured(query: str, folder: Path, file_format: str, *options: str) -> Measured | str:
+    """The figures, or the error. ``options`` are those of ``examples.nexmark.run``."""
+    command = [sys.executable, "-m", "examples.nexmark.run", query, str(folder), file_format, *options]
     print(f"{query} …", file=sys.stderr, flush=True)
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
@@ -91,13 +91,13 @@ def parser_of(program: str, description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--format", choices=files.FORMATS, default="parquet")
-    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch of ours")
     parser.add_argument("--query", nargs="+", choices=QUERIES, default=[*QUERIES], metavar="q5")
     return parser
 
 
 def main() -> None:
     parser = parser_of("examples.nexmark", __doc__)
+    parser.add_argument("--rows-per-trigger", type=int, default=500_000, help="events of a micro-batch")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--rate", type=int, default=10_000, help="events per second of event time")
     chosen = parser.parse_args()
@@ -108,7 +108,7 @@ def main() -> None:
         folder = Path(made) / "events"
         count = files.files_for(chosen.events, chosen.rows_per_trigger)
         files.write(folder, chosen.events, count, chosen.format, Generator(chosen.seed, chosen.rate))
-        results = {query: measured(query, folder, chosen.format) for query in chosen.query}
+        results = {query: measured(query, folder, chosen.format, "--file-per-trigger") for query in chosen.query}
     for query, result in results.items():
         table.add_row(*cells(query, result))
     console.print(table)

@@ -2,7 +2,8 @@
 ``python -m examples.nexmark.flink [--events 5000000] [--format parquet] [--query q3 q5] [--rocksdb]``.
 
 Flink runs in one JVM with parallelism 2, state on the heap or, with ``--rocksdb``, in RocksDB with a checkpoint each
-ten seconds, into ``blackhole``. Its jars come from PyPI's ``apache-flink-libraries`` and Maven Central the first time
+ten seconds, into ``blackhole``. Each table is two files; how much of them a micro-batch of ours reads is what sqlstream chooses, or
+``--rows-per-trigger``. Its jars come from PyPI's ``apache-flink-libraries`` and Maven Central the first time
 (``--home``, 350 MB); Hadoop's classes, which its Parquet needs, are PySpark's. The seconds of both are those of the
 statement without the start of the process: planning, compiling and starting the job count. ``ratio`` is Flink's
 seconds by ours. It needs a JDK, for ``javac``.
@@ -39,6 +40,8 @@ _MAVEN = "https://repo.maven.apache.org/maven2/org/apache/flink"
 _OPENED = ("java.util", "java.lang", "java.net", "java.nio", "java.time", "sun.nio.ch")
 _MAIN = Path(__file__).with_name("NexmarkOnFlink.java")
 _SECONDS = 900
+_FILES = 2
+"""Of each table: Flink reads a file of Parquet in one task."""
 _ROCKSDB = {
     "state.backend.type": "rocksdb",
     "execution.checkpointing.incremental": "true",
@@ -138,6 +141,8 @@ def geometric_mean(ratios: list[float]) -> float:
 def main() -> None:
     parser = parser_of("examples.nexmark.flink", __doc__)
     parser.add_argument("--rocksdb", action="store_true", help="Flink's state in RocksDB, a checkpoint each 10 s")
+    parser.add_argument("--rows-per-trigger", type=int, help="events of a micro-batch of ours, one file each")
+    parser.add_argument("--unchecked", action="store_true", help="do not run ours once more to compare its result")
     parser.add_argument("--home", type=Path, default=Path(".flink"), help="where Flink is installed (default: .flink)")
     chosen = parser.parse_args()
     class_path = installed(chosen.home.resolve())
@@ -148,12 +153,18 @@ def main() -> None:
     ratios = []
     with tempfile.TemporaryDirectory(prefix="sqlstream-nexmark-") as made:
         folder = Path(made) / "events"
-        count = files.files_for(chosen.events, chosen.rows_per_trigger)
+        count = _FILES
+        options = ["--unchecked"] if chosen.unchecked else []
+        if chosen.rows_per_trigger:
+            count = files.files_for(chosen.events, chosen.rows_per_trigger)
+            options.append("--file-per-trigger")
         files.write(folder, chosen.events, count, chosen.format, Generator())
         for query in chosen.query:
-            ours = measured(query, folder, chosen.format)
+            ours = measured(query, folder, chosen.format, *options)
             theirs = REFUSED.get(query) or on_flink(query, folder, chosen.format, class_path, chosen.rocksdb)
-            table.add_row(*cells(query, ours, theirs))
+            row = cells(query, ours, theirs)
+            table.add_row(*row)
+            print("  ".join(row), file=sys.stderr, flush=True)
             quotient = ratio(ours, theirs)
             ratios += [] if quotient is None else [quotient]
     console = Console(width=180)

@@ -1,10 +1,10 @@
 """Runs one query of Nexmark over files and checks what it ends with, in a process of its own: ``python -m
-examples.nexmark.run QUERY FOLDER FORMAT`` prints the figures as JSON."""
+examples.nexmark.run QUERY FOLDER FORMAT [--file-per-trigger] [--unchecked]`` prints the figures as JSON."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -41,13 +41,13 @@ class Measured:
     rows: int
     """That the final result should have."""
     difference: str
-    """Empty where the final result is the expected one."""
+    """Empty where the final result is the expected one, or was not looked at."""
 
 
-def measured(query: str, folder: Path, file_format: str) -> Measured:
+def measured(query: str, folder: Path, file_format: str, file_per_trigger: bool, unchecked: bool) -> Measured:
     with sqlstream.connect() as session:
         session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
-        for statement in definitions(folder, file_format):
+        for statement in definitions(folder, file_format, file_per_trigger):
             session.sql(statement)
         session.sql("SET 'execution.runtime-mode' = 'streaming'")
         watch = Watch(session.spark, None)
@@ -58,14 +58,14 @@ def measured(query: str, folder: Path, file_format: str) -> Measured:
             job.wait()
         seconds, used, batches = time.time() - start, processors(), watch.batches()
         first = watch.first_result(start)
-        return Measured(batches, seconds, first, used, *checked(session, query, folder, file_format))
+        result = (0, "") if unchecked else checked(session, query, folder, file_format)
+        return Measured(batches, seconds, first, used, *result)
 
 
-def definitions(folder: Path, file_format: str) -> list[str]:
-    options = (
-        f"'connector' = 'filesystem', 'path' = '{folder}/{{table}}', 'format' = '{file_format}',"
-        " 'source.max-files-per-trigger' = '1'"
-    )
+def definitions(folder: Path, file_format: str, file_per_trigger: bool) -> list[str]:
+    options = f"'connector' = 'filesystem', 'path' = '{folder}/{{table}}', 'format' = '{file_format}'"
+    if file_per_trigger:
+        options += ", 'source.max-files-per-trigger' = '1'"
     lookup = f"'connector' = 'filesystem', 'path' = '{folder}/side_input', 'format' = 'csv'"
     return [text for text in f"{tables(options, lookup)}{FUNCTIONS}".split(";\n") if text.strip()]
 
@@ -115,8 +115,15 @@ def _of_compilers(process: psutil.Process) -> float:
 
 
 def main() -> None:
-    query, folder, file_format = sys.argv[1:]
-    print(json.dumps(asdict(measured(query, Path(folder), file_format))))
+    parser = argparse.ArgumentParser(prog="examples.nexmark.run", description=__doc__)
+    parser.add_argument("query", choices=QUERIES)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("format")
+    parser.add_argument("--file-per-trigger", action="store_true", help="a micro-batch reads one file of each table")
+    parser.add_argument("--unchecked", action="store_true", help="do not run once more to compare the result")
+    chosen = parser.parse_args()
+    figures = measured(chosen.query, chosen.folder, chosen.format, chosen.file_per_trigger, chosen.unchecked)
+    print(json.dumps(asdict(figures)))
 
 
 if __name__ == "__main__":

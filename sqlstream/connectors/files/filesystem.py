@@ -222,7 +222,8 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             "Read at most so many bytes in one micro-batch; local files of csv, json, text and avro are cut for that, "
             "and of parquet where an operator with state reads them. "
             "Where there is more at the start of a new job and no bound is given, it is 512 mb of text, 256 mb of "
-            "arrow and avro, 128 mb of orc and parquet.",
+            "arrow and avro, 128 mb of orc, and of parquet 128 mb of the columns that the query reads, but no more "
+            "than about five million rows.",
         ),
         KIND_COLUMN,
         ENCODING,
@@ -350,7 +351,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         return on_spark.file_source.has_file_splits(environment, table, columns, self.values(table))
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        return on_spark.file_source.file_splits(environment, table, self.resolved_values(table))
+        return on_spark.file_source.file_splits(environment, table, self.resolved_values(table), columns=columns)
 
     def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> RecordFormat | None:
         return on_spark.record_files.record_format(environment, table, columns, self.resolved_values(table))

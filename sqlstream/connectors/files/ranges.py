@@ -46,7 +46,12 @@ DEFAULT_BYTES = {
     **dict.fromkeys(("orc", "parquet"), 128 << 20),
 }
 """The bound of micro-batches by format, for tables that are given none and have more than this at the start: some two
-to three million rows of 200 bytes, as files of the format hold them."""
+to three million rows of 200 bytes, as files of the format hold them. Of Parquet only columns that the query reads
+count, and ``MOST_ROWS``."""
+
+MOST_ROWS = 5_000_000
+"""So many rows of Parquet a micro-batch reads at most, for tables that are given no bound and have more bytes than the
+default at the start."""
 
 POSITIONS = "positions"
 """The file beside the files of ranges that says in its first line how many of them were removed, and in lines like
@@ -165,6 +170,11 @@ class FileRanges(Watch):
             for pack in self.limits.packed(self._unread()):
                 self._write(pack)
             self._remove_read()
+
+    @property
+    def micro_batches(self) -> int:
+        """As many as there are files of ranges: those that were found up to the last look."""
+        return self._next - self._first
 
     def _unread(self) -> Iterator[Unread]:
         begun = [file for file in self._ends.values() if file.begin < file.length]

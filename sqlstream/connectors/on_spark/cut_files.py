@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment, Watch
+from sqlstream.connectors.files.checks import walk
 from sqlstream.connectors.files.ranges import (
     DEFAULT_BYTES,
     DIRECTORIES,
+    MOST_ROWS,
     RANGES_DDL,
     FileRanges,
     Limits,
@@ -28,6 +32,7 @@ from sqlstream.connectors.files.tables import (
     MOST_PER_TRIGGER,
     TEXTS,
     local_path,
+    matching_paths,
     partition_columns,
 )
 from sqlstream.connectors.stores.stores import store_of
@@ -45,6 +50,7 @@ _GO_ON = (
     "Go on with the former query, options and 'sqlstream.file-reader', or start in a new directory "
     "('execution.checkpointing.dir')."
 )
+_GROUPS_LOOKED_AT = 16
 ANY_AGE = "36500d"
 """Spark's option ``maxFileAge``: it would skip files that come late and are a week older than the newest one."""
 
@@ -65,11 +71,16 @@ def cut_files(environment: Environment, ranges: FileRanges, directories: Sequenc
 
 
 def ranges_of_table(
-    environment: Environment, table: Table, values: Mapping[str, Any], total: Callable[[], int]
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    total: Callable[[], int],
+    columns: Collection[str] | None = None,
 ) -> FileRanges | None:
     """Returns the ranges in which micro-batches read the files of a table, which have ``total`` bytes; None where they
     read files whole: without a bound, and for jobs that have begun so, because what Spark has logged must be read again
-    in the same way. ConnectorError SS508 where the checkpoint cannot be written.
+    in the same way. ``columns``: those that the query reads, None for all. ConnectorError SS508 where the checkpoint
+    cannot be written.
     """
     store, watches = store_of(values["path"], values), environment.watches
     path = local_path(values["path"]) if store is None else values["path"]
@@ -77,7 +88,7 @@ def ranges_of_table(
         return None
     logs = Path(environment.logs)
     folder = folder_of_ranges(logs.parent.parent, table.name, path)
-    most = most_bytes(values, total, begun=folder.is_dir())
+    most = most_bytes(values, total, begun=folder.is_dir(), columns=columns)
     if store is None and not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
         return None
     there = next((w for w in watches if isinstance(w, FileRanges) and w.folder == folder), None)
@@ -101,11 +112,18 @@ def limits_of(values: Mapping[str, Any], most: int | None) -> Limits:
 class WholeFiles(Watch):
     """Files of a table that Spark lists, and gives whole to one micro-batch. If the checkpoint has positions within
     them, Spark would read them again: its log knows the files of ranges alone. ``folder``: where ranges would be.
+    ``at_once``: Spark gives all of them to one micro-batch.
     """
 
     table: str
     folder: Path
+    at_once: bool = False
     interval_ms: int | None = None
+
+    @property
+    def micro_batches(self) -> int | None:
+        """One, where Spark has no bound."""
+        return 1 if self.at_once else None
 
     def look(self) -> None:
         """Does nothing: Spark looks for new files."""
@@ -119,14 +137,32 @@ class WholeFiles(Watch):
         raise ExecutionError(OTHER_READER, message, detail="It would read all of these files again.", hint=_GO_ON)
 
 
-def watch_whole_files(environment: Environment, table: Table) -> None:
+def watch_whole_files(environment: Environment, table: Table, *, at_once: bool) -> None:
     """Adds ``WholeFiles`` to the environment for a table that Spark reads. An exchange may read it in its place."""
     path = local_path(table.option("path") or "")
     if path is None or environment.logs is None or environment.watches is None or environment.finished:
         return
-    watch = WholeFiles(table.name, folder_of_ranges(Path(environment.logs).parent.parent, table.name, path))
+    folder = folder_of_ranges(Path(environment.logs).parent.parent, table.name, path)
+    watch = WholeFiles(table.name, folder, at_once)
     if watch not in environment.watches:
         environment.watches.append(watch)
+
+
+def micro_batches(watches: Sequence[Watch], tables: Iterable[Table], checkpoint: Path) -> int | None:
+    """In how many micro-batches a new job reads all files that there are of ``tables``; None where that is not known,
+    as for other connectors. ``watches``: of all sources of the job. ``checkpoint``: its directory.
+    """
+    most = 1
+    for table in tables:
+        path = local_path(table.option("path") or "") if table.connector == "filesystem" else None
+        if path is None:
+            return None
+        folder = folder_of_ranges(checkpoint, table.name, path)
+        numbers = [w.micro_batches for w in watches if isinstance(w, (FileRanges, WholeFiles)) and w.folder == folder]
+        if not numbers or None in numbers:
+            return None
+        most = max(most, *(number for number in numbers if number is not None))
+    return most
 
 
 def require_same_readers(rows: DataFrame, checkpoint: Path) -> None:
@@ -162,16 +198,42 @@ def _read_otherwise(checkpoint: Path, before: tuple[str, str] | None, now: tuple
     return ExecutionError(OTHER_READER, message, detail="It would mix their positions.", hint=_GO_ON)
 
 
-def most_bytes(values: Mapping[str, Any], total: Callable[[], int], *, begun: bool = False) -> int | None:
+def most_bytes(
+    values: Mapping[str, Any], total: Callable[[], int], *, begun: bool = False, columns: Collection[str] | None = None
+) -> int | None:
     """The most bytes that a micro-batch reads of a table whose files have ``total`` bytes: the bound of the table, or
     for many bytes the default of the format; None for no bound. With ``begun`` the job had a bound at its start, since
-    when files may have been removed.
+    when files may have been removed. ``columns``: those that the query reads, None for all.
     """
     given: int | None = values[BYTES_PER_TRIGGER]
     if given is not None or values[MOST_PER_TRIGGER] is not None:
         return given
     usual = DEFAULT_BYTES.get(values["format"])
-    return usual if usual is not None and (begun or total() > usual) else None
+    if usual is None:
+        return None
+    there = total()
+    if there > usual and columns is not None and values["format"] == "parquet":
+        usual = _bytes_of_files(values["path"], columns, usual)
+    return usual if begun or there > usual else None
+
+
+def _bytes_of_files(path: str, columns: Collection[str], most: int) -> int:
+    """So many bytes of the files of Parquet at ``path`` hold about ``most`` bytes of the columns that are read, and no
+    more than ``MOST_ROWS`` rows, as the footer of the largest of them tells. ``most`` itself for remote files."""
+    local = local_path(path)
+    files = walk(matching_paths(local)).files if local is not None else ()
+    with suppress(OSError, ValueError, pa.ArrowException):  # whoever reads the file says what is wrong with it
+        footer = pq.read_metadata(max(files, key=lambda file: file.stat().st_size))
+        wanted, read, whole, rows = {name.lower() for name in columns}, 0, 0, 0
+        for group in map(footer.row_group, range(min(footer.num_row_groups, _GROUPS_LOOKED_AT))):
+            rows += group.num_rows
+            for chunk in map(group.column, range(group.num_columns)):
+                whole += chunk.total_compressed_size
+                if chunk.path_in_schema.partition(".")[0].lower() in wanted:
+                    read += chunk.total_compressed_size
+        if rows:
+            return max(int(whole * min(most / max(read, 1), MOST_ROWS / rows)), 1)
+    return most
 
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import reduce
 from operator import or_
@@ -118,7 +118,7 @@ def read_files(
         return _checked(environment, table, values, rows)
     parses = values["format"] == "csv"
     schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
-    files = _files(environment, table, values, schema)
+    files = _files(environment, table, values, schema, columns)
     rows = files.select(
         *((metadata[c.name] if c.name in metadata else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
@@ -158,7 +158,7 @@ def _whole_files(
     schema = ", ".join(filter(None, (_BINARY_FILE, schema_ddl(directories))))
     read_from = _read_from(environment, table, columns, by_python=True)
     elsewhere = local_path(table.option("path") or "") is None
-    files = _files(environment, table, values, schema, "binaryFile").select(
+    files = _files(environment, table, values, schema, columns, reader_format="binaryFile").select(
         F.col(_URL).alias(FILE),
         *([F.col("content").alias(CONTENT)] if elsewhere else []),
         *(column.alias(name) for name, column in of_directories.items() if name in columns),
@@ -186,11 +186,16 @@ def has_file_splits(
 
 
 def file_splits(
-    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column] = ()
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    directories: Sequence[Column] = (),
+    columns: Collection[str] | None = None,
 ) -> DataFrame:
     """Returns a streaming DataFrame of file splits, for a table for which ``has_file_splits`` is true.
 
-    ``directories``: columns whose values are directory names; they are added to the result.
+    ``directories``: columns whose values are directory names; they are added to the result. ``columns``: those that
+    the query reads, None for all.
     """
     store = store_of(values["path"], values)
     if store is not None:
@@ -201,9 +206,9 @@ def file_splits(
     path = table.option("path") or ""
     stats = _stats(path)
     named = environment.in_order and _share_times(stats, is_bounded(table))
-    ranges = ranges_of_table(environment, table, values, lambda: sum(f.st_size for f in stats))
+    ranges = ranges_of_table(environment, table, values, lambda: sum(f.st_size for f in stats), columns)
     if ranges is None:
-        files = _whole(environment, table, values, directories)
+        files = _whole(environment, table, values, directories, columns)
     else:
         files = cut_files(environment, ranges, directories)
     if named:
@@ -226,7 +231,11 @@ def shared_out(places: DataFrame, shares: int) -> DataFrame:
 
 
 def _whole(
-    environment: Environment, table: Table, values: Mapping[str, Any], directories: Sequence[Column]
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    directories: Sequence[Column],
+    columns: Collection[str] | None,
 ) -> DataFrame:
     """Files that Spark lists, each whole in one micro-batch."""
     # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
@@ -234,7 +243,7 @@ def _whole(
     of_names = _from_names(environment, table, directories)
     known = [] if of_names else directories
     schema = ", ".join([_BINARY_FILE, *([schema_ddl(known)] if known else [])])
-    return _files(environment, table, values, schema, "binaryFile").select(
+    return _files(environment, table, values, schema, columns, reader_format="binaryFile").select(
         name.alias(FILE),
         F.col("length").alias(LENGTH),
         F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
@@ -325,7 +334,7 @@ def _json_rows(
     read_from = _read_from(environment, table, columns)
     keep |= {READ_FROM: F.col(_URL)} if environment.finished else read_from
     named = tuple(name for name in columns if name in in_files)
-    files = _files(environment, table, values, schema, "text")
+    files = _files(environment, table, values, schema, reader_format="text")
     if has_kinds(table):
         rows = decode_changes(files, _LINE, table, named, values, {**keep, **parts}, F.col(_URL), of_files=True)
     else:
@@ -408,15 +417,22 @@ def _columns_to_check(
 
 
 def _files(
-    environment: Environment, table: Table, values: Mapping[str, Any], schema: str, reader_format: str | None = None
+    environment: Environment,
+    table: Table,
+    values: Mapping[str, Any],
+    schema: str,
+    columns: Collection[str] | None = None,
+    reader_format: str | None = None,
 ) -> DataFrame:
-    """What Spark reads of the files with the schema and the format, that of the table by default."""
-    watch_whole_files(environment, table)
+    """What Spark reads of the files with the schema and the format, that of the table by default. ``columns``: those
+    that the query reads, None for all."""
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
-    most = None if environment.finished else most_bytes(values, lambda: sum(f.st_size for f in _stats(values["path"])))
-    reader = reader.options(**_reader_options(table, values, partition_columns(table), most))
+    most = None if environment.finished else most_bytes(values, lambda: _size(values["path"]), columns=columns)
+    options = _reader_options(table, values, partition_columns(table), most)
+    reader = reader.options(**options)
+    watch_whole_files(environment, table, at_once=options.keys().isdisjoint(_BOUNDS))
     with directory_errors(table):
         files = reader.format(reader_format or values["format"]).load(_directory_or_pattern(values["path"]))
     return _each_once(files, values["path"])
@@ -484,6 +500,11 @@ def _stats(path: str) -> list[os.stat_result]:
     return stats
 
 
+def _size(path: str) -> int:
+    """Bytes of all files that are known."""
+    return sum(f.st_size for f in _stats(path))
+
+
 def _least_split(spark: SparkSession) -> int:
     """The least distance in bytes of two splits of a file."""
     return min(
@@ -518,6 +539,9 @@ def _make_directory(table: Table, path: str) -> None:
     except OSError as error:
         if not Path(local).exists():  # a file is read, too
             raise SqlStreamError.of([unusable(table, local, error)]) from None
+
+
+_BOUNDS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 
 
 def _reader_options(

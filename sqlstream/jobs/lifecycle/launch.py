@@ -78,6 +78,7 @@ class Launch:
     * ``ended``: an earlier run has written the end of the input to the checkpoint, so all windows are closed.
     * ``drained``: the input has no end, but an earlier run was drained. This run only completes what that one may have
       left undone.
+    * ``end_planned``: the micro-batch that reads the last of a bounded input ends it.
     * ``end_of_input``: whether windows and timers fire at the end of bounded input, or wait for the next run.
     * ``watermarks``: stores the watermarks of jobs with several sources. ``lifted``: advances those of sources that
       ask for it. ``idle``: detects idle sources.
@@ -101,6 +102,7 @@ class Launch:
     interval_ms: int
     ended: bool = False
     drained: bool = False
+    end_planned: bool = False
     watermarks: SourceWatermarks | None = None
     lifted: LiftedSources | None = None
     idle: IdleSources | None = None

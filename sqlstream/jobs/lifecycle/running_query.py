@@ -385,7 +385,7 @@ class RunToEnd:
             self.query.watch()
             self._go_on_in_pace()
         except Exception as error:
-            if self.launch.ended and AFTER_THE_END in str(error):
+            if (self.launch.ended or self.launch.end_planned) and AFTER_THE_END in str(error):
                 raise after_the_end() from error
             raise
 
@@ -397,6 +397,9 @@ class RunToEnd:
     def _end_or_pause(self) -> None:
         """End the input so that all windows and timers fire, or fire only those that are due now."""
         launch = self.launch
+        if launch.end_planned:
+            launch.control.reach_end()
+            return
         if not launch.pauses:
             launch.end_input()
         elif launch.clock.tells_time:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors import on_spark
+from sqlstream.connectors import Watch, on_spark
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
@@ -20,12 +20,13 @@ from sqlstream.jobs.checkpoints.watermarks import (
     lifted_sources,
     restored_watermarks,
 )
+from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.job import Job
 from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_ended, row_limit_of
 from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
-from sqlstream.jobs.records.history import last_committed
+from sqlstream.jobs.records.history import last_begun, last_committed
 from sqlstream.jobs.records.recorder import recorder_of
 from sqlstream.jobs.reports.counts import CountedSources
 from sqlstream.jobs.reports.progress import Waiting, observed
@@ -35,6 +36,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import limit_of
 from sqlstream.planner.physical.steps import Engine
+from sqlstream.plans import scanned_tables
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect
 from sqlstream.udfs.kernel import Domain, Pending, Wait, added
@@ -216,7 +218,15 @@ def _control_rows(checkpoint: Checkpoint, job: JobSpecification) -> ControlRows:
     ticks = bool(clock_of(checkpoint.plan, job.execution.clock_interval_ms))
     idles = has_idle_parts(checkpoint.plan, job.execution.idle_timeout_ms)
     rises_often = ticks or checkpoint.plan.observes_watermarks or idles  # with each tick, or with each start
-    return ControlRows(checkpoint.storage, transient=rises_often and not job.work.plan.bounded)
+    bounded, execution = job.work.plan.bounded, job.execution
+    plans_end = (
+        bounded
+        and not ticks
+        and execution.end_of_input is EndOfInput.FINAL
+        and isinstance(checkpoint.storage, LocalStorage)
+        and not Engine(checkpoint.layout.engine).is_of_spark  # whose operators drop rows behind the end
+    )
+    return ControlRows(checkpoint.storage, transient=rises_often and not bounded, one_by_one=plans_end)
 
 
 def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: JobRuntime, sink: Sink) -> Launch:
@@ -229,6 +239,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         watch.require_start(watches)
     if isinstance(checkpoint.storage, LocalStorage):
         on_spark.cut_files.require_same_readers(rows, checkpoint.storage.root)
+    end_planned = control.one_by_one and _plan_end(checkpoint, control, flushed, watches)
     ended = input_has_ended(control, flushed, clock)
     return Launch(
         query_name=query,
@@ -243,6 +254,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         paced=execution.checkpointing.min_pause_ms > 0 and not bounded,
         ended=ended,
         drained=ended and not bounded,
+        end_planned=end_planned,
         watermarks=watermarks,
         lifted=None if bounded or ended else lifted_sources(physical, control),
         idle=None if bounded or ended else idle_sources(physical, control, execution.idle_timeout_ms),
@@ -258,6 +270,35 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
             lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),
         ),
     )
+
+
+_MOST_PLANNED = 100
+"""Each micro-batch of a planned end is a file for each table."""
+
+
+def _plan_end(checkpoint: Checkpoint, control: ControlRows, flushed: Sequence[str], watches: Sequence[Watch]) -> bool:
+    """Whether the end of the input is planned: for a new job of which it is known in how many micro-batches it reads
+    its input, and for one that was stopped while it read the last of it.
+    """
+    assert isinstance(checkpoint.storage, LocalStorage)
+    begun, planned = last_begun(checkpoint.storage), control.planned_end()
+    if begun is None:
+        tables, root = scanned_tables(checkpoint.plan.logical), checkpoint.storage.root
+        planned = on_spark.cut_files.micro_batches(watches, tables, root) if flushed else None
+        if planned is None or planned > _MOST_PLANNED:
+            return False
+        control.plan_end(flushed, planned)
+        return True
+    if planned is None:
+        return False
+    if begun < planned - 1:  # what has come since the start is read, too
+        control.withdraw_end(flushed)
+        return False
+    committed = last_committed(checkpoint.storage)
+    if committed is None or committed < planned - 1:
+        return True
+    control.reach_end()
+    return False
 
 
 def _results_of(work: Work, spark: SparkSession, checkpoint: Checkpoint) -> ResultQueue:

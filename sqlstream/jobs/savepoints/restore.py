@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LEADS_OUT = "SS418"
 
-_FOLDERS = ("spark", "control", "control-clock", RANGES, RECEIVED)
+_FOLDERS = ("spark", "control", "control-clock", "control-end", RANGES, RECEIVED)
 _HINT = "Do not use it: no savepoint that sqlstream has written is like that. Start from another one."
 
 

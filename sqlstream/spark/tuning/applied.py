@@ -24,6 +24,7 @@ from sqlstream.spark.internals import hadoop_configuration, java_of
 from sqlstream.spark.running import is_connect
 from sqlstream.spark.tuning.choices import Tuning
 from sqlstream.spark.tuning.standard_error import messages_to
+from sqlstream.udfs.spark import daemon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +147,8 @@ def quiet_reported_errors() -> None:
 
 # --- The Python of local workers -------------------------------------------------------------------------------
 # Spark puts a zip of PySpark's sources before the installed package. Python keeps no compiled modules of a zip, so
-# each worker would compile what it imports anew: half a second for every streaming query with state.
+# each worker would compile what it imports anew: half a second for every streaming query with state. And each would
+# import anew what all of them need: half a second more. ``daemon`` does that once, before it forks.
 
 
 _SCRIPT = """#!/bin/sh
@@ -156,6 +158,10 @@ IFS=:
 for entry in $PYTHONPATH; do
     case $entry in */python/lib/pyspark.zip) ;; *) kept=${{kept:+$kept:}}$entry ;; esac
 done
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+    shift 2
+    set -- {daemon} "$@"
+fi
 PYTHONPATH=$kept exec {python} "$@"
 """
 
@@ -173,7 +179,7 @@ def worker_python() -> str:
         return sys.executable
     handle, name = tempfile.mkstemp(prefix="sqlstream-python-")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(_SCRIPT.format(python=shlex.quote(sys.executable)))
+        file.write(_SCRIPT.format(python=shlex.quote(sys.executable), daemon=shlex.quote(daemon.__file__)))
     Path(name).chmod(0o700)
     atexit.register(Path(name).unlink, missing_ok=True)
     subprocess.run([name, "--version"], check=True, capture_output=True, timeout=_MOST_SECONDS)

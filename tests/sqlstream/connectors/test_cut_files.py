@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.on_spark import cut_files
+from sqlstream.connectors.on_spark.cut_files import most_bytes
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
@@ -287,3 +290,24 @@ def test_what_was_read_is_removed_and_restarts_and_savepoints_go_on(spark: Any, 
             job.checkpoint()
         job.stop()
     assert written(tmp_path / "out-second")["b"] == [*range(ROWS + 50, ROWS + 70)]
+
+
+def test_of_parquet_only_what_is_read_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 20_000
+    random = np.random.default_rng(7)
+    rows = pa.table({"id": np.arange(count), "Word": [random.bytes(50) for _ in range(count)]})
+    pq.write_table(rows, tmp_path / "0.parquet", compression="none", use_dictionary=False)
+    size = (tmp_path / "0.parquet").stat().st_size
+    values = {BYTES_PER_TRIGGER: None, MOST_PER_TRIGGER: None, "format": "parquet", "path": str(tmp_path)}
+    monkeypatch.setattr(cut_files, "DEFAULT_BYTES", {"parquet": size // 2})
+
+    def most(*columns: str, **changed: Any) -> int | None:
+        return most_bytes(values | changed, lambda: size, columns=columns)
+
+    assert most("id") is None, "half of the bytes of the file are not of this column"
+    assert size // 2 < (most("word") or 0) < size, "names of columns have no case"
+    assert most("id", "word") == pytest.approx(size // 2, rel=0.01)
+    assert most("id", **{MOST_PER_TRIGGER: 3}) is None and most("id", **{BYTES_PER_TRIGGER: 7}) == 7
+    assert most("id", path=f"{tmp_path}/none") == size // 2
+    monkeypatch.setattr(cut_files, "MOST_ROWS", 5_000)
+    assert most("id") == pytest.approx(size / 4, rel=0.01)

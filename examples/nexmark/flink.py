@@ -3,9 +3,9 @@
 
 Flink runs in one JVM with parallelism 2, state on the heap or, with ``--rocksdb``, in RocksDB with a checkpoint each
 ten seconds, into ``blackhole``. Each table is two files; how much of them a micro-batch of ours reads is what sqlstream
-chooses, or ``--rows-per-trigger``. Its jars come from PyPI's ``apache-flink-libraries`` and Maven Central the first time
-(``--home``, 350 MB); Hadoop's classes, which its Parquet needs, are PySpark's. The seconds of both are those of the
-statement without the start of the process: planning, compiling and starting the job count. ``ratio`` is Flink's
+chooses, or ``--rows-per-trigger``. Flink's jars come from PyPI (``apache-flink-libraries``) and Maven Central the first
+time (``--home``, 350 MB); Hadoop's classes, which its Parquet needs, are PySpark's. The seconds of both are those of
+the statement without the start of the process: planning, compiling and starting the job count. ``ratio`` is Flink's
 seconds by ours. It needs a JDK, for ``javac``.
 """
 

@@ -222,7 +222,7 @@ def test_figures_pass_between_processes():
 
 
 def test_definitions_over_files_are_definitions(tmp_path):
-    planner = Planner().with_ddl(";".join(definitions(tmp_path, "csv")))
+    planner = Planner().with_ddl(";".join(definitions(tmp_path, "csv", file_per_trigger=True)))
     assert planner.plan(QUERIES["q13"])
 
 

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def session(folder):
     with sqlstream.connect() as made:
-        for statement in definitions(folder, "csv"):
+        for statement in definitions(folder, "csv", file_per_trigger=True):
             made.sql(statement)
         yield made
 

@@ -55,7 +55,8 @@ OPTIONS = (
     _option(
         "lean-workers",
         "The Python of tasks on this machine starts through a script in the folder for temporary files, which leaves "
-        "out Spark's zip of PySpark, whose modules each worker would compile anew.",
+        "out Spark's zip of PySpark, whose modules each worker would compile anew, and forks workers from a process "
+        "that has imported what they need.",
     ),
     _option(
         "local-sockets",

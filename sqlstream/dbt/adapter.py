@@ -198,9 +198,14 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
         self.execute(f"TRUNCATE TABLE {relation.render()}")
 
     def rename_relation(self, from_relation: BaseRelation, to_relation: BaseRelation) -> None:
-        """Renames a table or view; its rows stay where they are."""
-        self.cache_renamed(from_relation, to_relation)
+        """Renames a table or view; its rows stay where they are. A materialized view is dropped instead: dbt renames
+        one only when the model that replaces it has been computed, and then drops it.
+        """
         kind = self._kind(from_relation)
+        if kind == _KINDS[RelationType.MaterializedView]:
+            self.drop_relation(from_relation)
+            return
+        self.cache_renamed(from_relation, to_relation)
         self.execute(f"ALTER {kind} {from_relation.render()} RENAME TO {to_relation.render()}")
 
     def _kind(self, relation: BaseRelation) -> str:
@@ -302,9 +307,10 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
         settings = {**view.server, **self._credentials.settings, **(config.get("settings") or {})}
         create = f"CREATE OR REPLACE MATERIALIZED VIEW {relation.render()}{options} AS\n{sql.strip()}"
         text = view.text(self._definitions(relation), settings, create)
-        self.validate_view(create)
         existing = dict(self._relations(relation.database, relation.schema)).get(relation.identifier)
         is_kept = isinstance(existing, Table) and existing.materialized
+        replaces = existing is not None and not is_kept  # a table or view, whose name is not free yet
+        self.validate_view(create.replace(relation.render(), _checked(relation).render(), 1) if replaces else create)
         changed = is_kept and view.is_changed(text)
         if changed and not full_refresh and (told := _left_alone(relation, config)) is not None:
             return told
@@ -395,6 +401,11 @@ def _type_of(item: Table | View) -> RelationType:
     if isinstance(item, View):
         return RelationType.View
     return RelationType.MaterializedView if item.materialized else RelationType.Table
+
+
+def _checked(relation: BaseRelation) -> BaseRelation:
+    """A relation by whose name nothing exists, to plan a view that is to replace something else."""
+    return relation.incorporate(path={"identifier": f"{relation.identifier}__dbt_checked"})
 
 
 def _options_text(options: dict[str, Any] | None) -> str:

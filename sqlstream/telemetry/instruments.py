@@ -341,6 +341,12 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
         "rocksdb.total-sst-files-size",
     ),
     Instrument(
+        "sqlstream.job.state.entries", _G, "{entry}",
+        "Entries of state of the job, in all its stores, those of operators that Spark runs itself among them, whose "
+        "entries are rows.",
+        _one(lambda f: f.progress.state_rows), (), "rocksdb.estimate-num-keys",
+    ),
+    Instrument(
         "sqlstream.job.state.size", _G, "By", "Bytes of state of the job, in memory and in files.",
         _one(lambda f: f.progress.state_bytes), (), "lastCheckpointFullSize",
     ),

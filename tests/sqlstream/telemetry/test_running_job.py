@@ -65,6 +65,7 @@ def test_a_running_job_is_scraped(spark, tmp_path):
         assert shown["sqlstream_epoch_part_duration_seconds_total execution"] > 0
         assert shown["sqlstream_operator_time_seconds_total 0: WindowAggregate commit"] > 0
         assert shown["sqlstream_state_size_bytes 0: WindowAggregate"] > 0
+        assert shown["sqlstream_job_state_entries"] >= shown["sqlstream_state_entries 0: WindowAggregate"] > 0
         assert shown["sqlstream_job_status RUNNING"] == 1
         assert shown["process_memory_usage_bytes jvm"] > 0
         job.stop()

@@ -732,6 +732,12 @@ class ViewTable(Connector):
     def is_ours(self, table: Table) -> bool:
         """True where the existing rows were written by a sqlstream job. Only then may a new view replace them."""
 
+    def is_gone(self, table: Table) -> bool:
+        """True where the place of a view that has complete micro-batches was removed by somebody else. False where a
+        view without rows leaves nothing, either.
+        """
+        return False
+
     @abstractmethod
     def remove(self, table: Table) -> None:
         """Removes the stored table or its files."""

@@ -17,7 +17,7 @@ from sqlstream.errors import BindError, ExecutionError, Span, SqlStreamError
 from sqlstream.grammar import nodes, to_sql
 from sqlstream.jobs.checkpoints.own_files import remove_job_folder
 from sqlstream.jobs.checkpoints.storage import Storage, local_storage_at, storage_at
-from sqlstream.jobs.records.history import read_epochs
+from sqlstream.jobs.records.history import last_committed, read_epochs
 from sqlstream.jobs.records.record import JobRecord, Process, read_record, this_process
 from sqlstream.jobs.records.requests import RecordedJob
 from sqlstream.statements.materialized_views import (
@@ -189,7 +189,7 @@ class Views:
 
     def begin(self, view: MaterializedView, workspace: Workspace, *, anew: bool = False) -> Job | None:
         """Starts the job of a view, from its checkpoint if there is one. ``anew``: first removes what an earlier view
-        of that name has left.
+        of that name has left, or this one, if its rows were dropped in the database.
 
         Raises ExecutionErrors SS486 for the checkpoint of another view, SS487 for a table that no view's job has
         written.
@@ -200,6 +200,9 @@ class Views:
         if state is not None and state.definition != digest:
             if not anew:
                 raise _another(view)
+            self._forget(view, storage)
+            state = None
+        elif state is not None and anew and not state.suspended and self._is_gone(view, storage):
             self._forget(view, storage)
             state = None
         fresh = state is None
@@ -283,6 +286,10 @@ class Views:
             write_state(storage, replace(state, suspended=True))
         self._stop(view, storage)
         remove_job_folder(storage)
+
+    def _is_gone(self, view: MaterializedView, storage: Storage) -> bool:
+        """Whether the rows of complete epochs were dropped by a client of the database."""
+        return last_committed(storage) is not None and targets.is_gone(view.table)
 
     def _require_free(self, view: MaterializedView, storage: Storage, *, anew: bool) -> None:
         if not targets.is_there(view.table):

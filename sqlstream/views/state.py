@@ -75,6 +75,11 @@ def is_ours(table: Table) -> bool:
     return _connector(table).is_ours(table)
 
 
+def is_gone(table: Table) -> bool:
+    """True if the table of a view that has been written was dropped by somebody else."""
+    return _connector(table).is_gone(table)
+
+
 def remove(table: Table) -> None:
     """Drop the table in the database, or empty its directory."""
     _connector(table).remove(table)

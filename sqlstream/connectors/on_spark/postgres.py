@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from sqlstream.connectors.postgres.server import EPOCHS, connected, regclass
+from sqlstream.connectors.postgres.server import EPOCHS, connected, exists, regclass
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -29,12 +29,13 @@ from sqlstream.udfs.texts import python_list
 if TYPE_CHECKING:
     from sqlstream.connectors.postgres.server import Connection
 
-EPOCHS_GONE = "SS569"
+GONE = "SS569"
 
 _GIVE_BACK = (
     "Give the table back from a copy. Else see which rows are there, and start the job anew in another directory "
     "('execution.checkpointing.dir')."
 )
+_BEGIN_AGAIN = "CREATE OR REPLACE MATERIALIZED VIEW begins the view anew, DROP MATERIALIZED VIEW ends it."
 _PART, _PARTITION, _POSITION, _KIND = '"sqlstream part"', '"sqlstream partition"', '"sqlstream row"', '"sqlstream kind"'
 
 
@@ -49,6 +50,7 @@ class PostgresWriter:
     * ``keys``: the key's column names in the database; without keys, rows are only inserted. ``null_keys``: a key may
       be NULL.
     * ``run``: identifies the checkpoint, because each checkpoint numbers micro-batches from 0.
+    * ``is_view``: the rows are those of a materialized view.
     """
 
     name: str
@@ -61,9 +63,11 @@ class PostgresWriter:
     statement_timeout_ms: int
     secrets: Secrets = field(default=NO_SECRETS, repr=False)
     null_keys: bool = False
+    is_view: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         with connected(self.name, dict(self.connection), self.statement_timeout_ms) as server:
+            self.require_there(server)
             newest = self.newest(server)
             if newest is None:
                 raise self.forgotten()
@@ -89,10 +93,20 @@ class PostgresWriter:
         if newest is None or (committed is not None and newest < committed):
             raise self.forgotten()
 
+    def require_there(self, server: Connection) -> None:
+        """Raises SS569 where somebody has dropped the table, or its schema. In a new table the rows of earlier
+        micro-batches would be missing.
+        """
+        if exists(server, self.table):
+            return
+        message = f'the database has table {self.target} of "{self.name}" no more: it was dropped while a job writes it'
+        detail = "Rows of earlier epochs, which went with it, would not be written again."
+        raise ConnectorError(GONE, message, detail=detail, hint=_BEGIN_AGAIN if self.is_view else _GIVE_BACK)
+
     def forgotten(self) -> ConnectorError:
         """Returns the error SS569, which says that the record of stored micro-batches is lost."""
         message = f'table {self.epochs} does not tell which micro-batches of the job are in table "{self.name}"'
-        return ConnectorError(EPOCHS_GONE, message, hint=_GIVE_BACK)
+        return ConnectorError(GONE, message, hint=_GIVE_BACK)
 
     # --- names ------------------------------------------------------------------------------------------------
 

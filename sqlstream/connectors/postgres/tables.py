@@ -105,6 +105,7 @@ def _writer(
         values["statement-timeout"],
         secrets_of(table),
         has_null_keys(table),
+        table.materialized,
     )
 
 
@@ -224,16 +225,21 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
-        """For a table without PRIMARY KEY: checks that the database still records which micro-batches are stored,
+        """Checks that the table of a materialized view is still there, since a job would create it anew, without its
+        rows. For a table without PRIMARY KEY: checks that the database still records which micro-batches are stored,
         because repeated rows would otherwise be duplicates.
         """
-        if table.primary_key or written is None or written is UNKNOWN_RANGE or environment.begun is None:
+        if written is None or written is UNKNOWN_RANGE or environment.begun is None:
             return
-        if environment.begun <= written.since:
+        if environment.begun <= written.since or (table.primary_key and not table.materialized):
             return
         values, connection = self._opened(table)
         with connected(table.name, connection, values["statement-timeout"]) as server:
             writer = _writer(environment, table, values, connection)
+            if table.materialized and environment.after is not None:
+                writer.require_there(server)
+            if table.primary_key:
+                return
             writer.require_remembered(server, written.until if streamed and written.until != written.since else None)
 
     def filters(self, table: Table, comparison: Comparison) -> bool:
@@ -246,6 +252,9 @@ class Postgres(LookupTable, UpsertSink, RecoverableSink, ViewTable):
     def is_ours(self, table: Table) -> bool:
         with self._connected(table) as (server, name):
             return has_epochs(server, name)
+
+    def is_gone(self, table: Table) -> bool:
+        return not self.is_there(table)
 
     def remove(self, table: Table) -> None:
         with self._connected(table) as (server, name):

@@ -171,6 +171,31 @@ def test_what_is_there_already_is_nobody_elses(
     assert states(session) == {}
 
 
+def test_a_table_that_a_client_drops_is_missed_and_begun_anew_by_replace(
+    session: Session, server: PostgresServer, sold: Callable[..., None]
+) -> None:
+    in_schema = TOTALS.replace(" AS SELECT", " WITH ('table-name' = 'kept.totals') AS SELECT")
+    sold(("north", 1))
+    job = session.sql(in_schema)
+    assert isinstance(job, Job)
+    until([("north", 1, 1)], lambda: server.rows("SELECT * FROM kept.totals"))
+    server.execute("DROP SCHEMA kept CASCADE")
+    sold(("south", 7))
+    gone = r'SS569: the database has table "kept"."totals" of "totals" no more: it was dropped while a job writes it'
+    with pytest.raises(SqlStreamError, match=gone) as failure:
+        job.wait(LIMIT_S)
+    assert "CREATE OR REPLACE MATERIALIZED VIEW begins the view anew" in str(failure.value)
+    with pytest.raises(SqlStreamError, match=gone):  # not a table of what changes from now on
+        session.sql("ALTER MATERIALIZED VIEW totals RESUME")
+    assert server.rows("SELECT to_regnamespace('kept')") == [(None,)]
+
+    session.sql(in_schema.replace("CREATE", "CREATE OR REPLACE"))
+    session.sql("ALTER MATERIALIZED VIEW totals REFRESH")
+    assert server.rows("SELECT * FROM kept.totals ORDER BY shop") == [("north", 1, 1), ("south", 1, 7)]
+    session.sql("DROP MATERIALIZED VIEW totals")
+    server.execute("DROP SCHEMA kept CASCADE")
+
+
 def test_a_checkpoint_belongs_to_one_definition(
     session: Session, server: PostgresServer, sold: Callable[..., None], spark: SparkSession
 ) -> None:

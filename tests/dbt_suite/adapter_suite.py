@@ -26,9 +26,6 @@ from dbt.tests.adapter.materialized_view.changes import (
 )
 from dbt.tests.util import get_model_file, run_dbt, set_model_file
 
-from sqlstream.dbt.views import VIEWS
-from sqlstream.views.embedded import release
-
 
 @pytest.fixture(scope="session")
 def warehouse():
@@ -36,7 +33,6 @@ def warehouse():
     with tempfile.TemporaryDirectory(prefix="sqlstream-dbt-") as folder:
         Path(folder).chmod(0o755)
         yield folder
-        release(Path(folder) / VIEWS / "postgres")  # the server of views would else write until this process ends
 
 
 @pytest.fixture(scope="class")

@@ -171,10 +171,10 @@ bench-checkpoints: java $(READY) ## time and bytes of an epoch as state grows to
 bench-views: java $(READY) ## how fresh a materialized view is, and what ten kills with -9 do to it
 	@$(BIN)/python -m examples.views.bench
 
-nexmark: java $(READY) ## the queries of Nexmark over files, each result checked: BENCH="--events 200000 --query q3 q5"
+nexmark: java $(READY) $(ARCHIVE) ## the queries of Nexmark over files, each result checked: BENCH="--events 200000 --query q3 q5"
 	@$(BIN)/python -m examples.nexmark $(BENCH)
 
-nexmark-flink: java $(READY) ## the same queries on Flink and on sqlstream in turns: BENCH="--events 1000000 --rocksdb"
+nexmark-flink: java $(READY) $(ARCHIVE) ## the same queries on Flink and on sqlstream in turns: BENCH="--events 1000000 --rocksdb"
 	@$(BIN)/python -m examples.nexmark.flink $(BENCH)
 
 check-psql: java $(READY) ## psql reads a materialized view while its job is killed with -9 ten times: whole epochs only

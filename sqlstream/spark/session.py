@@ -110,6 +110,9 @@ _LOCAL = _SQL | {
     "spark.sql.files.openCostInBytes": "262144",
     # To compress what goes to a file of this machine, and comes from it, takes a third of what tasks of the JVM take.
     "spark.shuffle.compress": "false",
+    # Sums that tell, where bytes do not fit, whether the disk or the network was wrong: a twentieth of what Java does for
+    # large blobs, and there is no network.
+    "spark.shuffle.checksum.enabled": "false",
     # It would plan a query without state again behind each of its shuffles, in every micro-batch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.

@@ -93,8 +93,10 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 # What results depend on, and what they cost; for a session that nobody has set up before.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
-    # To look at the bytes of a batch after each row costs as much as half of all else; 10,000 rows are bound enough.
+    # To look at the bytes of a batch after each row costs as much as half of all else; a number of rows is bound enough.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Of blobs, which have 200 kB, they were 2 GB in one piece of memory, which is more than Java may have.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
 

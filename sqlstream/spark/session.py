@@ -93,9 +93,9 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 # What results depend on, and what they cost; for a session that nobody has set up before.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
-    # To look at the bytes of a batch after each row costs as much as half of all else; a number of rows is bound enough.
+    # To look at the bytes of a batch after each row costs as much as half of all else; the number of rows bounds it
+    # too: 10,000 blobs of 200 kB are 2 GB in one piece of memory, more than Java may have.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Of blobs, which have 200 kB, they were 2 GB in one piece of memory, which is more than Java may have.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
@@ -112,8 +112,8 @@ _LOCAL = _SQL | {
     "spark.sql.files.openCostInBytes": "262144",
     # To compress what goes to a file of this machine, and comes from it, takes a third of what tasks of the JVM take.
     "spark.shuffle.compress": "false",
-    # Sums that tell, where bytes do not fit, whether the disk or the network was wrong: a twentieth of what Java does for
-    # large blobs, and there is no network.
+    # Sums that tell, where bytes do not fit, whether the disk or the network was wrong: a twentieth of what Java does
+    # for large blobs, and there is no network.
     "spark.shuffle.checksum.enabled": "false",
     # It would plan a query without state again behind each of its shuffles, in every micro-batch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",

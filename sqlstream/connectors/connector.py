@@ -139,11 +139,6 @@ class Watch(ABC):
 
     interval_ms: int | None
 
-    @property
-    def micro_batches(self) -> int | None:
-        """In how many micro-batches a job that begins now reads all that there is; None where that is not known."""
-        return None
-
     @abstractmethod
     def look(self) -> None:
         """Called from any thread. A SqlStreamError that does not go away fails the job, any other error at once."""

@@ -73,11 +73,12 @@ class RowsOfMySql(RowsOfChanges):
     way that is not read.
 
     ``charsets``: the character set of each collation, by number. ``cut_by``: the key by which the table was copied in
-    parts.
+    parts. ``folds``: the case of names of tables does not count.
     """
 
     charsets: tuple[tuple[int, str], ...] = ()
     cut_by: tuple[KeyColumn, ...] = ()
+    folds: bool = False
 
     # --- what was there ---------------------------------------------------------------------------------------
 
@@ -122,8 +123,8 @@ class RowsOfMySql(RowsOfChanges):
 
     def _heed(self, event: bytes) -> None:
         """Raises for a statement that changes the table in a way of which the log has no rows."""
-        schema, statement = statement_of(event)
-        effect = effect_of(schema, statement, (self.table.schema, self.table.table))
+        schema, statement = statement_of(event, dict(self.charsets))
+        effect = effect_of(schema, statement, (self.table.schema, self.table.table), folds=self.folds)
         shown, text = self.table.shown, " ".join(statement.split())[:100]
         if effect is Effect.EMPTIES and not self.table.skips_truncate:
             message = f'table "{shown}" was emptied by a statement of which the log names no rows: {text}'

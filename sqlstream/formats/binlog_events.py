@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 
 from sqlstream.formats.binlog import BinlogError
+from sqlstream.formats.mysql_texts import ENCODINGS
 
 QUERY, ROTATE, XID, HEARTBEAT, PARTIAL_UPDATE, PAYLOAD = 2, 4, 16, 27, 39, 40
 MYSQL_GTID, MYSQL_ANONYMOUS, MARIADB_GTID = 33, 34, 162
@@ -18,6 +21,10 @@ _COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 
 _HEADER = 19
 _STANDALONE = 1
+_CHARSET, _BEFORE_CHARSET = 4, {0: 5, 1: 9, 3: 5, 6: 0}
+"""Of what a session had set: the number of its character sets, and of what may be before that with its bytes, 0 for a
+text behind its length.
+"""
 
 
 class Effect(Enum):
@@ -75,42 +82,58 @@ def _begin_of_query(event: bytes) -> int:
     return _HEADER + 13 + variables + event[_HEADER + 8] + 1
 
 
-def statement_of(event: bytes) -> tuple[str, str]:
-    """Returns the default database and the text of an event QUERY."""
+def statement_of(event: bytes, charsets: Mapping[int, str] = MappingProxyType({})) -> tuple[str, str]:
+    """Returns the default database and the text of an event QUERY, which is as its session has sent it. ``charsets``:
+    the character set of each collation, by number.
+    """
     begin = _begin_of_query(event)
     schema = event[begin - event[_HEADER + 8] - 1 : begin - 1]
-    return schema.decode(errors="replace"), event[begin:].decode(errors="replace")
+    charset = charsets.get(_collation_of_session(event), "utf8")
+    return schema.decode(errors="replace"), event[begin:].decode(ENCODINGS.get(charset) or "utf_8", errors="replace")
+
+
+def _collation_of_session(event: bytes) -> int:
+    """The number of the collation in which a session has sent its statement; 0 where the event does not say it."""
+    at = _HEADER + 13
+    end = at + int.from_bytes(event[_HEADER + 11 : at], "little")
+    while at < end and event[at] in _BEFORE_CHARSET:
+        at += _BEFORE_CHARSET[event[at]] or event[at + 1] + 2
+    return int.from_bytes(event[at + 1 : at + 3], "little") if at < end and event[at] == _CHARSET else 0
 
 
 # --- statements -----------------------------------------------------------------------------------------------
 
-_COMMENT = re.compile(r"/\*!\d*|\*/|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
-"""What ``/*!`` begins is a comment for other databases only."""
+_IN_QUOTES = r"`(?:[^`]|``)*`|\"(?:[^\"\\]|\\.|\"\")*\"|'(?:[^'\\]|\\.|'')*'"
+_COMMENT = re.compile(rf"({_IN_QUOTES})|/\*M?!\d*|\*/|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
+"""What ``/*!`` begins is a comment for other databases only, and what is in quotes is none."""
 _NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
 _QUALIFIED = rf"{_NAME}(?:\s*\.\s*{_NAME})?"
 _IF = r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
 _FLAGS = re.IGNORECASE | re.DOTALL
+_ALTER = rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+{_IF}"
 _TRUNCATE = re.compile(rf"TRUNCATE\s+(?:TABLE\s+)?({_QUALIFIED})", _FLAGS)
 _PARTITIONS = re.compile(
-    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+{_IF}({_QUALIFIED})\s.*\b(?:TRUNCATE|DROP|EXCHANGE|DISCARD|CONVERT)\s+"
-    r"PARTITION\b",
+    rf"{_ALTER}({_QUALIFIED})\s.*\b(?:(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT|CONVERT)\s+PARTITION|CONVERT\s+TABLE"
+    r"|(?:DISCARD|IMPORT)\s+TABLESPACE)\b",
     _FLAGS,
 )
-_DROP = re.compile(rf"DROP\s+(?:TEMPORARY\s+)?TABLE\s+{_IF}(.*)", _FLAGS)
+_EXCHANGED = re.compile(rf"{_ALTER}{_QUALIFIED}\s.*\bEXCHANGE\s+PARTITION\s.*\bWITH\s+TABLE\s+({_QUALIFIED})", _FLAGS)
+_CONVERTED = re.compile(rf"{_ALTER}{_QUALIFIED}\s.*\bCONVERT\s+TABLE\s+({_QUALIFIED})", _FLAGS)
+_DROP = re.compile(rf"DROP\s+TABLES?\s+{_IF}(.*)", _FLAGS)
 _RENAME = re.compile(rf"RENAME\s+TABLES?\s+{_IF}(.*)", _FLAGS)
-_RENAMED = re.compile(
-    rf"ALTER\s+(?:ONLINE\s+|IGNORE\s+)*TABLE\s+{_IF}({_QUALIFIED})\s.*\bRENAME\s+(?!COLUMN\b|INDEX\b|KEY\b)", _FLAGS
-)
+_RENAMED = re.compile(rf"{_ALTER}({_QUALIFIED})\s.*\bRENAME\s+(?!COLUMN\b|INDEX\b|KEY\b)", _FLAGS)
+_DROP_DATABASE = re.compile(rf"DROP\s+(?:DATABASE|SCHEMA)\s+{_IF}({_NAME})", _FLAGS)
 _REPLACE = re.compile(rf"CREATE\s+OR\s+REPLACE\s+TABLE\s+({_QUALIFIED})", _FLAGS)
 _ROWS = re.compile(r"(?:INSERT|UPDATE|DELETE|REPLACE|LOAD|WITH)\b", _FLAGS)
 _EVERY = re.compile(_QUALIFIED)
 
 
-def effect_of(schema: str, statement: str, table: tuple[str, str]) -> Effect:
-    """Returns what a statement means for a table. ``schema``: the default database; ``table``: its database and name,
-    which differ from others in their case.
+def effect_of(schema: str, statement: str, table: tuple[str, str], *, folds: bool = False) -> Effect:
+    """Returns what a statement means for a table. ``schema``: the default database; ``table``: its database and name;
+    ``folds``: names that differ only in their case are the same.
     """
-    text = _COMMENT.sub(" ", statement).strip()
+    table = _folded(table) if folds else table
+    text = _without_comments(statement)
     word = text[:10].upper().rstrip(";")
     if word in ("COMMIT", "ROLLBACK"):
         return Effect.COMMIT
@@ -119,20 +142,34 @@ def effect_of(schema: str, statement: str, table: tuple[str, str]) -> Effect:
 
     def names(pattern: re.Pattern[str]) -> list[tuple[str, str]]:
         found = pattern.match(text)
-        return [_parts(name, schema) for name in _EVERY.findall(found[1])] if found else []
+        return named(found[1]) if found else []
 
-    if any(table in names(pattern) for pattern in (_TRUNCATE, _PARTITIONS)):
+    def named(names: str) -> list[tuple[str, str]]:
+        parts = [_parts(name, schema) for name in _EVERY.findall(names)]
+        return list(map(_folded, parts)) if folds else parts
+
+    if any(table in names(pattern) for pattern in (_TRUNCATE, _PARTITIONS, _EXCHANGED)):
         return Effect.EMPTIES
-    if any(table in names(pattern) for pattern in (_DROP, _RENAME, _RENAMED, _REPLACE)):
+    if any(table in names(pattern) for pattern in (_DROP, _RENAME, _RENAMED, _REPLACE, _CONVERTED)):
         return Effect.REPLACES
-    if _ROWS.match(text) and table in [_parts(name, schema) for name in _EVERY.findall(text)]:
+    if table[0] in (name for _, name in names(_DROP_DATABASE)):
+        return Effect.REPLACES
+    if _ROWS.match(text) and table in named(text):
         return Effect.CHANGES_ROWS
     return Effect.NONE
 
 
 def is_rollback(statement: str) -> bool:
     """True for a statement that undoes a transaction or a part of one."""
-    return _COMMENT.sub(" ", statement).strip().upper().startswith("ROLLBACK")
+    return _without_comments(statement).upper().startswith("ROLLBACK")
+
+
+def _without_comments(statement: str) -> str:
+    return _COMMENT.sub(lambda found: found[1] or " ", statement).strip()
+
+
+def _folded(table: tuple[str, str]) -> tuple[str, str]:
+    return table[0].lower(), table[1].lower()
 
 
 def _parts(name: str, schema: str) -> tuple[str, str]:

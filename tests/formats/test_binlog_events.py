@@ -20,7 +20,7 @@ from sqlstream.formats.binlog_events import (
     uncompressed,
 )
 from sqlstream.formats.gtids import GtidPosition
-from sqlstream.formats.mysql_texts import texts_of
+from sqlstream.formats.mysql_texts import ENCODINGS, texts_of
 from tests.mariadb_server import MariaDbServer, running_server
 
 
@@ -38,6 +38,17 @@ from tests.mariadb_server import MariaDbServer, running_server
         ("ALTER TABLE t TRUNCATE PARTITION p1", Effect.EMPTIES),
         ("ALTER TABLE t DROP PARTITION p1, p2", Effect.EMPTIES),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", Effect.EMPTIES),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", Effect.EMPTIES),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES IN (1)", Effect.EMPTIES),
+        ("ALTER TABLE u CONVERT TABLE `shop`.t TO PARTITION p VALUES IN (1)", Effect.REPLACES),
+        ("ALTER TABLE t IMPORT TABLESPACE", Effect.EMPTIES),
+        ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", Effect.NONE),
+        ("DROP TABLES u, t", Effect.REPLACES),
+        ("DROP TEMPORARY TABLE IF EXISTS t", Effect.NONE),
+        ("DROP DATABASE shop", Effect.REPLACES),
+        ("DROP SCHEMA IF EXISTS `shop`", Effect.REPLACES),
+        ("DROP DATABASE shop2", Effect.NONE),
+        ("/*M!100100 TRUNCATE */ t", Effect.EMPTIES),
         ("ALTER TABLE t ADD c INT", Effect.NONE),
         ("ALTER TABLE t RENAME COLUMN a TO b", Effect.NONE),
         ("ALTER TABLE t RENAME TO u", Effect.REPLACES),
@@ -64,6 +75,18 @@ def test_what_undoes_a_transaction():
 
 def test_quotes_in_names():
     assert effect_of("x", "TRUNCATE TABLE `my``shop` . `a.b`", ("my`shop", "a.b")) == Effect.EMPTIES
+
+
+def test_the_case_of_names_counts_unless_the_server_keeps_them_in_lower_case():
+    for statement in ("TRUNCATE T", "DROP TABLE Shop.T", "DROP DATABASE SHOP", "UPDATE T SET v = 1"):
+        assert effect_of("shop", statement, ("shop", "t")) == Effect.NONE
+        assert effect_of("SHOP", statement, ("shop", "t"), folds=True) != Effect.NONE
+
+
+@pytest.mark.parametrize("name", ["a#b", "a -- b", "/*a*/", "it's", "größe"])
+def test_what_looks_like_a_comment_in_a_name_is_none(name: str):
+    assert effect_of("shop", f"TRUNCATE `{name}` # now", ("shop", name)) == Effect.EMPTIES
+    assert effect_of("shop", "UPDATE t SET v = 'it''s # \\' -- ' /* x */", ("shop", "t")) == Effect.CHANGES_ROWS
 
 
 def test_compressions_that_are_not_known():
@@ -113,6 +136,20 @@ def test_transactions_and_statements_of_a_server(server: MariaDbServer):
     assert seen == ["begin", "end", "one statement", "EMPTIES", "one statement", "REPLACES"]
     assert str(read) == server.rows("SELECT @@gtid_binlog_pos")[0][0]
     assert before != read
+
+
+@pytest.mark.parametrize("charset", ["latin1", "sjis", "utf8mb4"])
+def test_statements_are_in_the_character_set_of_their_session(server: MariaDbServer, charset: str):
+    name = "ü" if charset == "latin1" else "表"
+    charsets = dict(server.rows("SELECT id, character_set_name FROM information_schema.collations WHERE id > 0"))
+    server.execute(f"CREATE TABLE `{name}` (id INT)", "FLUSH BINARY LOGS")
+    with server.connected() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET NAMES {charset}")
+        connection.encoding = ENCODINGS[charset]
+        cursor.execute(f"TRUNCATE `{name}`")
+    server.execute(f"DROP TABLE `{name}`")
+    statements = [statement_of(event, charsets) for event in events(server) if event[4] == QUERY]
+    assert [effect_of(*statement, ("shop", name)) for statement in statements] == [Effect.EMPTIES, Effect.REPLACES]
 
 
 def test_compressed_events(server: MariaDbServer):

@@ -19,7 +19,7 @@ from sqlstream.connectors.changes.source import (
 from sqlstream.connectors.connector import WRONG_COLUMN, Environment
 from sqlstream.connectors.mysql.changes import EARLIEST, INITIAL, LATEST, SPECIFIC, MySqlChangeServer
 from sqlstream.connectors.mysql.copies import CopyPlan
-from sqlstream.connectors.mysql.server import asked, place, require_pymysql, require_row_log
+from sqlstream.connectors.mysql.server import asked, names_fold, place, require_pymysql, require_row_log
 from sqlstream.connectors.mysql.tables import METADATA, READABLE, changed_table, charsets
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
@@ -201,6 +201,8 @@ class MySqlChanges(DatabaseChanges):
         folder = self.folder(environment, f"mysql-{uuid4().hex if is_looked_at else scan + 1}")
         with asked(table.name, connection) as server:
             require_row_log(server, where[0])
+            folds = names_fold(server)
+            where = (where[0].lower(), where[1].lower()) if folds else where
             changed, cut_by, details = changed_table(
                 server, table, where, columns, connection, follows=values["scan.schema-change"] == "follow",
                 skips_truncate=values["scan.truncate"] == "skip", skips_cascades=values["scan.cascade"] == "skip",
@@ -217,6 +219,7 @@ class MySqlChanges(DatabaseChanges):
                 values["scan.startup.mode"],
                 place(values[_FILE], values[_OFFSET]) if values[_FILE] is not None else 0,
                 values[_GTIDS],
+                folds,
             ),
             secrets_of(table),
             values["source.max-rows-per-trigger"],

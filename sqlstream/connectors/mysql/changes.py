@@ -43,6 +43,7 @@ INITIAL, LATEST, EARLIEST, SPECIFIC = "initial", "latest-offset", "earliest-offs
 class MySqlChangeServer(ChangeServer):
     """``connection``: what a connection is made with; ``plan``: how the table is copied. ``mode``: where a job without
     checkpoint begins, for SPECIFIC at the place ``at``, or behind the transactions of ``gtids``.
+    ``folds``: the case of names of tables does not count.
     """
 
     connection: tuple[tuple[str, str], ...] = field(repr=False)
@@ -52,6 +53,7 @@ class MySqlChangeServer(ChangeServer):
     mode: str = INITIAL
     at: int = 0
     gtids: str | None = None
+    folds: bool = False
     _server: Connection | None = field(default=None, init=False, repr=False)
 
     product: ClassVar[str] = "MySQL"
@@ -66,7 +68,7 @@ class MySqlChangeServer(ChangeServer):
         return self.plan.table
 
     def rows(self) -> RowsOfMySql:
-        return RowsOfMySql(self.table, self.charsets, self.plan.cut_by)
+        return RowsOfMySql(self.table, self.charsets, self.plan.cut_by, self.folds)
 
     def first(self) -> Position:
         server = self._connected()
@@ -124,7 +126,10 @@ class MySqlChangeServer(ChangeServer):
     def receiver(self, since: int, folder: Path, gtids: str) -> BinlogReceiver:
         file = require_log(self._connected(), since)
         where = self.table.schema, self.table.table
-        return BinlogReceiver(dict(self.connection), where, self.server_id, since, file, folder, gtids)
+        return BinlogReceiver(
+            dict(self.connection), where, self.server_id, since, file, folder, gtids, dict(self.charsets),
+            folds=self.folds,
+        )  # fmt: skip
 
     def is_broken(self, error: Exception) -> bool:
         import pymysql  # an optional package

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlstream.connectors.changes.received_log import Incoming, ReceivedLog
 from sqlstream.connectors.mysql.dump import BinlogDump, rotated_to
@@ -42,7 +43,8 @@ _EVENTS_AT_ONCE = 20_000
 
 class BinlogReceiver(ReceivedLog):
     """Receives the log from ``since`` on, which is in ``file``. ``table``: database and name of the table that is read;
-    ``server_id``: what the server tells its replicas apart by; ``gtids``: the transactions before ``since``.
+    ``server_id``: what the server tells its replicas apart by; ``gtids``: the transactions before ``since``;
+    ``charsets``: the character set of each collation, by number; ``folds``: the case of names of tables does not count.
     """
 
     def __init__(
@@ -54,8 +56,12 @@ class BinlogReceiver(ReceivedLog):
         file: str,
         folder: Path,
         gtids: str,
+        charsets: Mapping[int, str] = MappingProxyType({}),
+        *,
+        folds: bool = False,
     ) -> None:
         super().__init__(since, folder, gtids)
+        self._charsets, self._folds = charsets, folds
         self._table = table
         self._number, self._begin = since >> 32, since
         self._in_transaction = self._ends_by_itself = self._has_messages = False
@@ -166,8 +172,8 @@ class BinlogReceiver(ReceivedLog):
             incoming.relations[0] = self._add(incoming, event)
 
     def _heed_statement(self, incoming: Incoming, event: bytes, end: int | None) -> None:
-        schema, statement = statement_of(event)
-        effect = effect_of(schema, statement, self._table)
+        schema, statement = statement_of(event, self._charsets)
+        effect = effect_of(schema, statement, self._table, folds=self._folds)
         if effect is Effect.BEGIN:
             self._ends_by_itself = False
         elif effect is Effect.COMMIT:

@@ -129,6 +129,11 @@ def require_row_log(server: Connection, database: str) -> None:
         raise ConnectorError(NOT_OF_ROWS, message, hint="Let the server log it.")
 
 
+def names_fold(server: Connection) -> bool:
+    """True where the server keeps names of tables in lower case, however statements spell them."""
+    return rows(server, "SELECT @@lower_case_table_names = 1") == [(1,)]
+
+
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NOT_READ = repeating("SS626")
 
+_OLD_FORMAT = "mariadb-5.3"
+
 METADATA = ("database_name", "table_name", "op_ts")
 """The keys of METADATA columns: in MySQL a schema is a database."""
 
@@ -138,6 +140,7 @@ def changed_table(
     """
     _require_table(server, table, where, skips_cascades=skips_cascades)
     details = {name: _details(*more) for name, *more in rows(server, _COLUMNS, where)}
+    _require_formats(where, details)
     metadata = {c.name: c.metadata_key for c in table.columns if c.metadata_key is not None}
     physical = [name for name in columns if name not in metadata]
     there = {name: d.shown for name, d in details.items()}
@@ -191,6 +194,15 @@ def _require_table(server: Connection, table: Table, where: tuple[str, str], *, 
         )
         hint = "Let the foreign key RESTRICT, or let 'scan.cascade' = 'skip' leave these rows as they were."
         raise ConnectorError(NOT_READ, message, hint=hint)
+
+
+def _require_formats(where: tuple[str, str], details: Mapping[str, StoredDetails]) -> None:
+    """SS626 for a column, also one that is not read, whose size the log does not say."""
+    for name, column in details.items():
+        if _OLD_FORMAT in column.spelled:
+            message = f'column "{name}" of table "{".".join(where)}" is of an older format of times, which is not read'
+            hint = f"ALTER TABLE {quoted(*where)} FORCE; gives it the format of now."
+            raise ConnectorError(NOT_READ, message, hint=hint)
 
 
 def _details(

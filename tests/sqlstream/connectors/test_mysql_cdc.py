@@ -525,6 +525,33 @@ def test_a_value_that_does_not_fit_is_refused(server: MariaDbServer, opened: Ope
     )
 
 
+def test_columns_of_an_older_format_are_told(server: MariaDbServer, opened: Open):
+    """Of which the log does not say how many bytes they have."""
+    server.execute("SET GLOBAL mysql56_temporal_format = OFF")
+    try:
+        server.execute("CREATE TABLE t (id INT PRIMARY KEY, a DATETIME, b TIME(2), c TIMESTAMP NULL)")
+    finally:
+        server.execute("SET GLOBAL mysql56_temporal_format = ON")
+    assert error_of(lambda: opened("id INT")) == (
+        'SS626: column "a" of table "shop.t" is of an older format of times, which is not read\n'
+        "HINT: ALTER TABLE `shop`.`t` FORCE; gives it the format of now."
+    )
+    server.execute("ALTER TABLE t FORCE")
+    stream = opened("id INT; b STRING")
+    assert stream.all() == []
+    server.execute("INSERT INTO t VALUES (1, NOW(), '-10:00:00.5', NOW())")
+    assert stream.all() == [(1, "-10:00:00.50", "+I")]
+
+
+def test_long_keys_have_a_hidden_column(server: MariaDbServer, opened: Open):
+    """MariaDB adds one with a number for a UNIQUE text."""
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY, b TEXT UNIQUE, c INT)", "INSERT INTO t VALUES (1, 'a', 2)")
+    stream = opened("id INT; b STRING; c INT")
+    assert stream.all() == [(1, "a", 2, "+I")]
+    server.execute("UPDATE t SET b = 'b'", "INSERT INTO t VALUES (2, NULL, 3)", "DELETE FROM t WHERE id = 1")
+    assert stream.all() == [(1, "b", 2, "+U"), (2, None, 3, "+I"), (1, "b", 2, "-D")]
+
+
 def test_columns_that_do_not_fit_are_told(server: MariaDbServer, opened: Open):
     server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY, v BIGINT, p POINT, g INT AS (id + 1) VIRTUAL, h INT AS (id + 2) STORED)",
@@ -765,6 +792,44 @@ def test_names_are_taken_as_they_are(server: MariaDbServer, opened: Open):
         assert rows + stream.all() == [(1, 2, "+I"), (1, 3, "+U")]
     finally:
         server.execute("DROP DATABASE `Big Shop`")
+
+
+def test_names_of_tables_may_be_in_lower_case_whatever_statements_spell(server: MariaDbServer, tmp_path: Path):
+    with running_server("--lower-case-table-names=1") as folding:
+        folding.execute("CREATE TABLE Orders (id INT PRIMARY KEY)", "INSERT INTO ORDERS VALUES (1)")
+        with opening(partial(declared, folding), tmp_path) as opened:
+            streams = [
+                opened("id INT", database_name="SHOP", table_name="Orders", scan__truncate=way)
+                for way in ("skip", "fail")
+            ]
+            assert [stream.all() for stream in streams] == [[(1, "+I")]] * 2
+            folding.execute("TRUNCATE Shop.ORDERS", "INSERT INTO orders VALUES (2)")
+            assert streams[0].all() == [(2, "+I")]
+            assert error_of(streams[1].next).startswith('SS624: table "shop.orders" was emptied by a statement')
+
+
+def test_a_database_that_is_dropped_is_told(server: MariaDbServer, opened: Open):
+    server.execute("CREATE DATABASE cellar", "CREATE TABLE cellar.t (id INT PRIMARY KEY)")
+    stream = opened("id INT", database_name="cellar")
+    assert stream.all() == []
+    server.execute("DROP DATABASE cellar")
+    assert stream.plan()
+    assert error_of(stream.read).startswith('SS622: table "cellar.t" was dropped, renamed or replaced: DROP ')
+
+
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb4"])
+def test_statements_may_be_in_any_character_set(server: MariaDbServer, opened: Open, charset: str):
+    server.execute("CREATE TABLE `größe #1` (id INT PRIMARY KEY, `Übermaß -- ?` VARCHAR(9))")
+    stream = opened("id INT", table_name="größe #1")
+    assert stream.all() == []
+    server.execute("INSERT INTO `größe #1` VALUES (1, 'ß')")
+    assert stream.all() == [(1, "+I")]
+    with server.connected() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET NAMES {charset}")
+        connection.encoding = {"latin1": "cp1252"}.get(charset, "utf8")
+        cursor.execute("TRUNCATE `größe #1`")
+    assert stream.plan()
+    assert error_of(stream.read).startswith('SS624: table "shop.größe #1" was emptied by a statement')
 
 
 def test_a_job_begins_where_it_is_told(server: MariaDbServer, opened: Open):

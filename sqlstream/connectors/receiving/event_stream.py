@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+_RETRY_DIGITS, _LONGEST_RETRY_MS = 18, 86_400_000
+"""A server that wants clients to wait for more than a day has lost them."""
 
 
 class Event(NamedTuple):
@@ -91,7 +93,7 @@ class EventStream:
             case b"id" if b"\0" not in value:
                 self._id = value.decode(errors="replace")
             case b"retry" if value.isdigit():
-                self.retry_ms = int(value)
+                self.retry_ms = min(int(value[:_RETRY_DIGITS]), _LONGEST_RETRY_MS)
 
     def _ended(self) -> Event | None:
         """The event that an empty line ends; None where there was no data. Its id counts nevertheless."""

@@ -62,9 +62,11 @@ def test_a_mark_of_the_byte_order_may_be_cut(size):
 
 
 def test_retry_counts_with_digits_alone():
-    stream = EventStream(1000)
+    stream = EventStream(10_000)
     assert [*stream.events(b"retry: 1500\nretry: 2s\nretry:\nretry: -1\n\n")] == []
     assert stream.retry_ms == 1500
+    assert [*stream.events(b"retry: " + b"9" * 6000 + b"\n\ndata: a\n\n")] == [Event(b"a", "message", "")]
+    assert stream.retry_ms == 86_400_000
 
 
 def test_what_was_not_whole_is_gone_with_its_connection():

@@ -65,6 +65,7 @@ class PostgresServer:
     def start(self) -> None:
         settings = f"-h 127.0.0.1 -p {self.port} -k {self._directory} -c fsync=off -c max_connections=40"
         settings += f" -c wal_level={self.wal_level} -c max_wal_senders=10 -c max_replication_slots=20"
+        settings += " -c max_prepared_transactions=5"
         self._run("pg_ctl", "-D", self._data, "-w", "-l", self._directory / "log", "-o", settings, "start")
 
     def stop(self) -> None:

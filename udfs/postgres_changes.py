@@ -16,11 +16,13 @@ from pyarrow import csv
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.pgoutput import (
     IDENTITY_FULL,
+    IDENTITY_NOTHING,
     RELATION,
     TRUNCATE,
     Messages,
     Relation,
     RelationColumn,
+    Snapshot,
     Transactions,
     changes_of,
     transactions_of,
@@ -36,7 +38,7 @@ from sqlstream.udfs.database_changes import (
     SnapshotPart,
     windows,
 )
-from sqlstream.udfs.postgres_chosen import ChosenRows, no_old_row
+from sqlstream.udfs.postgres_chosen import ChosenRows, no_key, no_old_row
 
 _BLOCK = 8 << 20
 _ASKED_AT_ONCE = 500
@@ -79,9 +81,10 @@ class RowsOfPostgres(RowsOfChanges):
 
     def changes(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         relations: dict[int, Relation] = {}
-        for message in place["relations"] or ():
-            relations = self._heeded(message, relations)
         parts = [SnapshotPart.of_json(part) for part in json.loads(place["snapshots"] or "[]")]
+        keys = (*self.table.keys, *(self.cut_by if parts else ()))
+        for message in place["relations"] or ():
+            relations = self._heeded(message, relations, keys)
         transaction = (0, 0)
         for data, starts in windows(place["path"], place["begin"], place["first"], place["until"]):
             messages = Messages(data, starts)
@@ -94,13 +97,15 @@ class RowsOfPostgres(RowsOfChanges):
                     some = Messages(messages.data, messages.starts[begin:at])
                     own = Transactions(transactions.numbers[begin:at], transactions.times[begin:at])
                     yield from self._changed(some, own, relations, parts)
-                if at < len(kinds):
-                    relations = self._heeded(_message(messages, at), relations)
+                if at < len(kinds) and not (kinds[at] == TRUNCATE and _seen_by_all(parts, transactions.numbers[at])):
+                    relations = self._heeded(_message(messages, at), relations, keys)
                 begin = at + 1
 
-    def _heeded(self, message: bytes, relations: Mapping[int, Relation]) -> dict[int, Relation]:
+    def _heeded(
+        self, message: bytes, relations: Mapping[int, Relation], keys: Sequence[KeyColumn]
+    ) -> dict[int, Relation]:
         """The relations that hold behind a message RELATION or TRUNCATE, by number: the table or its partitions.
-        ConnectorError SS622 where one lacks what is read.
+        ConnectorError SS622 where one lacks what is read, or a column of ``keys``.
         """
         if message[0] == TRUNCATE:
             emptied = [relations[number] for number in truncated(message) if number in relations]
@@ -115,14 +120,17 @@ class RowsOfPostgres(RowsOfChanges):
                 raise ConnectorError(EMPTIED, what, hint=hint)
             return dict(relations)
         relation = Relation.of(message)
-        self._require_columns({c.name: c.type for c in relation.columns}, "in the log")
+        self._require_columns({c.name: c.type for c in relation.columns}, "in the log", keys)
         if self.table.with_before and relation.identity != IDENTITY_FULL:
             raise no_old_row(self.table.name, relation.schema, relation.name)
+        identity = {c.name for c in relation.columns if c.is_key}
+        if relation.identity != IDENTITY_NOTHING and not identity.issuperset(key.name for key in self.table.keys):
+            raise no_key(self.table, relation)
         return {**relations, relation.number: relation}
 
-    def _require_columns(self, types: Mapping[str, int], where: str) -> None:
+    def _require_columns(self, types: Mapping[str, int], where: str, keys: Sequence[KeyColumn]) -> None:
         """ConnectorError SS622 where columns lack, or have another type. ``types``: their numbers (OID) by name."""
-        for key in self.table.keys:
+        for key in keys:
             if key.name not in types:
                 raise self._other(f'has no column "{key.name}" {where}')
         for column in () if self.table.follows else self.table.columns:
@@ -170,7 +178,7 @@ class RowsOfPostgres(RowsOfChanges):
 
     def _rows(self, chosen: ChosenRows) -> pa.RecordBatch:
         if chosen.lacking and self.table.asks:
-            self._require_columns(chosen.fill(), "now")
+            self._require_columns(chosen.fill(), "now", self.table.keys)
         columns = []
         for column in self.table.columns:
             texts = chosen.texts(column.stored)
@@ -182,6 +190,12 @@ class RowsOfPostgres(RowsOfChanges):
 
     def values_of(self, column: ChangedColumn, texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
         return values_of(texts, column.declared, column.type)
+
+
+def _seen_by_all(parts: Sequence[SnapshotPart], transaction: int) -> bool:
+    """True where rows were copied, in snapshots that hold all that a transaction has changed."""
+    numbers = np.array([transaction])
+    return bool(parts) and all(Snapshot.of(part.snapshot).sees(numbers)[0] for part in parts)
 
 
 def _message(messages: Messages, number: int) -> bytes:

@@ -193,8 +193,9 @@ def parts_of(
 ) -> np.ndarray:
     """Returns how many of the bounds are before each key. Only the server knows the order of texts."""
     names = [f"k{n}" for n in range(len(keys))]
-    row = ", ".join(key.cast.format(f"x.{name}") for key, name in zip(cut_by, names, strict=True))
-    of_bound = ", ".join(key.cast.format("%s") for key in cut_by)
+    casts = [key.cast.replace("%", "%%") for key in cut_by]
+    row = ", ".join(cast.format(f"x.{name}") for cast, name in zip(casts, names, strict=True))
+    of_bound = ", ".join(cast.format("%s") for cast in casts)
     counted = " + ".join(f"(({row}) > ({of_bound}))::int" for _ in bounds)
     arrays = ", ".join("%s::text[]" for _ in keys)
     query = f"SELECT {counted} FROM unnest({arrays}) WITH ORDINALITY AS x({', '.join(names)}, n) ORDER BY n"
@@ -224,4 +225,12 @@ def no_old_row(name: str, schema: str, table: str) -> ConnectorError:
         f'ALTER TABLE "{schema}"."{table}" REPLICA IDENTITY FULL; or declare a PRIMARY KEY and leave '
         "'changelog-mode' out."
     )
+    return ConnectorError(NO_OLD_ROW, message, hint=hint)
+
+
+def no_key(table: ChangedTable, relation: Relation) -> ConnectorError:
+    """SS623 for tables whose log tells of rows by other columns than those of the key."""
+    names = ", ".join(key.name for key in table.keys)
+    message = f'the log has no old values of the key ({names}) of table "{relation.schema}.{relation.name}"'
+    hint = f'ALTER TABLE "{relation.schema}"."{relation.name}" REPLICA IDENTITY FULL; and start in a new directory.'
     return ConnectorError(NO_OLD_ROW, message, hint=hint)

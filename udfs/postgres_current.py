@@ -95,7 +95,9 @@ def _query(table: ChangedTable, columns: Sequence[str]) -> sql.Composed:
 
     names = [f"k{n}" for n in range(len(table.keys))]
     equal = [
-        sql.SQL("{} = {}").format(sql.Identifier("t", key.name), sql.SQL(key.cast.format(f"x.{name}")))
+        sql.SQL("{} = {}").format(
+            sql.Identifier("t", key.name), sql.SQL(key.cast.replace("%", "%%").format(f"x.{name}"))
+        )
         for key, name in zip(table.keys, names, strict=True)
     ]
     return sql.SQL("SELECT {} FROM unnest({}) WITH ORDINALITY AS x({}, n) JOIN {} AS t ON {}").format(

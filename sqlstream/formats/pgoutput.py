@@ -27,7 +27,7 @@ NULL, UNCHANGED, TEXT = b"nut"
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """From which PostgreSQL counts microseconds."""
 
-IDENTITY_FULL = "f"
+IDENTITY_FULL, IDENTITY_NOTHING = "f", "n"
 
 
 @dataclass(frozen=True)

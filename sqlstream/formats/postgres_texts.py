@@ -42,9 +42,9 @@ def values_of(texts: pa.StringArray, declared: DataType, stored: str) -> Read:
         return _lists(texts, element, stored.removesuffix("[]"))
     spelled = _SPELLED.get((declared.name, stored), lambda same: same)(texts)
     if declared.name == "BOOLEAN":
-        return pc.equal(spelled, "t"), np.zeros(len(texts), bool)
+        return _booleans(spelled)
     if declared.name == "BINARY":
-        return _bytes(spelled), np.zeros(len(texts), bool)
+        return _bytes(spelled)
     return text_rule(declared).read(spelled)
 
 
@@ -55,7 +55,7 @@ def _without_offset(texts: pa.StringArray) -> pa.StringArray:
 
 _SPELLED: Mapping[tuple[str, str], Callable[[pa.StringArray], pa.StringArray]] = {
     ("STRING", "boolean"): lambda texts: pc.if_else(pc.equal(texts, "t"), "true", "false"),
-    ("STRING", "character"): lambda texts: pc.utf8_rtrim(texts, " "),
+    **dict.fromkeys((("STRING", "character"), ("STRING", "bpchar")), lambda texts: pc.utf8_rtrim(texts, " ")),
     ("STRING", "inet"): lambda texts: pc.replace_substring_regex(
         pc.replace_substring_regex(texts, r"^([0-9.]+)$", r"\1/32"), r"^([0-9a-fA-F.]*:[0-9a-fA-F:.]*)$", r"\1/128"
     ),
@@ -64,22 +64,35 @@ _SPELLED: Mapping[tuple[str, str], Callable[[pa.StringArray], pa.StringArray]] =
 }
 """By declared and stored type: the texts as the rule of the declared type reads them."""
 
-_NIBBLES = np.zeros(256, np.uint8)
+
+def _booleans(texts: pa.StringArray) -> Read:
+    """Also of texts, of which a column was before it was BOOLEAN."""
+    wrong = pc.invert(pc.is_in(texts, pa.array(["t", "f", "true", "false", None], pa.string())))
+    values = pc.is_in(texts, pa.array(["t", "true"], pa.string()))
+    return where(pc.and_(pc.is_valid(texts), pc.invert(wrong)), values), wrong.to_numpy(zero_copy_only=False)
+
+
+_NIBBLES = np.full(256, 0xFF, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 
-def _bytes(texts: pa.StringArray) -> pa.BinaryArray:
+def _bytes(texts: pa.StringArray) -> Read:
     """The bytes that texts such as ``\\x00ff`` spell."""
-    present = pa.concat_arrays([texts.fill_null("\\x")])
+    wrong = pc.invert(pc.starts_with(texts, "\\x")).fill_null(False).to_numpy(zero_copy_only=False)
+    wrong = wrong | (pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False) % 2 == 1)
+    given = pc.if_else(pa.array(wrong), None, texts) if wrong.any() else texts
+    present = pa.concat_arrays([given.fill_null("\\x")])
     characters, ends = bytes_of(present), offsets_of(present)
     digits = _NIBBLES[characters[ends[0] : ends[-1]]].reshape(-1, 2)
-    values = (digits[:, 0] << 4) | digits[:, 1]
     marks = (ends[:-1] - ends[0]) // 2  # of \x, which would be a byte
-    kept = np.ones(len(values), bool)
+    kept = np.ones(len(digits), bool)
     kept[marks] = False
+    if (odd := np.flatnonzero(kept & (digits == 0xFF).any(axis=1))).size:
+        wrong[np.searchsorted(marks, odd, "right") - 1] = True
+    values = (digits[:, 0] << 4) | digits[:, 1]
     offsets = ((ends - ends[0]) // 2 - np.arange(len(ends))).astype(np.int32)
     found = pa.Array.from_buffers(pa.binary(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(values[kept])])
-    return where(pc.is_valid(texts), found)
+    return where(pc.and_(pc.is_valid(texts), pa.array(~wrong)), found), wrong
 
 
 # --- arrays ---------------------------------------------------------------------------------------------------

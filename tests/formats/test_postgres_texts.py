@@ -23,7 +23,11 @@ def read(kind: str, stored: str, *texts: str | None) -> list[object]:
     ("kind", "stored", "texts", "values"),
     [
         ("BOOLEAN", "boolean", ["t", "f", None], [True, False, None]),
+        ("BOOLEAN", "boolean", ["true", "false", "yes", "1", None], [True, False, "?", "?", None]),
         ("STRING", "boolean", ["t", None], ["true", None]),
+        ("STRING", "bpchar", ["a  ", " "], ["a", ""]),
+        ("BINARY", "bytea", ["\\x", "text", "\\x0", "\\x0g", None, "x0ff", "\\x\\x", "\\xff"],
+         [b"", "?", "?", "?", None, "?", "?", b"\xff"]),
         ("STRING", "character", ["a  ", " "], ["a", ""]),
         ("STRING", "inet", ["10.0.0.1", "10.0.0.0/8", "::1"], ["10.0.0.1/32", "10.0.0.0/8", "::1/128"]),
         ("BINARY", "bytea", ["\\x", "\\x00ff", None], [b"", b"\0\xff", None]),

@@ -24,6 +24,7 @@ class Position:
     * ``system``: which server it is, as that says itself; its replicas say the same.
     * ``lsn``: transactions whose commit is at or behind this place of the log are still to be read.
     * ``since``: where the micro-batch that ends here began to read the log.
+    * ``table``: the number of the table in the server, by which it knows another one of the same name; 0: not known.
     * ``gtids``, ``gtids_since``: how other servers that have the same transactions call these places; empty where they
       have no name for them.
     * ``chunk``: the number of the next part of the rows that were there; None: they are all read.
@@ -43,11 +44,12 @@ class Position:
     unseen: int = 0
     gtids: str = ""
     gtids_since: str = ""
+    table: int = 0
 
     @staticmethod
-    def at(system: str, lsn: int, gtids: str = "", *, with_rows: bool) -> Position:
+    def at(system: str, lsn: int, gtids: str = "", table: int = 0, *, with_rows: bool) -> Position:
         """Where a job begins: with the rows that are there, or with what changes from now on."""
-        return Position(system, lsn, lsn, 0 if with_rows else None, gtids=gtids, gtids_since=gtids)
+        return Position(system, lsn, lsn, 0 if with_rows else None, gtids=gtids, gtids_since=gtids, table=table)
 
     def to_json(self) -> dict[str, Any]:
         """The position as Spark's offset log holds it."""
@@ -60,6 +62,8 @@ class Position:
             given |= {"parts": [part.to_json() for part in self.parts], "unseen": lsn_text(self.unseen)}
         if self.gtids:
             given |= {"gtids": self.gtids, "gtids_since": self.gtids_since}
+        if self.table:
+            given["table"] = self.table
         return given
 
     @staticmethod
@@ -76,6 +80,7 @@ class Position:
             lsn_of(value.get("unseen", "0/0")),
             value.get("gtids", ""),
             value.get("gtids_since", ""),
+            value.get("table", 0),
         )
 
     def read_to(self, lsn: int, gtids: str = "") -> Position:

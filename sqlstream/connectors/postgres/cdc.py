@@ -18,7 +18,13 @@ from sqlstream.connectors.changes.source import (
 from sqlstream.connectors.connector import Environment
 from sqlstream.connectors.postgres.changes import PostgresChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan
-from sqlstream.connectors.postgres.publications import Slot, changed_table, prepare_publication, require_logical
+from sqlstream.connectors.postgres.publications import (
+    Slot,
+    changed_table,
+    number_of,
+    prepare_publication,
+    require_logical,
+)
 from sqlstream.connectors.postgres.server import check_address, check_columns, connected, parameters, require_psycopg
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
@@ -152,14 +158,15 @@ class PostgresChanges(DatabaseChanges):
                 asks=values["scan.unchanged-toast"] == "current",
             )  # fmt: skip
             condition = prepare_publication(server, changed, slot)
+            number = number_of(server, slot.table)
         plan = CopyPlan(
             changed, keys, condition, values["scan.incremental.snapshot.chunk.size"], parts_at_once(environment)
         )
         mode = values["scan.startup.mode"]
         return on_spark.database_changes.ChangeSettings(
             PostgresChangeServer(
-                slot, tuple(connection.items()), plan, mode == "initial", mode in ("committed-offset", "never"),
-                _TIMEOUT_MS,
+                slot, number, tuple(connection.items()), plan, mode == "initial",
+                mode in ("committed-offset", "never"), _TIMEOUT_MS,
             ),
             secrets_of(table),
             values["source.max-rows-per-trigger"],

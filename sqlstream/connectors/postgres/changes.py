@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan, PostgresCopier
-from sqlstream.connectors.postgres.log import LogError, LogReceiver, receiver, replication, system_of
+from sqlstream.connectors.postgres.log import (
+    LogError,
+    LogReceiver,
+    TableInLog,
+    receiver,
+    replaced,
+    replication,
+    system_of,
+)
 from sqlstream.connectors.postgres.publications import (
     Slot,
     create_slot,
@@ -34,11 +42,13 @@ _IN_USE_SECONDS = 75.0
 
 @dataclass
 class PostgresChangeServer(ChangeServer):
-    """``connection``: libpq's parameters; ``plan``: how the table is copied. ``with_rows``: whether it is;
-    ``from_slot``: a job without checkpoint begins where the slot is, else where the log ends.
+    """``number``: that of the table (OID); ``connection``: libpq's parameters; ``plan``: how the table is copied.
+    ``with_rows``: whether it is; ``from_slot``: a job without checkpoint begins where the slot is, else where the log
+    ends.
     """
 
     slot: Slot
+    number: int
     connection: tuple[tuple[str, str], ...] = field(repr=False)
     plan: CopyPlan
     with_rows: bool
@@ -69,13 +79,20 @@ class PostgresChangeServer(ChangeServer):
         finally:
             connection.finish()
         at = lsn if self.with_rows or self.from_slot else log_end(server)
-        return Position.at(system, at, with_rows=self.with_rows)
+        return Position.at(system, at, table=self.number, with_rows=self.with_rows)
 
     def log_end(self) -> int:
         return log_end(self._connected())
 
+    def located(self, position: Position) -> Position:
+        """ConnectorError SS622 where another table has the name of the one that was read."""
+        if position.table in (0, self.number) or is_partition(self._connected(), position.table, self.slot):
+            return position
+        raise replaced(self.table.shown)
+
     def copier(self, position: Position, folder: Path) -> PostgresCopier:
         server = self._connected()
+        self.located(position)
         require_slot(server, self.slot, position.lsn)
         if position.chunk == 0:
             wait_for_running(server)
@@ -86,10 +103,8 @@ class PostgresChangeServer(ChangeServer):
     def receiver(self, since: int, folder: Path, gtids: str) -> LogReceiver:
         slot = self.slot
         require_slot(self._connected(), slot, since)
-        connection = dict(self.connection)
-        open_receiver = partial(
-            LogReceiver, connection, slot.name, slot.publication, slot.table, self._is_partition, since, folder
-        )
+        table = TableInLog(*slot.table, self.number, self._is_partition)
+        open_receiver = partial(LogReceiver, dict(self.connection), slot.name, slot.publication, table, since, folder)
         return receiver(open_receiver, slot.name, _IN_USE_SECONDS)
 
     def _is_partition(self, number: int) -> bool:
@@ -97,7 +112,7 @@ class PostgresChangeServer(ChangeServer):
         import psycopg  # an optional package
 
         with psycopg.connect(**dict(self.connection), autocommit=True) as server:  # type: ignore[arg-type]
-            return is_partition(server, number, self.slot.table)
+            return is_partition(server, number, self.slot)
 
     def is_broken(self, error: Exception) -> bool:
         import psycopg  # an optional package

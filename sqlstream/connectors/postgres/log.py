@@ -14,6 +14,7 @@ import select
 import struct
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -41,7 +42,7 @@ from sqlstream.formats.pgoutput import (
     truncated,
     without_owner,
 )
-from sqlstream.udfs.database_changes import lsn_text
+from sqlstream.udfs.database_changes import CHANGED_TABLE, lsn_text
 from sqlstream.udfs.lookup.sources.postgres import PostgresError
 
 if TYPE_CHECKING:
@@ -87,11 +88,38 @@ def system_of(connection: PGconn) -> str:
     return value.decode()
 
 
+@dataclass(frozen=True)
+class TableInLog:
+    """The table that is read, as messages name it. ``number``: its own (OID), whatever its name was; ``is_partition``:
+    says of the number of another whether that is one of its partitions.
+    """
+
+    schema: str
+    name: str
+    number: int
+    is_partition: Callable[[int], bool]
+
+    def has(self, relation: Relation) -> bool:
+        """True for what is the table, or a partition of it. ConnectorError SS622 for another table of its name."""
+        if relation.number == self.number or self.is_partition(relation.number):
+            return True
+        if (relation.schema, relation.name) == (self.schema, self.name):
+            raise replaced(f"{self.schema}.{self.name}")
+        return False
+
+
+def replaced(shown: str) -> ConnectorError:
+    """SS622 for a table that is not the one that has its name."""
+    message = f'table "{shown}" was dropped, renamed or replaced: the log has another one of its name'
+    hint = "Start in a new directory and with a new slot, with the rows of the table as they are now."
+    return ConnectorError(CHANGED_TABLE, message, hint=hint)
+
+
 class LogReceiver(ReceivedLog):
     """Receives the log of a slot.
 
-    ``publication`` says which changes; ``table``: schema and name of the one that is read; ``is_partition``: says of
-    the number of another whether it is one of its partitions. The server may forget what was confirmed (``confirm``).
+    ``publication`` says which changes; ``table``: the one that is read. The server may forget what was confirmed
+    (``confirm``).
     """
 
     def __init__(
@@ -99,13 +127,12 @@ class LogReceiver(ReceivedLog):
         connection: Mapping[str, str],
         slot: str,
         publication: str,
-        table: tuple[str, str],
-        is_partition: Callable[[int], bool],
+        table: TableInLog,
         since: int,
         folder: Path,
     ) -> None:
         super().__init__(since, folder)
-        self._table, self._is_partition = table, is_partition
+        self._table = table
         self._read: dict[int, bool] = {}
         self._running: dict[int, Spool] = {}
         self._sent: Spool | None = None
@@ -224,9 +251,7 @@ class LogReceiver(ReceivedLog):
             return any(self._read.get(number, False) for number in truncated(message))
         number = int.from_bytes(message[1:5], "big")
         if what == RELATION:
-            relation = Relation.of(message)
-            is_table = (relation.schema, relation.name) == self._table
-            self._read[number] = is_table or self._read.get(number) or self._is_partition(number)
+            self._read[number] = self._read.get(number) or self._table.has(Relation.of(message))
         return self._read.get(number, False)
 
     def _ended(self) -> None:

@@ -58,10 +58,20 @@ _ABOUT = """
            EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) AND c.relkind <> 'p'
     FROM pg_class c WHERE c.oid = to_regclass(%s)"""
 _IDENTITY = """
-    SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+    SELECT a.attname, a.attgenerated <> '' FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
     WHERE i.indrelid = to_regclass(%s) AND i.indisvalid
       AND CASE %s WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
     ORDER BY array_position(i.indkey::int2[], a.attnum)"""
+_PARTITIONS = """
+    SELECT n.nspname, c.relname, c.relreplident::text, ARRAY(
+        SELECT a.attname::text FROM pg_index i
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) AND a.attgenerated = ''
+        WHERE i.indrelid = c.oid AND i.indisvalid
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
+    FROM pg_partition_tree(to_regclass(%s)) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n
+        ON n.oid = c.relnamespace
+    WHERE p.isleaf AND c.relkind = 'r' ORDER BY 1, 2"""
 _STORED = """
     SELECT a.attname, a.atttypid::int8, a.attgenerated::text, format_type(a.atttypid, a.atttypmod),
            a.attstorage <> 'p',
@@ -99,10 +109,12 @@ def changed_table(
         raise ConnectorError(NO_IDENTITY, message, hint="Read a table or a partitioned table, not a view or a parent.")
     details = {name: rest for name, *rest in server.execute(_STORED, [regclass(where)]).fetchall()}
     _require_logged(table, {n: details[s.name][1] for n, s in stored.items()})
-    key = [name for (name,) in server.execute(_IDENTITY, [regclass(where), identity]).fetchall()]
+    key = _key(server, where, identity)
     declared = [stored[name].name for name in table.primary_key]
     with_before = RowKind.UPDATE_BEFORE in table.changelog
-    _require_identity(table, where, identity, key, declared, with_before=with_before)
+    partitions = server.execute(_PARTITIONS, [regclass(where)]).fetchall()
+    for schema, name, own, own_key in [(*where, identity, key), *partitions]:
+        _require_identity(table, (schema, name), own, own_key, declared, with_before=with_before)
     if identity != "f" and not asks:
         _warn_of_large_values(where, [s.name for n, s in stored.items() if n in physical and details[s.name][3]])
 
@@ -132,6 +144,12 @@ def changed_table(
     return changed, tuple(map(key_column, key))
 
 
+def _key(server: Connection, where: tuple[str, str], identity: str) -> list[str]:
+    """The columns of the replica identity, or of the key; none where the log lacks one, because it is GENERATED."""
+    found = server.execute(_IDENTITY, [regclass(where), identity]).fetchall()
+    return [] if any(generated for _, generated in found) else [name for name, _ in found]
+
+
 def _require_logged(table: Table, generated: Mapping[str, str]) -> None:
     for name, how in generated.items():
         if how:
@@ -146,7 +164,7 @@ def _require_identity(
     full = identity == "f"
     if with_before and not full:
         raise no_old_row(table.name, *where)
-    if not full and not key:
+    if not full and (identity == "n" or not key):
         message = f'table "{".".join(where)}" has no key by which the log identifies rows'
         hint = f"ALTER TABLE {regclass(where)} REPLICA IDENTITY FULL; or give it a PRIMARY KEY."
         raise ConnectorError(NO_IDENTITY, message, hint=hint)
@@ -227,13 +245,30 @@ def prepare_publication(server: Connection, table: ChangedTable, slot: Slot) -> 
     return None if condition is None else str(condition)
 
 
-def is_partition(server: Connection, number: int, where: tuple[str, str]) -> bool:
-    """True where the table of this number (OID) is a partition of another, at any depth. ``where``: schema and name of
-    that.
+def number_of(server: Connection, where: tuple[str, str]) -> int:
+    """The number (OID) of a table, by its schema and its name."""
+    ((number,),) = server.execute("SELECT to_regclass(%s)::oid::int8", [regclass(where)]).fetchall()
+    return int(number)
+
+
+_IS_PARTITION = """
+    SELECT EXISTS (SELECT FROM pg_partition_ancestors(%(number)s::oid) WHERE relid = root.oid)
+        OR root.relkind = 'p' AND EXISTS (
+            SELECT FROM pg_publication p WHERE pubname = %(publication)s AND NOT puballtables
+                AND NOT EXISTS (SELECT FROM pg_publication_namespace WHERE pnpubid = p.oid)
+                AND NOT EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = p.oid
+                    AND prrelid NOT IN (SELECT relid FROM pg_partition_tree(root.oid))))
+    FROM pg_class root WHERE root.oid = to_regclass(%(root)s)"""
+
+
+def is_partition(server: Connection, number: int, slot: Slot) -> bool:
+    """True where the table of this number (OID) is a partition of that of a slot, at any depth. Of one that was dropped
+    or detached, of which older log may tell, the server does not know it any more: it is taken for one where the
+    publication has no other tables.
     """
-    query = "SELECT EXISTS (SELECT FROM pg_partition_ancestors(%s::oid) WHERE relid = to_regclass(%s))"
-    ((found,),) = server.execute(query, [number, regclass(where)]).fetchall()
-    return bool(found)
+    values = {"number": number, "publication": slot.publication, "root": regclass(slot.table)}
+    found = server.execute(_IS_PARTITION, values).fetchall()
+    return found == [(True,)]
 
 
 def _is_partitioned(server: Connection, where: tuple[str, str]) -> bool:
@@ -244,22 +279,29 @@ def _is_partitioned(server: Connection, where: tuple[str, str]) -> bool:
 # --- the slot -------------------------------------------------------------------------------------------------
 
 _SLOT = """
-    SELECT plugin::text, database = current_database(), confirmed_flush_lsn::text, wal_status = 'lost'
+    SELECT plugin::text, database = current_database(), confirmed_flush_lsn::text, wal_status = 'lost', two_phase
     FROM pg_replication_slots WHERE slot_name = %s"""
 
 
 def confirmed(server: Connection, slot: Slot) -> int | None:
     """Returns from where on the server keeps the log for a slot; None if there is no such slot.
 
-    ConnectorError SS621 for slots of another plugin or database, and those that have lost their log.
+    ConnectorError SS621 for slots of another plugin or database, of transactions that are only prepared, and those that
+    have lost their log.
     """
     found = server.execute(_SLOT, [slot.name]).fetchall()
     if not found:
         return None
-    ((plugin, is_here, lsn, is_lost),) = found
+    ((plugin, is_here, lsn, is_lost, two_phase),) = found
     if plugin != "pgoutput" or not is_here:
         other = f'of the plugin "{plugin}"' if plugin != "pgoutput" else "of another database"
         raise ConnectorError(LOG_LOST, f'slot "{slot.name}" is {other}', hint="Give 'slot.name' another name.")
+    if two_phase:
+        message = (
+            f'slot "{slot.name}" gives transactions that are prepared before it is known whether they are committed'
+        )
+        hint = "Give 'slot.name' another name, or make the slot without two_phase."
+        raise ConnectorError(LOG_LOST, message, hint=hint)
     if is_lost or lsn is None:
         message = f'slot "{slot.name}" has lost a part of the log, because it would have grown too large'
         raise ConnectorError(LOG_LOST, message, hint=_anew(slot))

@@ -159,9 +159,12 @@ def _no_way(name: str, connection: Mapping[str, str], reason: str) -> ConnectorE
 # --- the catalog of the server ----------------------------------------------------------------------------------
 
 _COLUMNS = """
-    SELECT a.attname, format_type(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE a.atttypid END,
-                                  CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    SELECT a.attname, (
+        WITH RECURSIVE bases(type, sizes) AS (
+            SELECT a.atttypid, a.atttypmod
+            UNION ALL SELECT t.typbasetype, t.typtypmod FROM bases JOIN pg_type t ON t.oid = type WHERE t.typtype = 'd')
+        SELECT format_type(type, sizes) FROM bases JOIN pg_type t ON t.oid = type WHERE t.typtype <> 'd')
+    FROM pg_attribute a
     WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _TABLES = """
     SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace

@@ -358,6 +358,19 @@ _TYPES = {
     "rc pair": ("STRING", "ROW(1, 'a,\"b')", "NULL"),
     "cs \"char\"": ("STRING", "'x'", "''"),
     "pn price": ("STRING", "1.50", "NULL"),
+    "pd net": ("DECIMAL(10, 2)", "1.50", "NULL"),
+    "pb certain": ("STRING", "true", "false"),
+    "bc bpchar": ("STRING", "'ab  '", "' '"),
+    "ca char(3)[]": ("ARRAY<STRING>", "'{ab,NULL}'", "'{}'"),
+    "ip6 inet": ("STRING", "'::ffff:1.2.3.4'", "'10.0.0.0/8'"),
+    "ma macaddr": ("STRING", "'08:00:2b:01:02:03'", "NULL"),
+    "tv tsvector": ("STRING", "'a b:1A'", "''"),
+    "nr numrange": ("STRING", "'[1.50,)'", "NULL"),
+    "mr int4multirange": ("STRING", "'{[1,3),[5,7)}'", "'{}'"),
+    "na numeric[]": ("ARRAY<STRING>", "'{NaN,1.50,Infinity}'", "NULL"),
+    "em mood[]": ("ARRAY<STRING>", "'{\"so so\",ok}'", "NULL"),
+    "bo box[]": ("STRING", "'{(1,2),(0,0);(3,4),(0,0)}'", "NULL"),
+    "mn money": ("STRING", "'1234.5'", "NULL"),
     "fa real[]": ("ARRAY<FLOAT>", "'{NaN,-Infinity,0.1}'", "NULL"),
     "iv interval": ("STRING", "'1 mon -2 days 03:00'", "NULL"),
     "ai integer[]": ("ARRAY<INT>", "'{1,NULL,3}'", "'{}'"),
@@ -373,6 +386,9 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(server: Postg
         "CREATE TYPE mood AS ENUM ('ok', 'so so')",
         "CREATE TYPE pair AS (a int, b text)",
         "CREATE DOMAIN price AS numeric CHECK (VALUE > 0)",
+        "CREATE DOMAIN known AS boolean",
+        "CREATE DOMAIN certain AS known NOT NULL",
+        "CREATE DOMAIN net AS price",
         f"CREATE TABLE t (id int PRIMARY KEY, {', '.join(_TYPES)}, g int GENERATED ALWAYS AS (id + 1) STORED)",
         *(f"INSERT INTO t VALUES ({n}, {', '.join(v[n] for v in _TYPES.values())})" for n in (1, 2)),
     )
@@ -674,6 +690,32 @@ def test_columns_may_be_added_and_other_changes_of_the_table_are_told(server: Po
     assert [row for row in other.all() if row[0] != 1] == [(3, 3, "+I"), (2, 4, "+U"), (5, None, "+I")]
 
 
+def test_a_type_that_was_another_is_read_by_its_texts(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, b text, x text, w timestamptz, n int)")
+    columns = "id INT; b BOOLEAN; x BINARY; w TIMESTAMP; n STRING"
+    stream = opened("id INT", scan__schema_change="follow")
+    assert stream.all() == []
+    stream.stop()
+    server.execute(
+        r"INSERT INTO t VALUES (1, 'true', '\xff', '2024-01-01 00:00:00+00', 7)",
+        "INSERT INTO t VALUES (2, 'f', 'text', NULL, NULL)",
+        "ALTER TABLE t ALTER b TYPE boolean USING b::boolean, ALTER x TYPE bytea USING x::bytea, "
+        "ALTER w TYPE timestamp USING w AT TIME ZONE 'UTC', ALTER n TYPE text",
+        r"INSERT INTO t VALUES (3, true, '\x', '2024-01-01', 'x')",
+    )  # fmt: skip
+    stream.table = declared(
+        server, columns, scan__schema_change="follow", slot__name=dict(stream.table.options)["slot.name"]
+    )
+    stream.columns = tuple(c.name for c in stream.table.columns)
+    stream.start()
+    assert error_of(stream.all).startswith('SS402: column "x" of table "t" is "text", which is no BINARY')
+    stream.columns = ("id", "b", "w", "n")
+    stream.restart()
+    assert [(i, b, str(w)[:10], n) for i, b, w, n, _ in stream.read()] == [
+        (1, True, "2024-01-01", "7"), (2, False, "None", None), (3, True, "2024-01-01", "x"),
+    ]  # fmt: skip
+
+
 def test_older_log_is_read_as_the_table_was_then(server: PostgresServer, opened: Open):
     """By a job that starts with the table as it is now: columns have other places, and other names."""
     server.execute("CREATE TABLE t (a int, id int PRIMARY KEY, v int, old text)")
@@ -767,6 +809,138 @@ def test_truncate_of_a_partition_is_told(server: PostgresServer, opened: Open):
     assert skipping.all() == [(3, 1, "+I")]
 
 
+def test_truncate_that_the_copied_rows_have_seen_is_left_out(server: PostgresServer, opened: Open):
+    """As other changes are that were committed before the rows were copied; one between two parts is an error."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    stream = opened("id INT")
+    stream.first()
+    server.execute("TRUNCATE t", "INSERT INTO t VALUES (3)")
+    assert stream.all() == [(3, "+I")]
+    parts = opened("id INT", scan__incremental__snapshot__chunk__size="1")
+    server.execute("INSERT INTO t VALUES (4)")
+    assert parts.next() == [(3, "+I")]
+    parts.stop()
+    server.execute("TRUNCATE t", "INSERT INTO t VALUES (5)")
+    parts.start()
+    assert error_of(parts.all).startswith('SS624: table "public.t" was emptied by TRUNCATE')
+
+
+def test_truncate_of_several_tables_is_told(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE of (t int REFERENCES t)", "CREATE TABLE other (id int)",
+        "CREATE PUBLICATION everything FOR ALL TABLES",
+    )  # fmt: skip
+    stream = opened("id INT", publication__name="everything")
+    assert stream.all() == []
+    server.execute("TRUNCATE other, of", "INSERT INTO t VALUES (1)")
+    assert stream.all() == [(1, "+I")]
+    server.execute("TRUNCATE other, t CASCADE")
+    assert error_of(stream.next).startswith('SS624: table "public.t" was emptied by TRUNCATE')
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_another_table_of_the_same_name_is_told(server: PostgresServer, opened: Open, is_stopped: bool):
+    server.execute("CREATE PUBLICATION everything FOR ALL TABLES", "CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT", publication__name="everything")
+    server.execute("INSERT INTO t VALUES (1)")
+    assert stream.all() == [(1, "+I")]
+    if is_stopped:
+        stream.stop()
+    server.execute("DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (2)")
+    if is_stopped:
+        stream.start()
+    assert error_of(stream.all).startswith(
+        'SS622: table "public.t" was dropped, renamed or replaced: the log has another one of its name\nHINT: Start in'
+    )
+
+
+def test_a_table_that_is_renamed_is_the_same_table(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)", "CREATE TABLE u (id int PRIMARY KEY)")
+    stream = opened("id INT")
+    assert stream.all() == []
+    server.execute("INSERT INTO t VALUES (1)", "ALTER TABLE t RENAME TO v", "ALTER TABLE u RENAME TO t",
+                   "INSERT INTO v VALUES (2)", "INSERT INTO t VALUES (3)")  # fmt: skip
+    assert stream.all() == [(1, "+I"), (2, "+I")]
+
+
+@pytest.mark.parametrize("how", ["DROP TABLE t2", "ALTER TABLE t DETACH PARTITION t2"])
+def test_changes_of_a_partition_that_is_gone_are_read(server: PostgresServer, opened: Open, how: str):
+    """A row that was moved or deleted there before would stay otherwise, and a repeated micro-batch lack its rows."""
+    server.execute(
+        "CREATE TABLE t (id int, day int, PRIMARY KEY (id, day)) PARTITION BY LIST (day)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)", "CREATE TABLE t2 PARTITION OF t FOR VALUES IN (2)",
+        "INSERT INTO t VALUES (1, 2), (2, 2)",
+    )  # fmt: skip
+    stream = opened("id INT; day INT", key=("id", "day"))
+    rows = stream.all()
+    stream.stop()
+    server.execute("UPDATE t SET day = 1 WHERE id = 1", "DELETE FROM t WHERE id = 2", how)
+    stream.start()
+    changed = stream.next()
+    assert changed == [(1, 2, "-D"), (1, 1, "+I"), (2, 2, "-D")]
+    stream.restart()
+    assert stream.read() == changed
+    assert merged(rows + changed, 2) == [(1, 1)]
+
+
+def test_partitions_must_identify_their_rows(server: PostgresServer, opened: Open):
+    """Each partition has an identity of its own, whatever the table has."""
+    server.execute(
+        "CREATE TABLE t (id int, day int) PARTITION BY LIST (day)", "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    )  # fmt: skip
+    columns: Any = ("id INT; day INT", (), True)
+    assert 'SS623: the log has no old rows of table "public.t1"' in error_of(lambda: opened(*columns))
+    server.execute("ALTER TABLE t1 REPLICA IDENTITY FULL")
+    stream = opened(*columns)
+    assert stream.all() == []
+    server.execute("INSERT INTO t VALUES (1, 1)", "UPDATE t SET id = 2")
+    assert stream.all() == [(1, 1, "+I"), (1, 1, "-U"), (2, 1, "+U")]
+    server.execute("ALTER TABLE t1 REPLICA IDENTITY NOTHING")
+    assert 'SS626: table "public.t1" has no key' in error_of(lambda: opened("id INT; day INT", ("id",)))
+
+
+def test_an_identity_that_is_not_the_key_is_told(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int UNIQUE NOT NULL)", "INSERT INTO t VALUES (1, 1)",
+                   "ALTER TABLE t REPLICA IDENTITY NOTHING")  # fmt: skip
+    assert 'SS626: table "public.t" has no key by which the log identifies rows' in error_of(
+        lambda: opened("id INT; v INT")
+    )
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    stream = opened("id INT; v INT", ("v",))
+    assert stream.all() == [(1, 1, "+I")]
+    server.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT", "DELETE FROM t")
+    assert error_of(stream.next) == (
+        'SS623: the log has no old values of the key (v) of table "public.t"\n'
+        'HINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; and start in a new directory.'
+    )
+
+
+def test_a_key_that_is_renamed_while_rows_are_copied_is_told(server: PostgresServer, opened: Open):
+    """The server knows the order of the rows by it."""
+    server.execute("CREATE TABLE t (a int PRIMARY KEY, c int UNIQUE, v int)", "ALTER TABLE t REPLICA IDENTITY FULL",
+                   "INSERT INTO t SELECT i, -i, 0 FROM generate_series(1, 3) i")  # fmt: skip
+    stream = opened("c INT; v INT", ("c",), scan__incremental__snapshot__chunk__size="1")
+    for step in range(4):
+        stream.next()
+        server.execute(f"UPDATE t SET v = {step + 1}")
+        stream.restart()
+    server.execute("ALTER TABLE t RENAME a TO b", "UPDATE t SET v = 9")
+    assert error_of(stream.all).startswith('SS622: table "public.t" has no column "a" in the log: it was changed')
+
+
+def test_a_key_that_is_generated_cuts_no_parts(server: PostgresServer, opened: Open):
+    server.execute(
+        "CREATE TABLE t (c int, g int GENERATED ALWAYS AS (c + 1) STORED PRIMARY KEY)",
+        "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1), (2), (3)",
+    )  # fmt: skip
+    stream = opened("c INT", ("c",), scan__incremental__snapshot__chunk__size="1")
+    rows = stream.next()
+    assert [n for n, _ in rows] == [1, 2, 3]
+    server.execute("UPDATE t SET c = -c")
+    assert merged(rows + stream.all()) == [(-1,), (-2,), (-3,)]
+
+
 # --- what goes wrong ------------------------------------------------------------------------------------------
 
 
@@ -792,6 +966,21 @@ def test_a_slot_that_is_gone_or_has_moved_is_told(server: PostgresServer, opened
     server.execute("SELECT pg_drop_replication_slot('mine')")
     server.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
     assert 'SS621: slot "mine" has moved to ' in error_of(stream.next)
+
+
+def test_transactions_that_are_prepared_count_when_they_are_committed(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 0)")
+    stream = opened("id INT; v INT")
+    assert stream.all() == [(1, 0, "+I")]
+    server.execute("BEGIN; UPDATE t SET v = 1; PREPARE TRANSACTION 'a'", "BEGIN; INSERT INTO t VALUES (2, 0); "
+                   "PREPARE TRANSACTION 'b'", "INSERT INTO t VALUES (3, 0)")  # fmt: skip
+    assert stream.all() == [(3, 0, "+I")]
+    stream.restart()
+    server.execute("COMMIT PREPARED 'a'", "ROLLBACK PREPARED 'b'", "INSERT INTO t VALUES (4, 0)")
+    assert stream.all() == [(1, 1, "+U"), (4, 0, "+I")]
+    server.execute("SELECT pg_create_logical_replication_slot('early', 'pgoutput', false, true)")
+    early = opened("id INT; v INT", slot__name="early")
+    assert error_of(early.all).startswith('SS621: slot "early" gives transactions that are prepared before it is known')
 
 
 def test_a_slot_that_another_job_has_is_told(server: PostgresServer, opened: Open, monkeypatch: pytest.MonkeyPatch):

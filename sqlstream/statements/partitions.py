@@ -130,11 +130,13 @@ def partition_names(change: nodes.ChangePartitions, table: Table, at: Span | Non
 
 
 def partition_texts(values: Iterable[nodes.PartitionValue], table: Table) -> dict[str, str | None]:
-    """The values of a PARTITION clause by column, as texts; None for NULL. Columns without a value are left out."""
+    """The values of a PARTITION clause by column, as texts; None for NULL. Columns without a value are left out.
+
+    An empty text is one of its own here: not all connectors have it as NULL.
+    """
     names = {name.casefold(): name for name in partitions_of(table)}
     given = {names[value.column.casefold()]: value for value in values if value.value is not None}
-    texts = {name: _text(value, name, table) for name, value in given.items()}
-    return {name: None if text == NO_PARTITION else text for name, text in texts.items()}
+    return {name: _text_or_null(value, name, table) for name, value in given.items()}
 
 
 def change_partitions(statement: nodes.AlterTable, table: Table) -> None:
@@ -165,19 +167,24 @@ def change_partitions(statement: nodes.AlterTable, table: Table) -> None:
 
 
 def _text(value: nodes.PartitionValue, column: str, table: Table) -> str:
+    """The text as it is in the name of a folder."""
+    return _text_or_null(value, column, table) or NO_PARTITION
+
+
+def _text_or_null(value: nodes.PartitionValue, column: str, table: Table) -> str | None:
     kind = next(c.type.name for c in table.columns if c.name == column)
     expression = value.value
     while isinstance(expression, exp.Cast | exp.Paren):
         expression = expression.this
     number = expression.this if isinstance(expression, exp.Neg) else expression
     if isinstance(expression, exp.Null):
-        return NO_PARTITION
+        return None
     if not isinstance(number, exp.Literal | exp.Boolean):
         message = f'the value of "{column}" is no constant'
         raise BindError(NO_PARTITIONS, message, value.span, hint="Write a text, a number, a date, TRUE, FALSE or NULL.")
     text = str(number.this) if number is expression else f"-{number.this}"
     try:
-        return _canonical(text, kind) or NO_PARTITION
+        return None if text == NO_PARTITION else _canonical(text, kind)
     except ValueError:
         message = f'"{text}" is no value of "{column}", which is of type {kind}'
         raise BindError(NO_PARTITIONS, message, value.span) from None

@@ -30,16 +30,18 @@ class FileDetails:
 
     * ``location``: the file as its table format names it, for readers of files that are not on this machine.
     * ``constants``: by column, the value that all rows have, as ``constant_text`` spells it.
-    * ``names``: by column, its name in the file; ``ids``: by column, its field id in the file. A column in neither has
-      its own name in the file, in any case of letters. Columns that the file lacks are NULL.
+    * ``names``: by column, its name in the file, or several of which the file has one; ``ids``: by column, its field id
+      in the file. A column in neither has its own name in the file, in any case of letters. Columns that the file lacks
+      are NULL, or have their value in ``defaults``, which is spelled as in ``constants``.
     * ``deleted``: the positions of deleted rows, packed by ``packed_positions``.
     """
 
     location: str = ""
     constants: Mapping[str, str | None] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     ids: Mapping[str, int] = field(default_factory=dict)
     deleted: str | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """The details as JSON."""
@@ -62,7 +64,9 @@ class FileDetails:
             if name in self.ids and by_id:
                 stored = by_id.get(self.ids[name])
             else:
-                stored = by_name.get(self.names.get(name, name).lower())
+                named = self.names.get(name, name)
+                there_as = (by_name.get(n.lower()) for n in ([named] if isinstance(named, str) else named))
+                stored = next((own_name for own_name in there_as if own_name is not None), None)
             if stored is not None:
                 own[stored] = name
         return own
@@ -86,9 +90,10 @@ class FileDetails:
 
     def with_constants(self, rows: pa.RecordBatch, wanted: Mapping[str, pa.DataType]) -> pa.RecordBatch:
         """Adds the columns among ``wanted`` whose value is the same in all rows, as their declared types."""
+        same = {**{n: text for n, text in self.defaults.items() if n not in rows.schema.names}, **self.constants}
         for name, kind in wanted.items():
-            if name in self.constants:
-                values = pa.repeat(constant(self.constants[name], kind), rows.num_rows)
+            if name in same:
+                values = pa.repeat(constant(same[name], kind), rows.num_rows)
                 names = [*rows.schema.names, name]
                 rows = pa.RecordBatch.from_arrays([*rows.columns, values], names=names)
         return rows
@@ -122,7 +127,7 @@ def constant(text: str | None, kind: pa.DataType) -> pa.Scalar:
     if kinds.is_string(kind):
         return pa.scalar(text, kind)
     if kinds.is_boolean(kind):
-        return pa.scalar(text == "true", kind)
+        return pa.scalar(text.lower() == "true", kind)
     if kinds.is_decimal(kind):
         return pa.scalar(Decimal(text)).cast(kind)
     return pa.scalar(text).cast(kind)

@@ -64,6 +64,11 @@ def delta_errors(name: str, path: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if (of_store := store_error(path, one_line(error), f'Delta table "{name}"')) is not None and "://" in path:
             raise of_store from None
+        if "catalog-managed" in str(error):
+            message = (
+                f'the commits of Delta table "{name}" are those of a catalog (catalogManaged), which is not supported'
+            )
+            raise ConnectorError(UNSUPPORTED_FEATURE, message, hint="Read it by the engine of its catalog.") from None
         message = f'Delta table "{name}" cannot be read: {one_line(error)}'
         raise ConnectorError(NO_LAKE_TABLE, message) from None
 

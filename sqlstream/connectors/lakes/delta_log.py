@@ -67,7 +67,14 @@ class DeltaLog(VersionLog):
         self._files_of = lru_cache(4)(self._read)
 
     def _open(self, version: int | None = None) -> DeltaTable:
-        return open_table(self._settings.name, self._settings.location, self._settings.storage, version)
+        """Opens a version. ConnectorError SS549 where the log does not lead to it any more."""
+        settings = self._settings
+        try:
+            return open_table(settings.name, settings.location, settings.storage, version)
+        except ConnectorError:
+            if version is None or open_table(settings.name, settings.location, settings.storage).version() < version:
+                raise
+            raise self._gone(f"does not have its version {version} any more", expired=True) from None
 
     def _require_columns(self) -> None:
         """Raises SS546 or SS547 where columns are not those that are declared, or not any more."""
@@ -182,7 +189,7 @@ class DeltaLog(VersionLog):
         for action in actions.to_pylist():
             values = {name: constant_text(value) for name, value in (action.get("partition") or {}).items()}
             details = columns.details(unquote(action["path"]), values, self._wanted)
-            details = replace(details, deleted=packed_positions(deleted.get(details.location, _NO_ROWS)))
+            details = replace(details, deleted=packed_positions(deleted.get(_path(details.location), _NO_ROWS)))
             file = self._file(action["size_bytes"], details, RowKind.INSERT)
             pruned = bool(self._settings.filters) and not self._may_match(action, columns)
             files.append(replace(file, pruned=pruned))
@@ -203,20 +210,23 @@ class DeltaLog(VersionLog):
         return may_match(self._settings.filters, bounds)
 
     def _deleted(self, table: DeltaTable) -> dict[str, np.ndarray]:
-        """The positions of deleted rows by the file's path in the table."""
+        """The positions of deleted rows, by the path of the file in the table and by its whole path."""
         if _DELETION_VECTORS not in (table.protocol().reader_features or ()):
             return {}
         with delta_errors(self._settings.name, self._settings.location):
             vectors = pa.table(table.deletion_vectors())
         root = f"{unquote(urlsplit(table.table_uri).path).rstrip('/')}/"
-        paths = [unquote(urlsplit(url).path).removeprefix(root) for url in vectors["filepath"].to_pylist()]
+        paths = [unquote(urlsplit(url).path) for url in vectors["filepath"].to_pylist()]
         kept = (np.asarray(vector.values) for vector in vectors["selection_vector"])
-        return {path: np.flatnonzero(~keep) for path, keep in zip(paths, kept, strict=True)}
+        found = {path: np.flatnonzero(~keep) for path, keep in zip(paths, kept, strict=True)}
+        return found | {path.removeprefix(root): rows for path, rows in found.items()}
 
     def _file(self, size: int, details: FileDetails, kind: RowKind | None) -> LakeFile:
         if self._settings.changes and kind is not None:
             details = replace(details, constants={**details.constants, ROW_KIND: kind.value})
         location, root = details.location, uri_of(self._settings.location).rstrip("/")
+        if location.startswith("file:/"):  # of a shallow clone
+            return LakeFile(f"file://{quote(_path(location))}", size, details)
         url = location if "://" in location else f"{'' if '://' in root else 'file://'}{_quoted(f'{root}/{location}')}"
         return LakeFile(url, size, details)
 
@@ -268,7 +278,7 @@ class DeltaLog(VersionLog):
         details = self.columns.details(
             unquote(action["path"]), self.columns.partition_values(values or {}), self._wanted
         )
-        details = replace(details, deleted=packed_positions(deleted.get(details.location, _NO_ROWS)))
+        details = replace(details, deleted=packed_positions(deleted.get(_path(details.location), _NO_ROWS)))
         return self._file(action.get("size") or 1, details, kind)
 
     def _changes(self, version: int) -> Sequence[LakeFile]:
@@ -315,7 +325,7 @@ def _without_kept_rows(
             return file
         count = counts[path]
         assert count is not None, "a file with a deletion vector has numRecords"
-        changed = np.setdiff1d(other.get(path, _NO_ROWS), own.get(path, _NO_ROWS))
+        changed = np.setdiff1d(other.get(_path(path), _NO_ROWS), own.get(_path(path), _NO_ROWS))
         deleted = packed_positions(np.setdiff1d(np.arange(count), changed))
         return replace(file, details=replace(file.details, deleted=deleted))
 
@@ -337,6 +347,13 @@ def _is_commit(name: str) -> bool:
 def _micros(time: datetime) -> int:
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1_000_000)
+
+
+def _path(location: str) -> str:
+    """The path of a file: in the table, or, where the log has a URL, the whole one."""
+    if location.startswith("file:/"):
+        return f"/{location.removeprefix('file:').lstrip('/')}"
+    return f"/{location.partition('://')[2].partition('/')[2]}" if "://" in location else location
 
 
 def _quoted(path: str) -> str:

@@ -44,6 +44,11 @@ _REFUSED_FIELDS = {
     "delta.invariants": "has an invariant",
 }
 _OFF = ("false", "none")
+_WRITTEN = frozenset(
+    {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+     "invariants", "timestampNtz", "variantType", "variantType-preview"}
+)  # fmt: skip
+"""Features of tables that the library writes, where the ones in _REFUSED_PROPERTIES are not used."""
 
 
 def prepared(table: Table, values: Mapping[str, Any]) -> DeltaFiles:
@@ -176,13 +181,31 @@ def _refuse_features(table: Table, stored: DeltaTable) -> None:
     if features:
         message = f'the Delta table of "{table.name}" has {features[0]}, which the sink does not support'
         raise ConnectorError(UNSUPPORTED_FEATURE, message, hint="Write into another table, or with Spark's own writer.")
+    if table.primary_key and (decimals := decimal_partitions(stored)):
+        message = (
+            f'the Delta table of "{table.name}" is partitioned by "{decimals[0]}" of type DECIMAL, and its rows have '
+            "a key: a MERGE of deltalake spoils partitions below zero"
+        )
+        hint = "Partition it by a column of another type, or leave the PRIMARY KEY out."
+        raise ConnectorError(UNSUPPORTED_FEATURE, message, hint=hint)
     append_only = stored.metadata().configuration.get("delta.appendOnly") == "true"
     if append_only and table.primary_key:
         message = f'the Delta table of "{table.name}" takes new rows only (delta.appendOnly), and its rows have a key'
         raise ConnectorError(UNSUPPORTED_FEATURE, message, hint="Leave the PRIMARY KEY out.")
 
 
+def decimal_partitions(stored: DeltaTable) -> list[str]:
+    """The partition columns of type DECIMAL. The library writes the text of -1.50 as -1.-50 where it rewrites rows, and
+    nobody can open such a table again.
+    """
+    schema = pa.schema(stored.schema().to_arrow())
+    return [name for name in stored.metadata().partition_columns if pa.types.is_decimal(schema.field(name).type)]
+
+
 def _refused(stored: DeltaTable) -> Iterator[str]:
+    for feature in stored.protocol().writer_features or ():
+        if feature not in _WRITTEN:
+            yield f'the feature "{feature}"'
     for key, value in stored.metadata().configuration.items():
         for prefix, feature in _REFUSED_PROPERTIES.items():
             if key.startswith(prefix) and value not in _OFF:

@@ -8,9 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.delta_columns import delta_errors, open_table
-from sqlstream.connectors.lakes.delta_tables import is_passing
+from sqlstream.connectors.lakes.delta_tables import decimal_partitions, is_passing
+from sqlstream.connectors.lakes.versions import UNSUPPORTED_FEATURE
+from sqlstream.errors import ConnectorError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -21,7 +25,11 @@ _SLACK_S = 60
 
 
 def compact(name: str, path: str, storage: Mapping[str, str], retry: CommitRetry) -> None:
-    """Puts small files of each partition together. ``name``: the table in SQL."""
+    """Puts small files of each partition together. ``name``: the table in SQL.
+
+    ConnectorError SS547 where that would spoil the table.
+    """
+    _require_decimals_above_zero(name, open_table(name, path, storage))
     retry.commit(
         f'Delta table "{name}"', partial(open_table, name, path, storage), lambda _: False, _compact, is_passing
     )
@@ -29,6 +37,16 @@ def compact(name: str, path: str, storage: Mapping[str, str], retry: CommitRetry
 
 def _compact(table: DeltaTable) -> None:
     table.optimize.compact()
+
+
+def _require_decimals_above_zero(name: str, table: DeltaTable) -> None:
+    decimals = decimal_partitions(table)
+    values = (action["partition"] for action in pa.table(table.get_add_actions()).to_pylist()) if decimals else ()
+    if any(own[column] is not None and own[column] < 0 for own in values for column in decimals):
+        message = (
+            f'files of Delta table "{name}" cannot be put together: deltalake spoils partitions of DECIMALs below zero'
+        )
+        raise ConnectorError(UNSUPPORTED_FEATURE, message, hint="Let Spark do it (OPTIMIZE).")
 
 
 def expire(name: str, path: str, storage: Mapping[str, str], before: datetime | None, retry: CommitRetry) -> None:

@@ -21,6 +21,7 @@ from pyarrow import types as kinds
 from sqlstream.connectors.lakes.delta_columns import file_system, uri_of
 from sqlstream.connectors.lakes.versions import WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError
+from sqlstream.udfs.files.details import constant
 from sqlstream.udfs.files.directories import NO_PARTITION, escaped
 
 ACTIONS = pa.schema([("action", pa.string())])
@@ -28,6 +29,9 @@ ACTIONS = pa.schema([("action", pa.string())])
 
 _MOST_OPEN = 64
 """Files of partitions that a task has open at once; with more of them it begins new ones."""
+
+_LONGEST_FOLDER = 200
+"""Bytes of the folder of a partition; with longer ones its files are not in folders."""
 
 _LONGEST_TEXT = 32
 """Characters of texts in statistics; with longer ones a column has none."""
@@ -82,6 +86,11 @@ class DeltaFiles:
         if name in self.required and texts.null_count:
             raise _empty_text(name)
         return texts
+
+    def partition_text(self, name: str, text: str | None) -> str | None:
+        """A value of a partition column as the log spells it, of a text that may spell it in another way."""
+        spelled: str | None = partition_texts(pa.array([constant(text, self.schema.field(name).type)]))[0].as_py()
+        return spelled
 
     def as_stored(self, rows: pa.Table) -> pa.Table:
         """Rows whose empty texts in partition columns are NULL, as the log has them. ConnectorError SS546 for one in a
@@ -146,7 +155,8 @@ class _Open:
     def _path(self, values: tuple[str | None, ...]) -> str:
         pairs = zip(self._output.partitions, values, strict=True)
         folders = [f"{escaped(name)}={NO_PARTITION if value is None else escaped(value)}" for name, value in pairs]
-        if any("%" in folder for folder in folders):  # object stores do not agree about such paths
+        # Object stores do not agree about paths with escapes, and file systems take no longer names.
+        if any("%" in folder or len(folder.encode()) > _LONGEST_FOLDER for folder in folders):
             folders = []
         return "/".join([*folders, f"part-{uuid.uuid4()}.parquet"])
 

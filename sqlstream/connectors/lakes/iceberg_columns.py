@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
 from sqlstream.formats.store_errors import store_error
 from sqlstream.types import DataType
+from sqlstream.udfs.files.details import constant_text
 from sqlstream.udfs.lookup.sources.clients import no_package
 from sqlstream.udfs.texts import one_line
 
@@ -102,14 +104,16 @@ def open_data_file(settings: LakeSettings, location: str) -> pa.NativeFile:
 
 @dataclass(frozen=True)
 class StoredColumns(LakeColumns):
-    """The columns of an Iceberg table: their ids, and, for files without ids, the names that they have there. ``moved``
-    are those with fields that had other names.
+    """The columns of an Iceberg table: their ids, and, for files without ids, the names that they may have there.
+    ``moved`` are those with fields that files have by other names. ``defaults``: the values of columns in files that
+    lack them, as ``FileDetails`` spells them.
     """
 
     kind = "Iceberg"
     ids: Mapping[str, int]
-    names: Mapping[str, str]
+    names: Mapping[str, Sequence[str]]
     moved: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(table: Table, schema: Schema | None = None) -> StoredColumns:
@@ -119,24 +123,46 @@ class StoredColumns(LakeColumns):
         ids = {field.name: field.field_id for field in own.fields}
         mapping = table.name_mapping()
         mapped = {f.field_id: f.names for f in mapping.root} if mapping is not None else {}
-        names = {name: mapped[number][0] for name, number in ids.items() if mapped.get(number)}
+        names = {name: mapped[number] for name, number in ids.items() if mapped.get(number)}
         arrow = schema_to_pyarrow(own, include_field_ids=False)
         kinds = pa.schema([(f.name, usual_type(f.type)) for f in arrow])
-        return StoredColumns(kinds, ids, names, frozenset(_with_moved_fields(table, own)))
+        moved = frozenset(_with_moved_fields(table, own))
+        defaults = {f.name: f.initial_default for f in own.fields if f.initial_default is not None}
+        texts = {name: value_text(value, kinds.field(name).type) for name, value in defaults.items()}
+        return StoredColumns(kinds, ids, names, moved, {name: text for name, text in texts.items() if text is not None})
 
     def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
         if own in self.moved:
-            message = f"fields in column {shown} were renamed, which is not supported"
+            message = f"fields in column {shown} were renamed or made again, which is not supported"
             yield Diagnostic(UNSUPPORTED_FEATURE, message, hint="Leave the column out of the table.")
 
 
 def _with_moved_fields(table: Table, schema: Schema) -> Iterator[str]:
-    """The columns with fields that had other names in earlier schemas: files have those, and are read by names."""
-    now = {number: schema.find_column_name(number) for number in schema.field_ids}
-    for earlier in table.schemas().values():
-        for number in earlier.field_ids:
-            before, after = earlier.find_column_name(number), now.get(number)
-            if before is None or after is None or "." not in after:
-                continue
-            if before.partition(".")[2] != after.partition(".")[2]:
-                yield after.partition(".")[0]
+    """The columns with fields that had other names in earlier schemas, or whose names other fields had: files have
+    those, and are read by names.
+    """
+    for column in schema.fields:
+        now = _fields_in(schema, column.field_id)
+        for earlier in table.schemas().values():
+            before = _fields_in(earlier, column.field_id)
+            ids = {name: number for number, name in before.items()}
+            if any(before.get(number, name) != name or ids.get(name, number) != number for number, name in now.items()):
+                yield column.name
+                break
+
+
+def _fields_in(schema: Schema, column: int) -> dict[int, str]:
+    """The names of the fields in a column, by their ids; nothing where the schema lacks the column."""
+    top = schema.find_column_name(column) if column in schema.field_ids else None
+    names = ((number, schema.find_column_name(number) or "") for number in schema.field_ids)
+    return {number: name.removeprefix(f"{top}.") for number, name in names if name.startswith(f"{top}.")}
+
+
+def value_text(value: Any, kind: pa.DataType) -> str | None:
+    """The text of a value that rows share, which Iceberg has as its own representation: days, microseconds."""
+    if value is not None and pa.types.is_date(kind) and isinstance(value, int):
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    if value is not None and pa.types.is_timestamp(kind) and isinstance(value, int):
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+        return (time if kind.tz is not None else time.replace(tzinfo=None)).isoformat()
+    return constant_text(value)

@@ -15,8 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sqlstream.formats.columnar import usual_type
+from sqlstream.udfs.files.details import constant
+
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, ManifestWriter
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.snapshots import Snapshot, Summary
 
@@ -104,7 +108,7 @@ def without_partition(
         if manifest.content == ManifestContent.DATA:
             wanted = _partition_values(table, manifest.partition_spec_id, values)
             entries = manifest.fetch_manifest_entry(table.io)
-            gone = [e for e in entries if all(e.data_file.partition[at] == value for at, value in wanted.items())]
+            gone = [e for e in entries if all(_same(e.data_file.partition[at], v) for at, v in wanted.items())]
             if gone:
                 paths = frozenset(entry.data_file.file_path for entry in gone)
                 shortened[manifest.manifest_path] = Shortened(entries, paths)
@@ -113,19 +117,26 @@ def without_partition(
 
 def _partition_values(table: IcebergTable, spec_id: int, values: Mapping[str, str | None]) -> dict[int, Any]:
     """The values of a partition by their place in those of files. ValueError for files that are partitioned by other
-    columns.
+    columns, and for a text that is no value of its column.
     """
-    from pyiceberg.expressions.literals import literal
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.partitioning import _to_partition_representation
 
     schema, places = table.schema(), {}
+    kinds = schema_to_pyarrow(schema, include_field_ids=False)
     fields = table.specs()[spec_id].fields
     own = {f.source_id: at for at, f in enumerate(fields) if str(f.transform) == "identity"}
     for name, text in values.items():
         column = schema.find_field(name, case_sensitive=False)
         if column.field_id not in own:
             raise ValueError(f'some files are not partitioned by "{name}"; put them together at first: COMPACT')
-        places[own[column.field_id]] = None if text is None else literal(text).to(column.field_type).value
+        value = constant(text, usual_type(kinds.field(column.name).type)).as_py()
+        places[own[column.field_id]] = None if text is None else _to_partition_representation(column.field_type, value)
     return places
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))  # NaN is equal to NaN
 
 
 def is_passing(error: Exception) -> bool:
@@ -241,12 +252,18 @@ class _MetadataFiles:
 
         output = self._table.io.new_output(self._path(f"{self._uuid}-m{len(self._paths)}.avro"))
         with write_manifest(
-            self._metadata.format_version, self._metadata.specs()[spec], self._metadata.schema(), output, self._id,
+            self._metadata.format_version, self._metadata.specs()[spec], self._schema_of(spec), output, self._id,
             self._codec,
         ) as manifest:  # fmt: skip
             for entry in entries:
                 write(manifest, entry)
         return manifest.to_manifest_file()
+
+    def _schema_of(self, spec: int) -> Schema:
+        """The newest schema that has all columns of a partition spec: of one that was dropped it knows the type."""
+        columns = {field.source_id for field in self._metadata.specs()[spec].fields}
+        newest_first = [self._metadata.schema(), *reversed(self._metadata.schemas)]
+        return next((schema for schema in newest_first if columns <= schema.field_ids), newest_first[0])
 
     def _added(self, files: Sequence[DataFile]) -> list[ManifestFile]:
         from pyiceberg.manifest import ManifestEntry, ManifestWriter

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
-import pyarrow as pa
 
-from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, iceberg_errors, open_table
+from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, iceberg_errors, open_table, value_text
 from sqlstream.connectors.lakes.versions import (
     REWRITTEN,
     START_AGAIN,
@@ -25,7 +24,7 @@ from sqlstream.connectors.lakes.versions import (
 )
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
-from sqlstream.udfs.files.details import FileDetails, constant_text, packed_positions
+from sqlstream.udfs.files.details import FileDetails, packed_positions
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import Comparison
 
@@ -114,7 +113,7 @@ class IcebergLog(VersionLog):
                 return Position(int(at))
             case "timestamp", str(at):
                 time = datetime.fromisoformat(at).timestamp() * 1000
-                later = [s.snapshot_id for s in self._snapshots.values() if s.timestamp_ms > time]
+                later = [s.snapshot_id for s in self._snapshots.values() if s.timestamp_ms >= time]
                 return Position(later[0]) if later else Position(newest, index=None)
         return Position(newest, whole=True)
 
@@ -209,6 +208,7 @@ class IcebergLog(VersionLog):
             {name: self.columns.names[stored] for name, stored in own.items() if stored in self.columns.names},
             {name: self.columns.ids[stored] for name, stored in own.items()},
             packed_positions(deleted.get(path, _NO_ROWS)),
+            {name: self.columns.defaults[stored] for name, stored in own.items() if stored in self.columns.defaults},
         )
         return LakeFile(_url(path), file.file_size_in_bytes, details)
 
@@ -222,7 +222,7 @@ class IcebergLog(VersionLog):
         }
         found = {name: self.columns.ids[stored] for name, stored in own.items()}
         kinds = {name: self.columns.schema.field(stored).type for name, stored in own.items()}
-        return {name: _text(values[number], kinds[name]) for name, number in found.items() if number in values}
+        return {name: value_text(values[number], kinds[name]) for name, number in found.items() if number in values}
 
     # --- what a snapshot has done ---------------------------------------------------------------------------------
 
@@ -291,16 +291,6 @@ def _url(path: str) -> str:
     """The URL of a file, whose path the table has without the escapes of URLs."""
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     return local if "://" in local else f"file://{quote(local)}"
-
-
-def _text(value: Any, kind: pa.DataType) -> str | None:
-    """The text of a partition value, which Iceberg has as its own representation: days, microseconds."""
-    if value is not None and pa.types.is_date(kind) and isinstance(value, int):
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    if value is not None and pa.types.is_timestamp(kind) and isinstance(value, int):
-        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
-        return (time if kind.tz is not None else time.replace(tzinfo=None)).isoformat()
-    return constant_text(value)
 
 
 def _expression(filters: Sequence[Comparison], columns: StoredColumns) -> BooleanExpression:

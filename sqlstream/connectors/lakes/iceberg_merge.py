@@ -32,6 +32,10 @@ _COMPARED = 200
 """Keys up to which each is compared with the statistics of a file."""
 
 
+_CUT = 999
+"""Microseconds by which a bound in the statistics of a file may be wrong that is cut to milliseconds."""
+
+
 class _Seen(NamedTuple):
     """What a manifest lists: ``candidates`` may hold keys, and ``entries`` are all, unless there is no candidate."""
 
@@ -49,6 +53,7 @@ class IcebergMerge:
         self.bytes_added = 0
         """Of the files that the last attempt has added: those of new rows, and of the rows that were left of others."""
         self._near, self._is_exact = near_keys(keys)
+        self._by_statistics = near_keys(keys, cut=True)[0]
         self._layout: tuple[int, ...] = ()
         self._new: list[DataFile] = []
         self._seen: dict[str, _Seen] = {}
@@ -97,7 +102,7 @@ class IcebergMerge:
         specs = {manifest.partition_spec_id for manifest in new}
         may_list = {spec: planner._build_manifest_evaluator(spec) for spec in specs}
         in_partition = {spec: planner._build_partition_evaluator(spec) for spec in specs}
-        by_statistics = planner._build_metrics_evaluator()
+        by_statistics = ManifestGroupPlanner(table.metadata, table.io, self._by_statistics)._build_metrics_evaluator()
 
         def seen(manifest: ManifestFile) -> _Seen:
             spec = manifest.partition_spec_id
@@ -196,26 +201,50 @@ def rows_of(table: IcebergTable, file: DataFile, deletes: set[DataFile], columns
 # --- keys as expressions --------------------------------------------------------------------------------------
 
 
-def near_keys(keys: pa.Table) -> tuple[BooleanExpression, bool]:
-    """The rows of a table whose keys are among these, as an expression of Iceberg, and whether it is exact. With many
-    keys of several columns it is not: each column of the rows has a value of some key. NULL is equal to NULL, NaN to
-    NaN.
+def near_keys(keys: pa.Table, *, cut: bool = False) -> tuple[BooleanExpression, bool]:
+    """The rows of a table whose keys are among these, as an expression of Iceberg, and whether it is exact: where the
+    statistics of a file show that all its rows pass, all have one of the keys. It is not with many keys of several
+    columns: each column of the rows has a value of some key; nor with times, whose statistics some writers cut to
+    milliseconds. NULL is equal to NULL, NaN to NaN.
+
+    ``cut``: the expression is compared with statistics, which may be cut.
     """
     from pyiceberg import expressions
 
     ice: Any = expressions  # whose annotations do not know terms as texts
+    times = {f.name for f in keys.schema if pa.types.is_timestamp(f.type) or pa.types.is_time(f.type)}
+    near = {name: _near_times if cut and name in times else _near_values for name in keys.column_names}
     if keys.num_columns == 1:
-        return _near_values(keys.column_names[0], keys.column(0)), True
+        return near[keys.column_names[0]](keys.column_names[0], keys.column(0)), not times
     if keys.num_rows > _COMPARED:
-        return ice.And(*(_near_values(name, keys[name]) for name in keys.column_names)), False
+        return ice.And(*(near[name](name, keys[name]) for name in keys.column_names)), False
 
     def same(name: str, value: Any) -> Any:
         if value is None:
             return ice.IsNull(name)
+        if cut and name in times:
+            return _near_times(name, pa.chunked_array([pa.array([value], keys.schema.field(name).type)]))
         return ice.IsNaN(name) if _is_nan(value) else ice.EqualTo(name, value)
 
     rows = [ice.And(*(same(*pair) for pair in row.items())) for row in keys.to_pylist()]
-    return (ice.Or(*rows) if len(rows) > 1 else rows[0]), True
+    return (ice.Or(*rows) if len(rows) > 1 else rows[0]), not times
+
+
+def _near_times(name: str, values: pa.ChunkedArray) -> BooleanExpression:
+    """The rows with a time in the milliseconds around one of these; of many times, between the first and the last."""
+    from pyiceberg import expressions
+
+    ice: Any = expressions
+    numbers = np.unique(np.asarray(values.drop_null().cast(pa.int64())))
+    few = len(numbers) <= _COMPARED
+    spans = [(n, n) for n in numbers.tolist()] if few else [(int(numbers[0]), int(numbers[-1]))]
+    near = [
+        ice.And(ice.GreaterThanOrEqual(name, low - _CUT), ice.LessThanOrEqual(name, high + _CUT)) for low, high in spans
+    ]
+    if values.null_count:
+        near.append(ice.IsNull(name))
+    whole: BooleanExpression = ice.Or(*near) if len(near) > 1 else near[0]
+    return whole
 
 
 def _near_values(name: str, values: pa.ChunkedArray) -> BooleanExpression:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sqlstream.udfs.keys import dense_ids
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
+    from pyiceberg.typedef import Record
 
 _TERM = re.compile(r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^()]+?)\s*\)|([^(),]+?))\s*(?:,|$)")
 
@@ -93,6 +98,68 @@ def sorted_rows(rows: pa.Table, metadata: TableMetadata) -> pa.Table:
         nulls = "descending" if field.null_order.value == "nulls-first" else "ascending"
         keys += [(f"null {number}", nulls), (f"value {number}", f"{field.direction.value}ending")]
     return rows.take(pc.sort_indices(pa.table(compared), keys)) if keys else rows
+
+
+# --- rows by partition ----------------------------------------------------------------------------------------
+
+_LONGEST_FOLDER, _LONGEST_PATH = 200, 600
+"""Bytes of names that file systems and object stores take, with room for those of tables and files."""
+
+
+@dataclass(frozen=True)
+class FilePartition:
+    """The partition of a data file, as the library's writer of files asks for it: its values, and its folder."""
+
+    partition: Record
+    folder: str
+
+    def to_path(self) -> str:
+        """The folder. Readers do not look at it, thus it need not have values that are too long for it."""
+        too_long = len(self.folder) > _LONGEST_PATH or any(
+            len(name) > _LONGEST_FOLDER for name in self.folder.split("/")
+        )
+        return sha256(self.folder.encode()).hexdigest()[:16] if too_long else self.folder
+
+
+def partitions_of(rows: pa.Table, metadata: TableMetadata) -> Iterator[tuple[Any, pa.Table]]:
+    """Yields the rows of each partition, in their order, with its ``FilePartition``; None where the table has none.
+
+    The library compares rows with each partition in turn, and finds none for NaN.
+    """
+    from pyiceberg.io.pyarrow import _get_field_from_arrow_table
+    from pyiceberg.partitioning import partition_record_value
+    from pyiceberg.typedef import Record
+
+    spec, schema = metadata.spec(), metadata.schema()
+    if spec.is_unpartitioned():
+        yield None, rows
+        return
+    values: dict[str, Any] = {}
+    for number, field in enumerate(spec.fields):
+        if str(field.transform) == "void":
+            values[str(number)] = pa.nulls(rows.num_rows, pa.int32())
+            continue
+        transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
+        source = schema.find_column_name(field.source_id) or ""
+        values[str(number)] = transform(_get_field_from_arrow_table(rows, source))
+    ids = dense_ids(pa.table({name: _by_bits(own) for name, own in values.items()}), [*values])
+    together = rows.take(pa.array(np.argsort(ids.ids, kind="stable"))) if ids.count > 1 else rows
+    counts = np.bincount(ids.ids)
+    for first, end, count in zip(ids.first.tolist(), np.cumsum(counts).tolist(), counts.tolist(), strict=True):
+        found = ((f, values[str(n)][first].as_py()) for n, f in enumerate(spec.fields))
+        own = (None if v is None else partition_record_value(f, v, schema) for f, v in found)
+        partition = Record(*own)
+        yield FilePartition(partition, spec.partition_to_path(partition, schema)), together.slice(end - count, count)
+
+
+def _by_bits(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Floating-point numbers as integers: readers take a partition's value for that of its rows, and -0.0 is not 0.0 to
+    the eye.
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return whole.view(pa.int32() if whole.type.bit_width == 32 else pa.int64())
 
 
 def partition_texts(table: IcebergTable) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +22,7 @@ from sqlstream.connectors.lakes.iceberg_columns import (
     require_pyiceberg,
 )
 from sqlstream.connectors.lakes.iceberg_commits import is_passing, remove_all
-from sqlstream.connectors.lakes.iceberg_partitions import sorted_rows
+from sqlstream.connectors.lakes.iceberg_partitions import partitions_of, sorted_rows
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, WRONG_LAKE_COLUMN
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 128 << 20
 """Bytes of rows that a task gathers before it writes files."""
+
+_MICROS = pa.time64("us")
 
 # --- files of tasks -------------------------------------------------------------------------------------------
 
@@ -93,9 +96,19 @@ def _sort_order_index() -> int:
 
 def data_files(metadata: TableMetadata, rows: pa.Table, io: FileIO) -> list[DataFile]:
     """Writes rows with all columns of the table into files of its partitions."""
-    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+    from pyiceberg.io.pyarrow import bin_pack_arrow_table, pyarrow_to_schema, write_file
+    from pyiceberg.table import TableProperties, WriteTask
+    from pyiceberg.utils.properties import property_as_int
 
-    files = [*_dataframe_to_data_files(metadata, sorted_rows(rows, metadata), io)]
+    default = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+    size = property_as_int(metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, default) or default
+    mapping = metadata.schema().name_mapping
+    schema = pyarrow_to_schema(rows.schema, name_mapping=mapping, format_version=metadata.format_version)
+    parts = partitions_of(sorted_rows(rows, metadata), metadata)
+    batches = ((partition, own) for partition, part in parts for own in bin_pack_arrow_table(part, size))
+    name: Any = uuid.uuid4()
+    tasks = (WriteTask(name, n, schema, own, partition_key=part) for n, (part, own) in enumerate(batches))
+    files = [*write_file(io, metadata, tasks)]
     for file in files:
         file.spec_id = metadata.default_spec_id
         file[_sort_order_index()] = metadata.default_sort_order_id
@@ -193,7 +206,8 @@ def _require_version(table: Table, version: int | str) -> None:
 
 
 def _schema(table: Table) -> pa.Schema:
-    return pa.schema([pa.field(c.name, c.type.to_arrow(), c.nullable) for c in table.physical_columns])
+    kinds = ((c, c.type.to_arrow()) for c in table.physical_columns)
+    return pa.schema([pa.field(c.name, _MICROS if pa.types.is_time64(k) else k, c.nullable) for c, k in kinds])
 
 
 def _add_columns(table: Table, stored: IcebergTable) -> None:
@@ -227,7 +241,9 @@ def _wrong_columns(table: Table, stored: IcebergTable) -> Iterator[Diagnostic]:
 
 
 def _as_stored(kind: pa.DataType) -> pa.DataType:
-    """The type in which Iceberg has values of a type: it has no integers of 8 and 16 bits."""
+    """The type in which Iceberg has values of a type: it has no small integers, and microseconds of a day."""
+    if pa.types.is_time64(kind):
+        return _MICROS
     return pa.int32() if pa.types.is_int8(kind) or pa.types.is_int16(kind) else kind
 
 

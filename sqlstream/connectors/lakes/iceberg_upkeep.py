@@ -15,7 +15,7 @@ from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import iceberg_errors, open_table
 from sqlstream.connectors.lakes.iceberg_commits import Shortened, commit, is_passing, live_manifests
 from sqlstream.connectors.lakes.iceberg_merge import deletes_of, lists_deletes, rows_of
-from sqlstream.connectors.lakes.iceberg_tables import data_files
+from sqlstream.connectors.lakes.iceberg_tables import all_columns, data_files
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -48,8 +48,9 @@ def _compact(table: IcebergTable) -> None:
     deletes = deletes_of(e for m in manifests if lists_deletes(m) for e in m.fetch_manifest_entry(table.io))
     added: list[DataFile] = []
     gone: set[str] = set()
+    schema = all_columns(table)  # the files of some writers have texts as large ones
     for group in _groups(table, entries, deletes):
-        rows = [rows_of(table, e.data_file, _applied(deletes, e), table.schema()) for e in group]
+        rows = [rows_of(table, e.data_file, _applied(deletes, e), table.schema()).cast(schema) for e in group]
         added += data_files(table.metadata, pa.concat_tables(rows), table.io)
         gone |= {entry.data_file.file_path for entry in group}
     if not gone:

@@ -66,11 +66,11 @@ SOURCE_OPTIONS = (
         START,
         one_of("snapshot", "latest", "earliest", "version", "timestamp"),
         "Where a stream begins: with all rows that are there, with what comes next, with the oldest version of the "
-        "log, with a version, or behind a time.",
+        "log, with a version, or at a time.",
         "snapshot",
     ),
     Option(START_VERSION, integer(), "The first version that is read, for the mode version."),
-    Option(START_TIME, TIME, "What was committed behind this time is read, for the mode timestamp."),
+    Option(START_TIME, TIME, "What was committed at this time or later is read, for the mode timestamp."),
     Option(
         REWRITTEN_ROWS,
         one_of("fail", "skip"),

@@ -110,7 +110,8 @@ class DeltaWriter:
         if self.replaces is None or table.transaction_version(application(self.run)) is not None:
             return None
         own = {name.casefold(): name for name in self.files.partitions}
-        return [(own[name.casefold()], "=", value or "") for name, value in self.replaces.items()]
+        given = {own[name.casefold()]: value for name, value in self.replaces.items()}
+        return [(name, "=", self.files.partition_text(name, value) or "") for name, value in given.items()]
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are

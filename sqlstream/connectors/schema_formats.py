@@ -271,10 +271,12 @@ def _check_registry(form: str, given: Mapping[str, str], spans: Mapping[str, Spa
 
 def _check_text(table: Table, key: str, text: str, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     # Arrow, which other tables do not need.
+    from sqlstream.formats.avro_defaults import check_defaults
     from sqlstream.formats.avro_schema import SchemaError, parse_schema
 
     try:
         schema = parse_schema(text)
+        check_defaults(schema)
     except SchemaError as error:
         yield Diagnostic(WRONG_VALUE, f'option "{key}" {error}', spans.get(key), hint="Write a schema of Avro as JSON.")
         return

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, slices
+from sqlstream.formats.avro_defaults import default_bytes
 from sqlstream.formats.avro_schema import (
     Member,
     Schema,
     SchemaError,
     as_declared,
-    default_bytes,
     read_branches,
     scalar_type,
 )
@@ -267,11 +267,13 @@ _DECIMAL, _LONGEST = 16, 64
 
 
 class Enum(Reader):
-    """The number of a symbol."""
+    """The number of a symbol. ``like``: the enum of a reader's schema, whose default is read for symbols it lacks."""
 
-    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema) -> None:
+    def __init__(self, path: str, declared: pa.DataType | None, schema: Schema, like: Schema | None) -> None:
         super().__init__(path, declared)
-        self.symbols = pa.array(schema.symbols, pa.string())
+        known = schema.symbols if like is None or like.other is None else like.symbols
+        read = [symbol if like is None or symbol in known else like.other for symbol in schema.symbols]
+        self.symbols = pa.array(read, pa.string())
 
     def skip(self, cursor: Cursor) -> None:
         cursor.skip_number(self.path)
@@ -490,7 +492,7 @@ class _Entry(Reader):
         return pa.StructArray.from_arrays([keys, self.value.read(cursor)], fields=[*self.declared])
 
 
-def _scalar(schema: Schema, path: str, declared: pa.DataType | None) -> Reader:
+def _scalar(schema: Schema, path: str, declared: pa.DataType | None, like: Schema | None = None) -> Reader:
     if declared is not None:
         schema = as_declared(schema, declared)
     match schema.kind:
@@ -503,7 +505,7 @@ def _scalar(schema: Schema, path: str, declared: pa.DataType | None) -> Reader:
         case "float" | "double":
             return Float(path, declared, schema)
         case "enum":
-            return Enum(path, declared, schema)
+            return Enum(path, declared, schema, like)
     return Bytes(path, declared, schema)
 
 
@@ -523,7 +525,7 @@ def reader_of(schema: Schema, declared: pa.DataType, path: str, skippers: Skippe
             return Map(path, declared, _Entry(path, entry, value))
         case "record":
             return record_of(schema, [*declared], path, skippers, _record(like), declared)
-    return _scalar(schema, path, declared)
+    return _scalar(schema, path, declared, _record(like))
 
 
 def _union(schema: Schema, declared: pa.DataType, path: str, skippers: Skippers, like: Schema | None) -> Reader:

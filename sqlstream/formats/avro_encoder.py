@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from sqlstream.formats.avro_cursor import slices
+from sqlstream.formats.avro_defaults import default_bytes
 from sqlstream.formats.avro_files import COMPRESS, MAGIC
-from sqlstream.formats.avro_schema import Schema, default_bytes, parse_schema, schema_of_columns
+from sqlstream.formats.avro_schema import Schema, parse_schema, schema_of_columns
 from sqlstream.formats.avro_writable import branch_of, logical_type
 from sqlstream.types import DataType
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,8 +45,8 @@ class Schema:
     """A type of Avro. ``kind``: ``long``, ``record`` and so on, ``union`` for a JSON array. ``name``: that of a record,
     an enum or a fixed. ``connect``: the logical type of Kafka Connect or Debezium, which has none of Avro.
 
-    ``inner``: the items of an array, the values of a map, or the branches of a union. Records may contain themselves,
-    so that a schema is compared by identity.
+    ``inner``: the items of an array, the values of a map, or the branches of a union. ``other``: the symbol of an enum
+    that stands for those which it lacks. Records may contain themselves, so that a schema is compared by identity.
     """
 
     kind: str
@@ -58,6 +57,7 @@ class Schema:
     precision: int = 0
     scale: int = 0
     symbols: tuple[str, ...] = ()
+    other: str | None = None
     members: tuple[Member, ...] = ()
     inner: tuple[Schema, ...] = field(default=())
 
@@ -124,7 +124,8 @@ def _named(node: Mapping[str, Any], named: dict[str, Schema], namespace: str) ->
     size = int(node.get("size", 0))
     if not 0 <= size <= _MOST_FIXED:
         raise SchemaError(f'has a fixed "{name}" of {size:,} bytes')
-    schema = Schema(kind, name, symbols=tuple(node.get("symbols", ())), size=size, **_logical(node))
+    other = node.get("default") if kind == "enum" else None
+    schema = Schema(kind, name, symbols=tuple(node.get("symbols", ())), other=other, size=size, **_logical(node))
     named[name if "." in name or not own else f"{own}.{name}"] = schema
     if kind == "record":
         schema.members = tuple(
@@ -325,55 +326,6 @@ def missing_or_other(
             yield from misfits(member.type, column.type, f"{within}{column.name}", nulls=nulls)
         elif not nulls:
             yield f"{within}{column.name}", column.type, None, tuple(m.name for m in schema.members)
-
-
-# --- defaults -------------------------------------------------------------------------------------------------
-
-
-def default_bytes(schema: Schema, value: Any) -> bytes:
-    """Encodes the default of a field as a value of its type, or of the first branch of its union."""
-    match schema.kind:
-        case "union":
-            return _number(0) + default_bytes(schema.inner[0], value)
-        case "record":
-            return b"".join(default_bytes(m.type, value.get(m.name, m.default)) for m in schema.members)
-        case "array":
-            return _block([default_bytes(schema.inner[0], item) for item in value])
-        case "map":
-            return _block([_text(key.encode()) + default_bytes(schema.inner[0], item) for key, item in value.items()])
-        case "enum":
-            return _number(schema.symbols.index(value))
-    return _DEFAULTS[schema.kind](value)
-
-
-def _block(items: list[bytes]) -> bytes:
-    return (_number(len(items)) + b"".join(items) if items else b"") + _number(0)
-
-
-def _text(text: bytes) -> bytes:
-    return _number(len(text)) + text
-
-
-def _number(number: int) -> bytes:
-    bits = (number << 1) ^ (number >> 63)
-    written = bytearray()
-    while bits > 0x7F:
-        written.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    return bytes([*written, bits])
-
-
-_DEFAULTS: Mapping[str, Callable[[Any], bytes]] = {
-    "null": lambda value: b"",
-    "boolean": lambda value: bytes([bool(value)]),
-    "int": _number,
-    "long": _number,
-    "float": lambda value: struct.pack("<f", float(value)),
-    "double": lambda value: struct.pack("<d", float(value)),
-    "bytes": lambda value: _text(value.encode("latin-1")),  # each character is a byte
-    "fixed": lambda value: bytes(value.encode("latin-1")),
-    "string": lambda value: _text(value.encode()),
-}
 
 
 # --- schemas of columns that are written ------------------------------------------------------------------------

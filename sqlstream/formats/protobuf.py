@@ -209,7 +209,8 @@ def _reads(field: ProtoField, declared: pa.DataType) -> bool:
 def wrapped_field(message: Message) -> ProtoField | None:
     """Returns the field of a message such as ``google.protobuf.Int64Value``; None for others."""
     is_wrapper = message.full_name.startswith("google.protobuf.") and message.full_name.endswith("Value")
-    return message.fields[0] if is_wrapper and len(message.fields) == 1 else None
+    is_wrapper = is_wrapper and len(message.fields) == 1 and not message.fields[0].repeated
+    return message.fields[0] if is_wrapper else None
 
 
 def shown(field: ProtoField) -> str:
@@ -229,7 +230,7 @@ def _reader_of(message: Message, columns: Sequence[pa.Field], path: str, default
             fields[column.name] = _field_reader(
                 field, column.type, f"{path}.{column.name}" if path else column.name, defaults
             )
-    return MessageReader(f'column "{path}"' if path else "the message", fields, missing)
+    return MessageReader(f'column "{path}"' if path else "the message", message, fields, missing)
 
 
 def _field_reader(field: ProtoField, declared: pa.DataType, path: str, defaults: bool) -> FieldReader:

@@ -17,7 +17,7 @@ import pyarrow.types as kinds
 
 from sqlstream.formats.avro_columns import fitted, last_of_keys
 from sqlstream.formats.avro_cursor import Cursor, Data, Faults, slices
-from sqlstream.formats.protobuf_schema import ProtoField
+from sqlstream.formats.protobuf_schema import Message, ProtoField
 from sqlstream.formats.protobuf_source import REQUIRED
 
 VARINT, WORD, BYTES, HALF = 0, 1, 2, 5
@@ -315,11 +315,20 @@ _NONE = np.zeros(0, np.int64)
 
 
 class MessageReader:
-    """Reads fields of messages. ``fields``: their readers, by the name of the column. Other fields are skipped."""
+    """Reads fields of messages of a type. ``fields``: their readers, by the name of the column. Others are skipped."""
 
-    def __init__(self, path: str, fields: Mapping[str, FieldReader], missing: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self, path: str, message: Message, fields: Mapping[str, FieldReader], missing: Mapping[str, pa.DataType]
+    ) -> None:
         self.path, self.fields, self.missing = path, fields, missing
         self.by_number = {reader.field.number: reader for reader in fields.values()}
+        read = [reader.field for reader in fields.values() if reader.field.oneof is not None]
+        self.unset = {
+            field.number << 3 | wire_of(field.kind): [o.number for o in read if o.oneof == field.oneof and o != field]
+            for field in message.fields
+            if field.oneof is not None
+        }
+        """The fields that are unset by one of their oneof which follows them, by its tag."""
 
     def columns(self, found: Mapping[int, Sequence[Piece]], rows: Rows) -> dict[str, pa.Array]:
         """Returns the columns of what was found; those that the message lacks are NULL."""
@@ -366,6 +375,9 @@ class MessageReader:
     def _take(self, tag: int, cursor: Cursor, rows: np.ndarray, found: dict[int, list[Piece]]) -> None:
         number, wire = tag >> 3, tag & 7
         reader = self.by_number.get(number)
+        for other in self.unset.get(tag, ()):
+            if other in found:
+                found[other] = [_without(piece, rows) for piece in found[other]]
         path = self.path if reader is None else reader.path
         if not 0 < number < _NUMBERS_END:
             wire = -1
@@ -388,3 +400,9 @@ class MessageReader:
             return
         if reader is not None and reader.wire == wire:  # else it is another field of that number, as unknown ones are
             found.setdefault(number, []).append(piece)
+
+
+def _without(piece: Piece, rows: np.ndarray) -> Piece:
+    """A piece without some of its rows."""
+    kept = ~np.isin(piece[0], rows)
+    return piece if kept.all() else tuple(array[kept] for array in piece)

@@ -38,7 +38,8 @@ class Enum:
 @dataclass
 class ProtoField:
     """A field of a message. ``kind``: a scalar type, ``message`` or ``enum``, whose type is in ``message`` or ``enum``.
-    ``presence``: it may be unset, which is not its default. ``packed``: how a repeated one is written.
+    ``presence``: it may be unset, which is not its default. ``packed``: how a repeated one is written. ``oneof``: the
+    number of the oneof in its message, of whose fields only one is set.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ProtoField:
     message: Message | None = None
     enum: Enum | None = None
     default: Any = None
+    oneof: int | None = None
 
     @property
     def repeated(self) -> bool:
@@ -197,10 +199,11 @@ def _field(given: GivenField, within: Message, syntax: str, types: Mapping[str, 
     made = ProtoField(
         given.name, given.number, "message" if message else "enum" if enum else given.type,
         "" if given.label == OPTIONAL else given.label,
-        message=message, enum=enum,
+        message=message, enum=enum, oneof=given.oneof,
     )  # fmt: skip
     singular = not made.repeated and not within.is_entry
-    made.presence = singular and (syntax != "proto3" or given.optional or given.in_oneof or message is not None)
+    in_oneof = given.oneof is not None
+    made.presence = singular and (syntax != "proto3" or given.optional or in_oneof or message is not None)
     made.packed = made.kind in _PACKABLE and (syntax != "proto2" if given.packed is None else given.packed)
     made.default = _default(given.default, made)
     return made
@@ -242,9 +245,28 @@ _WELL_KNOWN = (
     "message Int64Value { int64 value = 1; } message UInt64Value { uint64 value = 1; }"
     "message Int32Value { int32 value = 1; } message UInt32Value { uint32 value = 1; }"
     "message BoolValue { bool value = 1; } message StringValue { string value = 1; }"
-    "message BytesValue { bytes value = 1; } message Any { string type_url = 1; bytes value = 2; }",
+    "message BytesValue { bytes value = 1; } message Any { string type_url = 1; bytes value = 2; }"
+    "message Struct { map<string, Value> fields = 1; } message ListValue { repeated Value values = 1; }"
+    "enum NullValue { NULL_VALUE = 0; } message FieldMask { repeated string paths = 1; }"
+    "message Value { oneof kind { NullValue null_value = 1; double number_value = 2; string string_value = 3; "
+    "bool bool_value = 4; Struct struct_value = 5; ListValue list_value = 6; } }",
     'syntax = "proto3"; package google.type; message Date { int32 year = 1; int32 month = 2; int32 day = 3; }'
-    "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }"
+    "message Money { string currency_code = 1; int64 units = 2; int32 nanos = 3; }"
+    "message LatLng { double latitude = 1; double longitude = 2; } message TimeZone { string id = 1; "
+    "string version = 2; } message Fraction { int64 numerator = 1; int64 denominator = 2; }"
+    "message Interval { google.protobuf.Timestamp start_time = 1; google.protobuf.Timestamp end_time = 2; }"
+    "message DateTime { int32 year = 1; int32 month = 2; int32 day = 3; int32 hours = 4; int32 minutes = 5; "
+    "int32 seconds = 6; int32 nanos = 7; oneof time_offset { google.protobuf.Duration utc_offset = 8; "
+    "TimeZone time_zone = 9; } }"
+    "enum DayOfWeek { DAY_OF_WEEK_UNSPECIFIED = 0; MONDAY = 1; TUESDAY = 2; WEDNESDAY = 3; THURSDAY = 4; FRIDAY = 5; "
+    "SATURDAY = 6; SUNDAY = 7; }"
+    "enum Month { MONTH_UNSPECIFIED = 0; JANUARY = 1; FEBRUARY = 2; MARCH = 3; APRIL = 4; MAY = 5; JUNE = 6; "
+    "JULY = 7; AUGUST = 8; SEPTEMBER = 9; OCTOBER = 10; NOVEMBER = 11; DECEMBER = 12; }"
+    "message PostalAddress { int32 revision = 1; string region_code = 2; string language_code = 3; "
+    "string postal_code = 4; string sorting_code = 5; string administrative_area = 6; string locality = 7; "
+    "string sublocality = 8; repeated string address_lines = 9; repeated string recipients = 10; "
+    "string organization = 11; }",
     'syntax = "proto3"; package confluent.type; message Decimal { bytes value = 1; uint32 precision = 2; '
     "int32 scale = 3; }",
 )

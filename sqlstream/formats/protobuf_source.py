@@ -26,7 +26,9 @@ OPTIONAL, REQUIRED, REPEATED = "optional", "required", "repeated"
 
 @dataclass
 class GivenField:
-    """A field. ``type``: a scalar type, or the name of another one. ``default``: as it is spelled."""
+    """A field. ``type``: a scalar type, or the name of another one. ``default``: as it is spelled. ``oneof``: the
+    number of the oneof in its message, of whose fields only one is set.
+    """
 
     name: str
     number: int
@@ -34,7 +36,7 @@ class GivenField:
     label: str = ""
     packed: bool | None = None
     default: str | None = None
-    in_oneof: bool = False
+    oneof: int | None = None
     optional: bool = False
 
 
@@ -166,11 +168,12 @@ class _Parser:
             case "oneof" if self._tokens[self._at + 1] == "{":
                 self._next()
                 self._expect("{")
+                first = len(message.fields)  # a number that no other oneof of the message has
                 while (inner := self._next()) != "}":
                     if inner == "option":
                         self._skip()
                     else:
-                        message.fields.append(self._field(inner, in_oneof=True))
+                        message.fields.append(self._field(inner, oneof=first))
             case "option" | "reserved" | "extensions" | "extend":
                 self._skip()
             case "map" if self._peek() == "<":
@@ -181,12 +184,12 @@ class _Parser:
                 label = token if token in (OPTIONAL, REQUIRED, REPEATED) else ""
                 message.fields.append(self._field(self._next() if label else token, label))
 
-    def _field(self, type: str, label: str = "", *, in_oneof: bool = False) -> GivenField:  # noqa: A002
+    def _field(self, type: str, label: str = "", *, oneof: int | None = None) -> GivenField:  # noqa: A002
         if type == "group":
             raise SchemaError("has a group, which is not read")
         name = self._next()
         self._expect("=")
-        made = GivenField(name, int(self._next(), 0), type, label, in_oneof=in_oneof, optional=label == OPTIONAL)
+        made = GivenField(name, int(self._next(), 0), type, label, oneof=oneof, optional=label == OPTIONAL)
         for option, value in self._options():
             if option == "packed":
                 made.packed = value == "true"
@@ -314,7 +317,7 @@ def _field_of(content: bytes) -> GivenField:
     optional = bool(given.get(17))
     return GivenField(
         given[1].decode(), given[3], given[6].decode() if 6 in given else kind, label,
-        None if packed is None else bool(packed), default, 9 in given and not optional, optional,
+        None if packed is None else bool(packed), default, None if optional else given.get(9), optional,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from pytest import MonkeyPatch
 
 from sqlstream.formats import avro
 from sqlstream.formats.avro import AvroDecoder
+from sqlstream.formats.avro_defaults import check_defaults
 from sqlstream.formats.avro_files import COMPRESS, Container, Corrupt, StoredBlock
 from sqlstream.formats.avro_schema import SchemaError, misfits, natural_type, parse_schema, reads
 from sqlstream.formats.decoder import Decoded, Field
@@ -365,6 +366,51 @@ def test_fields_are_found_by_name_alias_and_default():
         "u": None,
         "gone": None,
     }
+
+
+def test_a_default_of_a_union_is_one_of_the_first_branch_that_has_it():
+    def default(kind: Any, value: Any) -> Any:
+        reader = {"type": "record", "name": "r", "fields": [{"name": "d", "type": kind, "default": value}]}
+        empty = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}]}
+        decoder = AvroDecoder((Field("d", parse_type("STRING")),), json.dumps(empty), json.dumps(reader))
+        return decoder.messages(pa.array([b"\x02"], pa.binary())).rows.column(0).to_pylist()[0]
+
+    colour = {"type": "enum", "name": "c", "symbols": ["RED"]}
+    assert [default(["null", "string"], "x"), default(["null", "string"], None)] == ["x", None]
+    assert [default(["long", colour, "string"], text) for text in ("RED", "x")] == ["RED", "x"]
+    with pytest.raises(
+        SchemaError, match=r'has the default "x" for a field of type \[null, enum "c"\], which lacks it'
+    ):
+        default(["null", colour], "x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", "1"), ("int", 1 << 31), ("long", 1.5), ("long", True), ("boolean", 0), ("string", None),
+        ("double", "x"), ("bytes", "\u0100"), ({"type": "fixed", "name": "f", "size": 2}, "a"),
+        ({"type": "array", "items": "int"}, 1),
+        ({"type": "map", "values": "int"}, {"a": "b"}),
+        ({"type": "record", "name": "i", "fields": [{"name": "x", "type": "int"}]}, {}),
+    ],
+)  # fmt: skip
+def test_a_default_that_its_type_does_not_have_is_said(kind: Any, value: Any):
+    inner = {"type": "record", "name": "o", "fields": [{"name": "d", "type": kind, "default": value}]}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": inner}}]}
+    with pytest.raises(SchemaError, match="has the default"):
+        check_defaults(parse_schema(json.dumps(schema)))
+
+
+def test_symbols_that_the_readers_enum_lacks_are_its_default():
+    def of(enum: dict[str, Any]) -> str:
+        given = {"type": "enum", "name": "e", **enum}
+        return json.dumps({"type": "record", "name": "r", "fields": [{"name": "e", "type": ["null", given]}]})
+
+    writer, columns = of({"symbols": ["A", "NEW"]}), (Field("e", parse_type("STRING")),)
+    messages = pa.array([b"\x02\x00", b"\x02\x02", b"\x00"], pa.binary())
+    for reader, new in (({"symbols": ["U", "A"], "default": "U"}, "U"), ({"symbols": ["A"]}, "NEW")):
+        found = AvroDecoder(columns, writer, of(reader)).messages(messages)
+        assert [row["e"] for row in rows(found)] == ["A", new, None]
 
 
 def test_faults_name_column_and_value():

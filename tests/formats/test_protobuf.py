@@ -193,7 +193,7 @@ VALUES = st.fixed_dictionaries({}, optional={
     "f64": UNSIGNED,
     "f32": st.integers(0, 2**32 - 1), "b": st.booleans(), "s": TEXTS, "y": st.binary(max_size=200),
     "u32": st.integers(0, 2**32 - 1), "e": STATUS, "s32": signed(32), "s64": signed(64), "z32": signed(32),
-    "z64": signed(64), "maybe": signed(32), "left": TEXTS, "packed": st.lists(signed(32), max_size=5),
+    "z64": signed(64), "maybe": signed(32), "left": TEXTS, "right": LINES, "packed": st.lists(signed(32), max_size=5),
     "plain": st.lists(signed(32), max_size=5), "texts": st.lists(TEXTS, max_size=3),
     "lines": st.lists(LINES, max_size=3),
     "counts": st.dictionaries(TEXTS, signed(32), max_size=3), "wrapped": signed(64),
@@ -229,6 +229,29 @@ def test_messages_are_read_as_by_googles_library(values: list[dict[str, Any]]):
 def test_messages_one_after_the_other_are_merged(pairs: list[tuple[dict[str, Any], dict[str, Any]]]):
     written = [b"".join(order(value).SerializeToString() for value in pair) for pair in pairs]
     assert rows_of(read(decoder(COLUMNS), *written)) == [seen(ORDER.FromString(message)) for message in written]
+
+
+def test_a_field_of_a_oneof_unsets_those_before_it_also_where_it_is_no_column():
+    left, right = (order(of).SerializeToString() for of in ({"left": "x"}, {"right": {"count": 1}}))
+    found = read(decoder({"right": LINE}), left + right, right + left, right + left + right)
+    assert [row["right"] and row["right"]["count"] for row in found.rows.to_pylist()] == [1, None, 1]
+    assert read(decoder({"left": "STRING"}), left + right, right + left).rows.to_pylist() == [
+        {"left": None},
+        {"left": "x"},
+    ]
+
+
+def test_types_that_are_known_everywhere_need_not_be_brought():
+    text = """syntax = "proto3"; import "google/protobuf/struct.proto"; import "google/type/money.proto";
+      import "google/protobuf/field_mask.proto"; message A { google.protobuf.Struct any = 1; google.type.Money m = 2;
+      google.protobuf.FieldMask mask = 3; google.protobuf.ListValue list = 4; string s = 5; }"""
+    columns = {"s": "STRING", "m": "STRUCT<units: BIGINT>", "mask": "STRUCT<paths: ARRAY<STRING>>"}
+    written = b"\x2a\x01x\x12\x02\x10\x07\x1a\x03\x0a\x01p\x0a\x07\x0a\x05\x0a\x01k\x12\x00"
+    assert read(decoder(columns, text, "A"), written).rows.to_pylist() == [
+        {"s": "x", "m": {"units": 7}, "mask": {"paths": ["p"]}}
+    ]
+    with pytest.raises(SchemaError, match=r'has "list" as google\.protobuf\.ListValue, which is not read as STRING'):
+        _ = decoder({"list": "STRING"}, text, "A").reader
 
 
 def test_a_text_and_a_descriptor_say_the_same():

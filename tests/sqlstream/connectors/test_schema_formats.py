@@ -188,6 +188,10 @@ def test_keys_have_a_schema_of_their_own(kafka: MakeTable, server: TestRegistry)
         ({"format": "avro", "avro.schema": '"long"'},
          ['SS504: option "avro.schema" is the schema of a long, not of a record',
           "HINT: Each column is a field of the record."]),
+        ({"format": "avro", "avro.schema":
+          '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int", "default": "x"}]}'},
+         ['SS504: option "avro.schema" has the default "x" for a field of type int, which lacks it',
+          "HINT: Write a schema of Avro as JSON."]),
         ({"format": "protobuf", "protobuf.message-class-name": "A"},
          ['SS503: format "protobuf" requires one of the options "protobuf.descriptor" and "protobuf.schema"',
           "HINT: The first is a file that protoc writes, the second the text of a .proto."]),

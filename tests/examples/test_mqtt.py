@@ -111,6 +111,19 @@ def test_a_session_keeps_what_comes_while_the_job_does_not_run(table, server, tm
         assert stream.values(3) == ["ü".encode(), b"b", b"c"]
 
 
+def test_who_only_looks_takes_nothing_of_a_group(table, server, tmp_path):
+    source = table(server, topics="$share/all/orders/+")
+    with (
+        Stream(settings_of(source, tmp_path)) as stream,
+        Stream(settings_of(source, tmp_path / "looks", lasting=False)) as looks,
+    ):
+        subscribed(tmp_path, stream)
+        looks.plan()
+        looks.wait(lambda: "Sending SUBACK to sqlstream-" in (tmp_path / "mosquitto.log").read_text())
+        publish(server, *"abcdef")
+        assert stream.values(6) == looks.values(6) == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
 def test_what_was_stored_and_not_acknowledged_is_no_row_again(table, server, tmp_path, monkeypatch):
     from paho.mqtt.client import Client
 

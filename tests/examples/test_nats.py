@@ -144,6 +144,35 @@ def test_what_another_attempt_would_not_change_fails(table, server, tmp_path, op
     assert message.format(port=server) in str(error.value) and "wrong-wrong" not in str(error.value)
 
 
+def test_a_stream_that_was_made_again_is_read_from_its_first_message(table, server, tmp_path):
+    """Whose numbers begin again."""
+    publish(server, "a", "b")
+    with Stream(settings_of(table(server), tmp_path)) as stream:
+        assert stream.values(2) == [b"a", b"b"]
+        stream.wait(lambda: acknowledged(server) == 2)
+        stream.reader.stop()
+        asked(server, lambda s: s.delete_stream("orders"))
+        asked(server, lambda s: s.add_stream(name="orders", subjects=["orders.>"]))
+        publish(server, "c")
+        stream.restart()
+        assert stream.values(1) == [b"c"]
+
+
+def test_a_consumer_that_acknowledges_by_itself_is_refused(table, server, tmp_path):
+    """What it has given would be lost with the process."""
+    from nats.js.api import AckPolicy, ConsumerConfig
+
+    publish(server, "a")
+    config = ConsumerConfig(durable_name="mine", ack_policy=AckPolicy.NONE)
+    asked(server, lambda s: s.add_consumer("orders", config))
+    settings = settings_of(table(server, consumer="mine"), tmp_path)
+    with (
+        Stream(settings) as stream,
+        pytest.raises(SqlStreamError, match=r"SS661: .* for acknowledged \(ack_policy none"),
+    ):
+        stream.values(1)
+
+
 def test_wrong_options_are_told(table):
     def told(**options: object) -> str:
         return "\n".join(d.render() for d in validate(table(4222, **options), {}))

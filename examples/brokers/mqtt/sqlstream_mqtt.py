@@ -121,7 +121,8 @@ class MqttReceiver(Receiver):
         )
         client.loop_start()
         early = await self._until_answered(events)
-        client.subscribe([(topic, self.qos) for topic in self.topics])
+        topics = self.topics if lasting else map(_unshared, self.topics)
+        client.subscribe([(topic, self.qos) for topic in topics])
         for message in [*early, *await self._until_answered(events)]:
             events.put_nowait(message)
         self.patience.connected()
@@ -156,6 +157,11 @@ class MqttReceiver(Receiver):
             return Lost(reason)
         message = f'{self.patience.address} gives table "{self.name}" no messages: {reason}'
         return ConnectorError(REFUSED, message, hint="Correct the options topics, client-id or auth.")
+
+
+def _unshared(topic: str) -> str:
+    """The filter of a shared subscription for who takes nothing from the others of its group."""
+    return topic.split("/", 2)[2] if topic.startswith("$share/") and topic.count("/") > 1 else topic
 
 
 def _message(given: MQTTMessage) -> Message:

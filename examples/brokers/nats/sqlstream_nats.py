@@ -2,7 +2,7 @@
 
 A consumer of JetStream, which is durable, knows which messages were acknowledged, and sends others again. One that is
 sent again although it was stored, because the process ended before its acknowledgement, is known by its sequence number
-and acknowledged only.
+and acknowledged only. One that is sent for the first time is new: the numbers of a stream that was made again are, too.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ class NatsReceiver(Receiver):
         )
         durable = self.durable if inbox.lasting else None  # who only looks takes nothing from the job
         consumer = await stream.pull_subscribe(self.subject, durable, self.stream, config=config)
+        if inbox.lasting and (await consumer.consumer_info()).config.ack_policy == AckPolicy.NONE:
+            raise self._refused("the consumer takes what it gives for acknowledged (ack_policy none)")
         self.patience.connected()
         while True:
             try:
@@ -103,7 +105,8 @@ class NatsReceiver(Receiver):
                 if not stream._nc.is_connected:
                     raise Lost("the connection has ended") from None
                 continue
-            new = [message for message in map(_message, given) if not inbox.knows(message.id or "")]
+            messages = [(message.metadata.num_delivered > 1, _message(message)) for message in given]
+            new = [own for again, own in messages if not (again and inbox.knows(own.id or ""))]
             if new:
                 await inbox.store(new)
             if inbox.lasting:  # the server says that it knows before more is asked for

@@ -18,7 +18,7 @@ from sqlstream.catalogs.store import InMemory, Store
 from sqlstream.connectors.secrets import resolved
 from sqlstream.entry_points import NotLoaded, instance_of, package_of, registered
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
-from sqlstream.options import NAME, PATH, STRING, Option, check_value, find, hint_of, parsed
+from sqlstream.options import NAME, PATH, STRING, Option, check_value, find, hint_of, one_of, parsed
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -180,17 +180,45 @@ class IcebergCatalog(CatalogType):
 
 
 class DeltaCatalog(CatalogType):
-    """Catalogs that show the Delta tables in a folder."""
+    """Catalogs that show the Delta tables in a folder, or in a Unity catalog."""
 
     name = "delta"
-    doc = "The Delta tables in a folder, read, looked up and written; folders of tables in it are databases."
-    options = (Option("path", PATH, "The folder of the tables.", required=True), _default_database("default"))
+    doc = (
+        "The Delta tables in a folder, whose folders of tables are databases, or in a Unity catalog, whose schemas "
+        "are; read, looked up and written."
+    )
+    options = (
+        Option("catalog-type", one_of("folder", "unity"), "Where tables are listed.", "folder"),
+        Option("path", PATH, "The folder of the tables."),
+        Option("uri", STRING, "The address of a server of Unity's REST API: https://…."),
+        Option("warehouse", NAME, "The name of the catalog there."),
+        Option("catalog.token", STRING, "What the server knows us by, best as ${NAME}."),
+        Option("storage.#", STRING, "An option of the object store as deltalake has it, besides the keys of Unity."),
+        _default_database("default"),
+    )
+    _NEEDED: ClassVar[Mapping[str, tuple[str, ...]]] = {"folder": ("path",), "unity": ("uri", "warehouse")}
+
+    def check(self, given: Mapping[str, str], span: Span | None) -> Iterable[Diagnostic]:
+        kind = given.get("catalog-type", "folder").strip().lower()
+        for key in self._NEEDED.get(kind, ()):
+            if key not in given:
+                message = f"catalogs of the type \"delta\" with 'catalog-type' = '{kind}' need the option \"{key}\""
+                doc = next(option.doc for option in self.options if option.key == key)
+                yield Diagnostic(WRONG_CATALOG, message, span, hint=f"Add '{key}' = '…': {doc}")
+        others = {"folder": ("uri", "warehouse", "catalog.token", "storage."), "unity": ("path",)}.get(kind, ())
+        for key in (key for key in given if key.startswith(others or "\0")):
+            message = f"catalogs of the type \"delta\" with 'catalog-type' = '{kind}' have no option \"{key}\""
+            yield Diagnostic(WRONG_CATALOG, message, span, hint="Leave it out, or choose the other 'catalog-type'.")
 
     def open(self, opening: Opening) -> Store:
-        from sqlstream.catalogs.lakes import DeltaFolder, LakeTables
+        from sqlstream.catalogs.lakes import DeltaFolder, LakeTables, UnityTables
 
-        default = opening.values["default-database"]
-        return LakeTables(DeltaFolder(opening.written["path"], default), default)
+        default, written = opening.values["default-database"], opening.written
+        if opening.values["catalog-type"] == "folder":
+            return LakeTables(DeltaFolder(written["path"], default), default)
+        storage = tuple((key, value) for key, value in written.items() if key.startswith("storage."))
+        tables = UnityTables(written["uri"], written["warehouse"], written.get("catalog.token"), storage)
+        return LakeTables(tables, default)
 
 
 _TYPES = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -22,6 +22,7 @@ from sqlstream.types import STRING, UNKNOWN, from_arrow
 
 if TYPE_CHECKING:
     from sqlstream.connectors.lakes.table import LakeTable
+    from sqlstream.connectors.lakes.unity import UnityServer
 
 _LOG = "_delta_log"
 NOT_KEPT = repeating("SS246")
@@ -234,16 +235,7 @@ class DeltaFolder:
         return sorted(log.parent.name for log in self._folder(database).glob(f"*/{_LOG}"))
 
     def table(self, database: str, name: str) -> Table:
-        from sqlstream.connectors.lakes.delta_columns import PRIMARY_KEY, open_table, require_deltalake
-
-        require_deltalake()
-        options = self.options(database, name)
-        stored = open_table(name, options["path"], {})
-        metadata = stored.metadata()
-        options |= _partitions(", ".join(metadata.partition_columns))
-        key = tuple(json.loads(metadata.configuration.get(PRIMARY_KEY, "[]")))
-        columns = _columns(pa.schema(stored.schema().to_arrow()))
-        return Table(name, columns, self.kind, tuple(options.items()), primary_key=key)
+        return _delta_table(name, self.options(database, name))
 
     def options(self, database: str, name: str) -> dict[str, str]:
         return {"path": str(self._folder(database) / name)}
@@ -261,6 +253,69 @@ class DeltaFolder:
 
     def drop_database(self, name: str) -> None:
         raise _refused("removes no folder", f"Remove it yourself: {self._folder(name)}")
+
+
+@dataclass(frozen=True)
+class UnityTables:
+    """The Delta tables of a Unity catalog, whose schemas are databases. ``uri``, ``token`` and ``storage``, the options
+    of the store: as written, with ``${NAME}`` for variables of the environment.
+    """
+
+    kind: ClassVar[str] = "delta"
+    properties_of_new: ClassVar[str] = "delta."
+    uri: str
+    catalog: str
+    token: str | None = field(default=None, repr=False)
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def _server(self) -> UnityServer:
+        from sqlstream.connectors.lakes.unity import UnityServer
+
+        values = resolved({"uri": self.uri, "catalog.token": self.token})
+        return UnityServer(values["uri"], values["catalog.token"])
+
+    def databases(self) -> list[str]:
+        return self._server.schemas(self.catalog)
+
+    def names(self, database: str) -> list[str]:
+        return self._server.tables(self.catalog, database)
+
+    def table(self, database: str, name: str) -> Table:
+        return _delta_table(name, self.options(database, name))
+
+    def options(self, database: str, name: str) -> dict[str, str]:
+        from sqlstream.connectors.lakes.unity import SCHEME, TOKEN, WORKSPACE
+
+        own = {"path": f"{SCHEME}{self.catalog}.{database}.{name}", f"storage.{WORKSPACE}": self.uri}
+        return own | ({} if self.token is None else {f"storage.{TOKEN}": self.token}) | dict(self.storage)
+
+    def make(self, table: Table) -> None:
+        raise _refused("makes no tables in Unity", "Create the table by an engine of Unity; INSERT writes into it.")
+
+    def drop(self, database: str, name: str) -> None:
+        raise _refused("removes no tables in Unity", "Drop it by an engine of Unity.")
+
+    def make_database(self, name: str) -> None:
+        raise _refused("makes no schemas in Unity", "Create it by an engine of Unity.")
+
+    def drop_database(self, name: str) -> None:
+        raise _refused("removes no schemas in Unity", "Drop it by an engine of Unity.")
+
+
+def _delta_table(name: str, options: dict[str, str]) -> Table:
+    """The definition of a Delta table. ``options``: where it is, as written."""
+    from sqlstream.connectors.lakes.delta_columns import PRIMARY_KEY, open_table, require_deltalake
+    from sqlstream.connectors.stores.options import prefixed
+
+    require_deltalake()
+    known = resolved(options)
+    stored = open_table(name, known["path"], prefixed(known, "storage."))
+    metadata = stored.metadata()
+    whole = options | _partitions(", ".join(metadata.partition_columns))
+    key = tuple(json.loads(metadata.configuration.get(PRIMARY_KEY, "[]")))
+    columns = _columns(pa.schema(stored.schema().to_arrow()))
+    return Table(name, columns, "delta", tuple(whole.items()), primary_key=key)
 
 
 def _partitions(text: str) -> dict[str, str]:

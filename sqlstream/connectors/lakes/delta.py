@@ -43,7 +43,14 @@ class Delta(LakeTable):
         "lookups; written exactly once, by PRIMARY KEY where there is one."
     )
     options = (
-        Option("path", PATH, "The directory of the table, or its URL in an object store.", required=True, sink=True),
+        Option(
+            "path",
+            PATH,
+            "The directory of the table, its URL in an object store, or its name in a Unity catalog: "
+            "uc://catalog.schema.table.",
+            required=True,
+            sink=True,
+        ),
         Option("storage.#", STRING, "An option of the object store as deltalake has it, such as its keys.", sink=True),
         *DELTA_STORE_OPTIONS,
         *SOURCE_OPTIONS,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyarrow import types as kinds
 
+from sqlstream.connectors.lakes.unity import found_place
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
 from sqlstream.connectors.stores.options import deltalake_options, prefixed
 from sqlstream.errors import ConnectorError, Diagnostic
@@ -85,22 +86,25 @@ def open_table(name: str, path: str, storage: Mapping[str, str], version: int | 
     """Opens a version of a Delta table, the newest one by default. ConnectorError SS545."""
     from deltalake import DeltaTable
 
+    place, options = found_place(path, storage)
     with delta_errors(name, path):
-        return DeltaTable(uri_of(path), version=version, storage_options=dict(storage) or None)
+        return DeltaTable(uri_of(place), version=version, storage_options=options or None)
 
 
 def is_there(path: str, storage: Mapping[str, str]) -> bool:
     """Whether there is a Delta table at the path."""
     from deltalake import DeltaTable
 
-    return DeltaTable.is_deltatable(uri_of(path), dict(storage) or None)
+    place, options = found_place(path, storage)
+    return DeltaTable.is_deltatable(uri_of(place), options or None)
 
 
 def file_system(path: str, storage: Mapping[str, str]) -> fs.FileSystem:
     """The files of a table, by their paths in it."""
     from deltalake.fs import DeltaStorageHandler
 
-    return fs.PyFileSystem(DeltaStorageHandler(uri_of(path), dict(storage) or None))
+    place, options = found_place(path, storage)
+    return fs.PyFileSystem(DeltaStorageHandler(uri_of(place), options or None))
 
 
 # --- columns --------------------------------------------------------------------------------------------------

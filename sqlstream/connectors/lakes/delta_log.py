@@ -27,6 +27,7 @@ from sqlstream.connectors.lakes.delta_columns import (
     uri_of,
 )
 from sqlstream.connectors.lakes.filters import Bounds, may_match
+from sqlstream.connectors.lakes.unity import found_place
 from sqlstream.connectors.lakes.versions import (
     CHANGE_TYPE,
     RETRACTS,
@@ -60,6 +61,7 @@ class DeltaLog(VersionLog):
         self._settings = settings
         self._wanted = [name for name, _ in settings.columns]
         require_deltalake()
+        self._place = found_place(settings.location, settings.storage)
         self._table = self._open()
         self._schema = ""
         if not settings.bounded or settings.as_of is None:  # else the columns of that version count
@@ -91,6 +93,10 @@ class DeltaLog(VersionLog):
         return file_system(self._settings.location, self._settings.storage)
 
     def newest(self) -> int:
+        place = found_place(self._settings.location, self._settings.storage)
+        if place != self._place:  # there are other keys, because those before expire
+            self._place, self._table = place, self._open()
+            self.__dict__.pop("_fs", None)
         with delta_errors(self._settings.name, self._settings.location):
             self._table.update_incremental()
         self._require_columns()

@@ -34,6 +34,7 @@ _BY_SPARK = "or set 'kafka.client' = 'spark', which reads with the client of Jav
 _REFUSED = {
     "default.api.timeout.ms": "Write 'properties.request.timeout.ms'.",
     "interceptor.classes": f"Leave it out, {_BY_SPARK}.",
+    "metric.reporters": f"Leave it out, {_BY_SPARK}.",
     "key.deserializer": "Leave it out: 'key.format' says how keys are read.",
     "key.serializer": "Leave it out: 'key.format' says how keys are written.",
     "max.block.ms": "Write 'properties.delivery.timeout.ms': a full queue waits so long.",
@@ -42,11 +43,16 @@ _REFUSED = {
     "partitioner.ignore.keys": "Leave it out, or write 'sink.partitioner' = 'round-robin'.",
     "partition.assignment.strategy": "Leave it out: each partition is read by one task.",
     "sasl.client.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
-    "sasl.login.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
     "security.providers": f"Leave it out, {_BY_SPARK}.",
+    "sasl.login.class": f"Leave it out, {_BY_SPARK}.",
+    "sasl.oauthbearer.jwks.endpoint.url": "Leave it out: brokers check tokens by it.",
+    "sasl.oauthbearer.scope.claim.name": f"Leave it out, {_BY_SPARK}.",
+    "ssl.enabled.protocols": f"Leave it out: versions are negotiated, TLS 1.2 and later; {_BY_SPARK[3:]}.",
+    "ssl.engine.factory.class": f"Leave it out, {_BY_SPARK}.",
     "ssl.keymanager.algorithm": f"Leave it out, {_BY_SPARK}.",
     "ssl.protocol": f"Leave it out, {_BY_SPARK}.",
     "ssl.provider": f"Leave it out, {_BY_SPARK}.",
+    "ssl.secure.random.implementation": f"Leave it out, {_BY_SPARK}.",
     "ssl.trustmanager.algorithm": f"Leave it out, {_BY_SPARK}.",
     "transactional.id": "Write 'sink.transactional-id-prefix'.",
     "value.deserializer": "Leave it out: 'format' says how values are read.",
@@ -54,13 +60,24 @@ _REFUSED = {
 }
 """Properties of Java that librdkafka lacks, with what to write instead."""
 
+_OF_LOGINS = re.compile(
+    r"sasl\.login\.(?:refresh|connect|read|retry)\..+|sasl\.kerberos\.ticket\..+"
+    r"|sasl\.oauthbearer\.(?:expected|clock|jwt|header)\..+"
+)
+"""Properties of Java for how its logins work, which have no counterpart either."""
+
+_HANDLER = "sasl.login.callback.handler.class"
+_TOKENS_BY_URL = "sasl.oauthbearer.token.endpoint.url"
+
 _STORES = ("location", "type", "password")
 _SUFFIXES = {".p12": "PKCS12", ".pfx": "PKCS12", ".pem": "PEM", ".crt": "PEM", ".jks": "JKS"}
 
 _LOGIN = re.compile(
-    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
+    r"\s*(?P<module>[\w.$]+)\s+(?i:required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
 )
-_LOGIN_OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_LOGIN_OPTION = re.compile(
+    r"""\s*([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL
+)
 _PASSWORD_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _TOKEN_MODULE = "OAuthBearerLoginModule"
 _SUBJECT = "unsecuredLoginStringClaim_sub"
@@ -77,6 +94,9 @@ def check_properties(options: Mapping[str, str], spans: Mapping[str, Span]) -> I
 
 def _wrong(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield from ((name, hint) for name, hint in _REFUSED.items() if name in given)
+    yield from ((name, "Leave it out: librdkafka logs in again by itself.") for name in given if _OF_LOGINS.match(name))
+    if not given.get(_HANDLER, _KNOWN_HANDLER).endswith(_KNOWN_HANDLER):
+        yield _HANDLER, f"Leave it out, {_BY_SPARK}."
     for store in ("truststore", "keystore"):
         kind = _type_of(given, store)
         if f"ssl.{store}.location" not in given or (kind == "PKCS12" and store == "keystore"):
@@ -102,6 +122,9 @@ def client_properties(values: Mapping[str, Any]) -> dict[str, str]:
     properties: dict[str, str] = {}
     for name in _OURS:
         given.pop(name, None)
+    given.pop(_HANDLER, None)
+    if _TOKENS_BY_URL in given:
+        properties["sasl.oauthbearer.method"] = "oidc"  # Java knows it by the URL
     login = given.pop(JAAS, None)
     if login is not None:
         properties |= _of_login(login)
@@ -134,20 +157,30 @@ def _of_store(store: str, kind: str, location: str, password: str | None) -> dic
 
 
 def _login(text: str) -> tuple[str, dict[str, str]] | None:
-    """The module of a login and its options; None if it is none that librdkafka has."""
+    """The module of a login and its options; None if librdkafka lacks it, or one of the options."""
     match = _LOGIN.fullmatch(text)
     if match is None:
         return None
     module = match["module"].rpartition(".")[2]
     options = {
-        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain
-        for name, quoted, plain in _LOGIN_OPTION.findall(match["options"])
+        name: plain or re.sub(r"\\(.)", r"\1", double or single)
+        for name, double, single, plain in _LOGIN_OPTION.findall(match["options"])
     }
-    needed = {"clientId", "clientSecret"} if module == _TOKEN_MODULE else {"username", "password"}
-    if module == _TOKEN_MODULE and _SUBJECT in options:
-        needed = {_SUBJECT}
-    known = module in (*_PASSWORD_MODULES, _TOKEN_MODULE)
-    return (module, options) if known and needed <= set(options) else None
+    rest = _LOGIN_OPTION.sub("", match["options"])
+    return (module, options) if not rest.strip() and _is_known(module, options) else None
+
+
+def _is_known(module: str, options: Mapping[str, str]) -> bool:
+    given = {*options}
+    if module in _PASSWORD_MODULES:
+        return given == {"username", "password"}
+    if module != _TOKEN_MODULE:
+        return False
+    if _SUBJECT in options:
+        return all(name in _OF_UNSECURED or name.startswith(_UNSECURED_EXTENSION) for name in given)
+    given = {name for name in given if not name.startswith(_EXTENSION)}
+    # Java 4.1 has who logs in by properties of its own, which librdkafka knows.
+    return given - {"scope"} in ({"clientId", "clientSecret"}, set())
 
 
 def _of_login(text: str) -> dict[str, str]:
@@ -162,14 +195,20 @@ def _of_login(text: str) -> dict[str, str]:
         return {"sasl.username": options["username"], "sasl.password": options["password"]}
     if _SUBJECT in options:
         return _unsecured(options)
-    scope = {"sasl.oauthbearer.scope": options["scope"]} if "scope" in options else {}
-    return {
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.client.id": options["clientId"],
-        "sasl.oauthbearer.client.secret": options["clientSecret"],
-        **scope,
-    }
+    extensions = ",".join(f"{n.removeprefix(_EXTENSION)}={v}" for n, v in options.items() if n.startswith(_EXTENSION))
+    more = {"sasl.oauthbearer.extensions": extensions} if extensions else {}
+    named = {name: options[of] for name, of in _OF_CLIENTS.items() if of in options}
+    return {"sasl.oauthbearer.method": "oidc", **named, **more}
 
+
+_OF_CLIENTS = {
+    "sasl.oauthbearer.client.id": "clientId",
+    "sasl.oauthbearer.client.secret": "clientSecret",
+    "sasl.oauthbearer.scope": "scope",
+}
+_EXTENSION = "extension_"
+_KNOWN_HANDLER = "OAuthBearerLoginCallbackHandler"
+"""The class of Java that gets tokens from a URL."""
 
 _OF_UNSECURED = {
     _SUBJECT: "principal",
@@ -178,12 +217,16 @@ _OF_UNSECURED = {
     "unsecuredLoginScopeClaimName": "scopeClaimName",
     "unsecuredLoginStringClaim_scope": "scope",
 }
-_EXTENSION = "unsecuredLoginExtension_"
+_UNSECURED_EXTENSION = "unsecuredLoginExtension_"
 
 
 def _unsecured(options: Mapping[str, str]) -> dict[str, str]:
     """The properties of an unsecured token, whose parts librdkafka has under names of its own."""
     parts = {_OF_UNSECURED[name]: value for name, value in options.items() if name in _OF_UNSECURED}
-    extensions = {f"extension_{n.removeprefix(_EXTENSION)}": v for n, v in options.items() if n.startswith(_EXTENSION)}
+    extensions = {
+        f"extension_{n.removeprefix(_UNSECURED_EXTENSION)}": v
+        for n, v in options.items()
+        if n.startswith(_UNSECURED_EXTENSION)
+    }
     config = " ".join(f"{name}={value}" for name, value in {**parts, **extensions}.items())
     return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": config}

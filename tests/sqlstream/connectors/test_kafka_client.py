@@ -19,6 +19,7 @@ from sqlstream.connectors.kafka.offsets import (
     specific_offsets,
 )
 from sqlstream.errors import ConnectorError
+from sqlstream.udfs.kafka.fetch import consumer_of
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b;c";'
 TOKEN = (
@@ -49,6 +50,35 @@ def properties(**given: str) -> dict[str, str]:
             {
                 "enable.sasl.oauthbearer.unsecure.jwt": "true",
                 "sasl.oauthbearer.config": "principal=me lifeSeconds=60 extension_tenant=a",
+            },
+        ),
+        (
+            {"sasl_jaas_config": "a.b.ScramLoginModule REQUIRED username='a b' password='x\"y;' ;"},
+            {"sasl.username": "a b", "sasl.password": 'x"y;'},
+        ),
+        (
+            {
+                "sasl_jaas_config": 'OAuthBearerLoginModule required clientId="i" clientSecret="s"'
+                ' extension_logicalCluster="lkc-1" extension_identityPoolId="pool-2";',
+                "sasl_oauthbearer_token_endpoint_url": "https://h/t",
+                "sasl_login_callback_handler_class": "org.apache.kafka.common.security.oauthbearer.secured."
+                "OAuthBearerLoginCallbackHandler",
+            },
+            {
+                "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "i",
+                "sasl.oauthbearer.client.secret": "s", "sasl.oauthbearer.token.endpoint.url": "https://h/t",
+                "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2",
+            },
+        ),
+        (
+            {
+                "sasl_jaas_config": "OAuthBearerLoginModule required;",
+                "sasl_oauthbearer_token_endpoint_url": "https://h/t",
+                "sasl_oauthbearer_client_credentials_client_id": "i",
+            },
+            {
+                "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": "https://h/t",
+                "sasl.oauthbearer.client.credentials.client.id": "i",
             },
         ),
         ({"ssl_truststore_location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
@@ -90,6 +120,14 @@ def test_properties_of_java_become_those_of_librdkafka(java: dict[str, str], exp
             "with one of PlainLoginModule",
         ),
         ({"sasl_jaas_config": "PlainLoginModule required username='me';"}, "with one of PlainLoginModule"),
+        ({"sasl_jaas_config": 'PlainLoginModule required username="a" password="b'}, "with one of PlainLoginModule"),
+        (
+            {"sasl_jaas_config": "ScramLoginModule required username=a password=b tokenauth=true;"},
+            "with one of PlainLoginModule",
+        ),
+        ({"ssl_enabled_protocols": "TLSv1.2"}, "Leave it out: versions are negotiated"),
+        ({"sasl_login_refresh_window_factor": "0.8"}, "Leave it out: librdkafka logs in again by itself."),
+        ({"sasl_login_callback_handler_class": "my.Handler"}, "Leave it out, or set 'kafka.client' = 'spark'"),
     ],
 )
 def test_properties_without_a_counterpart_are_refused_with_what_to_write(java: dict[str, str], hint: str):
@@ -97,6 +135,12 @@ def test_properties_without_a_counterpart_are_refused_with_what_to_write(java: d
     assert wrong.code == "SS504"
     assert wrong.hint is not None
     assert hint in wrong.hint
+
+
+def test_a_login_without_a_mechanism_says_what_is_missing():
+    with pytest.raises(ConnectorError, match="No provider for SASL mechanism GSSAPI") as caught:
+        consumer_of(client_properties(properties(bootstrap_servers="h:1", security_protocol="SASL_SSL")))
+    assert "Add 'properties.sasl.mechanism' = 'PLAIN', 'SCRAM-SHA-512' or 'OAUTHBEARER'" in str(caught.value)
 
 
 def test_a_login_is_checked_again_when_its_variables_are_known():

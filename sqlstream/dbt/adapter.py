@@ -22,7 +22,7 @@ from sqlstream.dbapi.connection import SERIAL
 from sqlstream.dbapi.exceptions import raising
 from sqlstream.dbt.connections import DATA, DEFINITIONS, SqlStreamConnectionManager, SqlStreamCredentials
 from sqlstream.dbt.streams import Stream, stream_of, table_text
-from sqlstream.dbt.views import VIEWS, KeptView
+from sqlstream.dbt.views import VIEWS, KeptView, names_in
 from sqlstream.errors import BindError
 from sqlstream.grammar import nodes, parse_script
 from sqlstream.grammar.quoting import quote_name, quote_string
@@ -175,20 +175,29 @@ class SqlStreamAdapter(SQLAdapter):  # type: ignore[misc]
         """Drops a database with its tables, and the rows of those that are models."""
         for name, item in self._relations(relation.database, relation.schema):
             self.drop_relation(relation.incorporate(path={"identifier": name}, type=_type_of(item)))
+        self._end_views(relation)
         name = f"{quote_name(relation.database)}.{quote_name(relation.schema)}"
         self.execute(f"DROP DATABASE IF EXISTS {name} CASCADE")
         self.cache.drop_schema(relation.database, relation.schema)
+
+    def _end_views(self, schema: BaseRelation) -> None:
+        """Ends the processes of views that a statement has dropped, of which only scripts are left."""
+        space = f"{self.quote(schema.database)}.{self.quote(schema.schema)}"  # as ``render`` writes it
+        for name in names_in(self._credentials.folder, space):
+            identifier = name.removeprefix(f"{schema.database}.{schema.schema}.")
+            with raising():
+                self._kept_view(schema.incorporate(path={"identifier": identifier})).remove()
 
     def drop_relation(self, relation: BaseRelation) -> None:
         """Drops a table or view. Rows that dbt has made go with it; what sources read stays."""
         folder = self._own_folder(relation)
         if (stream := self._stream(relation)).script.is_file():
             stream.remove()
-        if (view := self._kept_view(relation)).script.is_file():
+        view, kind = self._kept_view(relation), self._kind(relation)
+        if view.script.is_file() or kind == _KINDS[RelationType.MaterializedView]:
             with raising():
                 view.remove()
         self.cache_dropped(relation)
-        kind = self._kind(relation)
         self.execute(f"DROP {kind} IF EXISTS {relation.render()}")
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

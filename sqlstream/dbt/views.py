@@ -18,8 +18,9 @@ from pathlib import Path
 from sqlstream.dbt.streams import SCRIPTS, script_text
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.records.history import last_committed
-from sqlstream.jobs.records.record import JobRecord, read_record
+from sqlstream.jobs.records.record import JobRecord, Process, read_record
 from sqlstream.jobs.records.requests import storage_here
+from sqlstream.jobs.records.submissions import submissions
 from sqlstream.secrets import shown_script
 from sqlstream.upgrade.exchange import FAILED
 from sqlstream.upgrade.starting import OwnProcess
@@ -29,6 +30,9 @@ VIEWS = "views"
 
 _END_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
+
+
+_SUFFIX = ".view.sql"
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class KeptView:
     @property
     def script(self) -> Path:
         """The script that the process serves."""
-        return self.folder / SCRIPTS / f"{self.name.replace(os.sep, '_')}.view.sql"
+        return self.folder / SCRIPTS / f"{self.name.replace(os.sep, '_')}{_SUFFIX}"
 
     @property
     def checkpoint(self) -> Path:
@@ -107,19 +111,23 @@ class KeptView:
 
     def stop(self) -> None:
         """Ends the process that keeps the view after its last whole epoch; it would start a job again that is stopped.
+        It is found where its job has no record any more, too, as after DROP DATABASE … CASCADE.
+
         Raises ExecutionError SS479 where it is one of another machine, or does not end.
         """
         record = self._record()
-        if record is None or record.is_lost or (record.life.process.is_here and not record.life.process.is_alive):
-            return
-        process = record.life.process
-        if not process.is_here and not record.is_running:
-            return
-        if not process.is_here:
-            message = f'the materialized view "{self.name}" is kept by a process of {process.host}'
+        process = None if record is None else record.life.process
+        if record is not None and record.is_running and not record.life.process.is_here:
+            message = f'the materialized view "{self.name}" is kept by a process of {record.life.process.host}'
             raise ExecutionError(FAILED, message, hint="Run dbt there, or end that process first.")
+        if process is not None and process.is_here and process.is_alive:
+            end = os.kill
+        else:  # its session, of which the process that the submission knows is the first one, and waits for the others
+            process, end = self._submitted(), os.killpg
+        if process is None:
+            return
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)  # once: a second one ends it within an epoch
+            end(process.pid, signal.SIGTERM)  # once: a second one ends it within an epoch
         if not process.ends_within(_END_SECONDS):
             message = f'process {process.pid}, which keeps the materialized view "{self.name}", does not end'
             raise ExecutionError(FAILED, message, hint="See its log: sqlstream jobs list.")
@@ -129,5 +137,18 @@ class KeptView:
         self.stop()
         self.script.unlink(missing_ok=True)
 
+    def _submitted(self) -> Process | None:
+        """The process that was started last for the view, if it has not ended."""
+        own = (each for each in submissions() if each.checkpoint == str(self.checkpoint) and not each.is_over)
+        return next((each.process for each in own if each.process.is_here), None)
+
     def _record(self) -> JobRecord | None:
         return read_record(storage_here(str(self.checkpoint)))
+
+
+def names_in(folder: Path, space: str) -> list[str]:
+    """The names of the views whose scripts are in a warehouse, of those in a database of a catalog. ``space``: both, in
+    backticks.
+    """
+    scripts = sorted((folder / SCRIPTS).glob(f"*{_SUFFIX}"))
+    return [path.name.removesuffix(_SUFFIX) for path in scripts if f"VIEW {space}." in path.read_text(encoding="utf-8")]

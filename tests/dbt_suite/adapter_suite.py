@@ -33,6 +33,14 @@ def warehouse():
     with tempfile.TemporaryDirectory(prefix="sqlstream-dbt-") as folder:
         Path(folder).chmod(0o755)
         yield folder
+        assert not served(folder), "each view that is dropped ends its process"
+
+
+def served(folder: str) -> list[str]:
+    """The commands of the processes that keep views of a warehouse."""
+    paths = (path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    commands = (path.read_text(errors="replace").replace("\0", " ") for path in paths)
+    return [command for command in commands if folder in command and " serve " in command]
 
 
 @pytest.fixture(scope="class")

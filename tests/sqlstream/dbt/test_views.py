@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from sqlstream.dbt import views
-from sqlstream.dbt.views import KeptView
+from sqlstream.dbt.views import KeptView, names_in
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import read_record, write_record
+from sqlstream.upgrade.starting import OwnProcess
 from tests.sqlstream.jobs.records.written import ELSEWHERE, GONE, life, record
 
 SETTINGS = {"sqlstream.views.dir": "/warehouse/views"}
@@ -160,3 +162,39 @@ def test_a_view_that_is_dropped_leaves_no_script(view, signals):
     assert not view.script.exists() and len(signals) == 1
     stopped = read_record(storage_of(view))
     assert stopped is not None and not stopped.is_running
+
+
+def test_a_database_has_the_views_whose_scripts_name_it(view):
+    view.run(text_of(view), 30)
+    assert names_in(view.folder, "`dbt`.`sales`") == ["dbt.sales.totals"]
+    assert names_in(view.folder, "`dbt`.`sal`") == names_in(view.folder / "empty", "`dbt`.`sales`") == []
+
+
+# --- processes ------------------------------------------------------------------------------------------------
+
+_IDLE = "import time; time.sleep(600)"
+
+
+def processes(mark: Path) -> int:
+    """How many processes have the path among the words of their command, those that have ended and wait left out."""
+    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    return sum(str(mark).encode() in line for line in lines)
+
+
+def idle(view: KeptView) -> None:
+    """Starts a process in place of one that serves the view."""
+    OwnProcess([sys.executable, "-c", _IDLE, str(view.script)], view.name, str(view.checkpoint), "SELECT 1").start()
+    while processes(view.script) < 2:  # it, and the one that waits for it
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads commands of processes as Linux shows them")
+@pytest.mark.parametrize("status", [None, "FINISHED", "RUNNING"], ids=["no record", "finished", "of a gone process"])
+def test_no_process_is_left_of_a_view_that_is_removed(tmp_path, status):
+    view = KeptView(tmp_path, "dbt.sales.totals", tmp_path / "views" / "jobs")
+    idle(view)
+    if status is not None:
+        write_record(storage_of(view), record("totals", life=life(status, process=GONE)))
+    view.remove()
+    assert processes(view.script) == 0
+    view.remove()

@@ -61,17 +61,23 @@ _IDENTITY = """
     SELECT a.attname, a.attgenerated <> '' FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
     WHERE i.indrelid = to_regclass(%s) AND i.indisvalid
-      AND CASE %s WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
+      AND CASE %s WHEN 'i' THEN i.indisreplident WHEN 'f' THEN i.indisprimary ELSE i.indisprimary AND i.indimmediate END
     ORDER BY array_position(i.indkey::int2[], a.attnum)"""
 _PARTITIONS = """
     SELECT n.nspname, c.relname, c.relreplident::text, ARRAY(
         SELECT a.attname::text FROM pg_index i
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) AND a.attgenerated = ''
         WHERE i.indrelid = c.oid AND i.indisvalid
-          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary AND i.indimmediate END)
     FROM pg_partition_tree(to_regclass(%s)) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n
         ON n.oid = c.relnamespace
     WHERE p.isleaf AND c.relkind = 'r' ORDER BY 1, 2"""
+_IS_DEFERRABLE = """
+    SELECT bool_and(NOT i.indimmediate) FROM pg_index i
+    WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+      AND %s::text[] = ARRAY(
+        SELECT a.attname::text COLLATE "C" FROM pg_attribute a WHERE a.attrelid = i.indrelid
+          AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) ORDER BY 1)"""
 _STORED = """
     SELECT a.attname, a.atttypid::int8, a.attgenerated::text, format_type(a.atttypid, a.atttypmod),
            a.attstorage <> 'p',
@@ -115,6 +121,7 @@ def changed_table(
     partitions = server.execute(_PARTITIONS, [regclass(where)]).fetchall()
     for schema, name, own, own_key in [(*where, identity, key), *partitions]:
         _require_identity(table, (schema, name), own, own_key, declared, with_before=with_before)
+    _require_immediate(server, table, where, declared)
     if identity != "f" and not asks:
         _warn_of_large_values(where, [s.name for n, s in stored.items() if n in physical and details[s.name][3]])
 
@@ -174,6 +181,17 @@ def _require_identity(
             f"rows ({', '.join(key)})"
         )
         hint = f"Declare that one, or ALTER TABLE {regclass(where)} REPLICA IDENTITY FULL;"
+        raise ConnectorError(NO_IDENTITY, message, hint=hint)
+
+
+def _require_immediate(server: Connection, table: Table, where: tuple[str, str], declared: list[str]) -> None:
+    """Two rows may have a key that is DEFERRABLE for a moment, and the log has the new one before the old one."""
+    ((is_deferrable,),) = server.execute(_IS_DEFERRABLE, [regclass(where), sorted(declared)]).fetchall()
+    if is_deferrable:
+        message = (
+            f'the key ({", ".join(declared)}) of table "{table.name}" is DEFERRABLE: two rows may have it at a time'
+        )
+        hint = "Leave PRIMARY KEY out, with 'changelog-mode' = 'I,UB,UA,D', or let the key be NOT DEFERRABLE."
         raise ConnectorError(NO_IDENTITY, message, hint=hint)
 
 

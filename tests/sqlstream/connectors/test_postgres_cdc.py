@@ -606,6 +606,33 @@ def test_who_may_not_read_the_table_learns_what_to_do(server: PostgresServer, op
         server.execute("DROP OWNED BY reader", "DROP ROLE reader")
 
 
+def test_large_values_of_rows_that_changed_often_are_right_in_the_end(server: PostgresServer, opened: Open):
+    """Also where keys are swapped, and rows are deleted and come again."""
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, w text, n int)",
+        f"INSERT INTO t SELECT i, {LARGE.format('i')}, {LARGE.format('i + 100')}, 0 FROM generate_series(1, 6) i",
+    )  # fmt: skip
+    stream = opened("id INT; v STRING; w STRING; n INT")
+    there = {row[0]: row[:-1] for row in stream.all()}
+    server.execute(
+        "UPDATE t SET n = 1", "UPDATE t SET n = 2", f"UPDATE t SET v = {LARGE.format(500)} WHERE id = 1",
+        "UPDATE t SET n = 3 WHERE id = 1", "UPDATE t SET id = 11 WHERE id = 2", "UPDATE t SET n = 4 WHERE id = 11",
+        "UPDATE t SET id = 2, w = 'small' WHERE id = 11", "UPDATE t SET v = NULL WHERE id = 3",
+        "UPDATE t SET n = 5 WHERE id = 3", "DELETE FROM t WHERE id = 4",
+        f"INSERT INTO t VALUES (4, {LARGE.format(9)}, NULL, 1)", "UPDATE t SET n = 9 WHERE id = 4",
+        "BEGIN; UPDATE t SET id = 50 WHERE id = 5; UPDATE t SET id = 5 WHERE id = 6; "
+        "UPDATE t SET id = 6 WHERE id = 50; UPDATE t SET n = n + 1 WHERE id IN (5, 6); COMMIT",
+        f"INSERT INTO t VALUES (7, {LARGE.format(7)}, 'w', 0)", "UPDATE t SET n = 1 WHERE id = 7",
+        "DELETE FROM t WHERE id = 7",
+    )  # fmt: skip
+    for *values, kind in stream.all():
+        if kind == "-D":
+            there.pop(values[0], None)
+        else:
+            there[values[0]] = tuple(values)
+    assert sorted(there.values()) == server.rows("TABLE t ORDER BY id")
+
+
 def test_large_values_that_the_log_lacks_may_be_an_error_of_which_a_job_is_warned(server: PostgresServer, opened: Open):
     server.execute(*WITH_LARGE)
     hint = (
@@ -914,6 +941,21 @@ def test_an_identity_that_is_not_the_key_is_told(server: PostgresServer, opened:
         'SS623: the log has no old values of the key (v) of table "public.t"\n'
         'HINT: ALTER TABLE "public"."t" REPLICA IDENTITY FULL; and start in a new directory.'
     )
+
+
+def test_a_key_that_two_rows_may_have_for_a_moment_is_refused(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, v int)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    assert 'SS626: table "public.t" has no key by which' in error_of(lambda: opened("id INT; v INT"))
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    assert error_of(lambda: opened("id INT; v INT")) == (
+        'SS626: the key (id) of table "t" is DEFERRABLE: two rows may have it at a time\n'
+        "HINT: Leave PRIMARY KEY out, with 'changelog-mode' = 'I,UB,UA,D', or let the key be NOT DEFERRABLE."
+    )
+    stream = opened("id INT; v INT", (), True, scan__incremental__snapshot__chunk__size="1")
+    rows = [row for _ in range(3) for row in stream.next()]
+    server.execute("UPDATE t SET id = id + 1")
+    assert [row[:2] for row in rows] == [(1, 1), (2, 2)]
+    assert stream.all() == [(1, 1, "-D"), (2, 1, "+I"), (2, 2, "-D"), (3, 2, "+I")]
 
 
 def test_a_key_that_is_renamed_while_rows_are_copied_is_told(server: PostgresServer, opened: Open):

@@ -1,4 +1,5 @@
-"""Clients that ask brokers of topics and groups, which end where somebody closes them, and never within a callback.
+"""Clients that ask brokers of topics and groups, which end where somebody closes them, and never within a callback;
+and which offset of a partition is asked for.
 
 An AdminClient calls Python in a thread of librdkafka, with the answer to a request. Python may collect garbage there,
 and an AdminClient that is garbage itself would end in its own thread, which librdkafka answers by ending the process.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _numbers = count()
 _open: dict[int, AdminClient] = {}
@@ -58,3 +59,27 @@ def _end_all() -> None:
     """While Python is whole: later a client that answers finds no interpreter."""
     for number in [*_open]:
         _end(number)
+
+
+# --- which offset of a partition is asked for -------------------------------------------------------------------
+
+
+def earliest() -> OffsetSpec:
+    """Returns the spec of the first offset that a partition has."""
+    from confluent_kafka.admin import OffsetSpec  # an optional package
+
+    return OffsetSpec.earliest()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def latest() -> OffsetSpec:
+    """Returns the spec of the offset at which a partition ends."""
+    from confluent_kafka.admin import OffsetSpec  # an optional package
+
+    return OffsetSpec.latest()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def at_time(millis: int) -> OffsetSpec:
+    """Returns the spec of the first offset whose message has a time, in ms since 1970, or a later one."""
+    from confluent_kafka.admin import OffsetSpec  # an optional package
+
+    return OffsetSpec.for_timestamp(millis)  # type: ignore[no-any-return]

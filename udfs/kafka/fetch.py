@@ -339,12 +339,13 @@ def is_of_coordinator(error: KafkaError) -> bool:
 def wrong_properties(error: Exception) -> ConnectorError:
     """SS590 for properties that librdkafka refuses."""
     reason = reason_of(error)
-    hint = "librdkafka's names are in its CONFIGURATION.md; 'kafka.client' = 'spark' takes those of Java."
     if "GSSAPI" in reason:  # what a login is without a mechanism
         hint = (
             "Add 'properties.sasl.mechanism' = 'PLAIN', 'SCRAM-SHA-512' or 'OAUTHBEARER'; for Kerberos set "
             "'kafka.client' = 'spark'."
         )
+    else:
+        hint = "librdkafka's names are in its CONFIGURATION.md; 'kafka.client' = 'spark' takes those of Java."
     return ConnectorError(UNREACHABLE, f"options properties.… of Kafka are wrong: {reason}", hint=hint)
 
 

@@ -152,10 +152,10 @@ class Brokers:
         """
         found = self._existing()
         self._require_named(found)
-        begin = self._at(self._settings.start, found, _earliest)
+        begin = self._at(self._settings.start, found, admin.earliest)
         if self._settings.stop is None:
             return Position(begin, ids=self.ids)
-        stop = self._at(self._settings.stop, found, _latest)
+        stop = self._at(self._settings.stop, found, admin.latest)
         self._require_reached(stop)
         return Position(begin, stop, ids=self.ids)
 
@@ -172,7 +172,7 @@ class Brokers:
                 raise ConnectorError(WRONG_VALUE, message, hint=hint)
 
     def _require_reached(self, stop: Offsets) -> None:
-        ends = self._offsets(stop, _latest(), uncommitted=True)
+        ends = self._offsets(stop, admin.latest(), uncommitted=True)
         for partition, offset in stop.items():
             if offset > (end := ends.get(partition, 0)):
                 name = f"{partition.topic}[{partition.number}]"
@@ -207,7 +207,7 @@ class Brokers:
 
     def ends(self, latest: Offsets) -> Offsets:
         """Where partitions end with the messages of open transactions. ``latest``: where they end without."""
-        return self._offsets(latest, _latest(), uncommitted=True) if self._reads_committed else latest
+        return self._offsets(latest, admin.latest(), uncommitted=True) if self._reads_committed else latest
 
     def _bounds(self, position: Position) -> tuple[list[Partition], dict[Partition, int], dict[Partition, int]]:
         """The partitions to read, and where each begins and ends. A list that names what is gone is made again."""
@@ -216,7 +216,7 @@ class Brokers:
             known = known if position.stop is None else [p for p in known if p in position.next]
             again = self._listed is not None and self._listed[0] < time.monotonic() - 1
             try:
-                return known, self._offsets(known, _earliest()), self._offsets(known, _latest())
+                return known, self._offsets(known, admin.earliest()), self._offsets(known, admin.latest())
             except ConnectorError:
                 if not again:
                     raise
@@ -297,13 +297,13 @@ class Brokers:
         """The offsets of a bound. ``otherwise``: those of partitions that ``specific-offsets`` do not name."""
         match bound.mode:
             case "earliest-offset":
-                return self._offsets(partitions, _earliest())
+                return self._offsets(partitions, admin.earliest())
             case "latest-offset":
-                return self._offsets(partitions, _latest())
+                return self._offsets(partitions, admin.latest())
             case "timestamp":
                 assert bound.millis is not None
-                at_time = self._offsets(partitions, _at_time(bound.millis), by_time=True)
-                behind_all = self._offsets([p for p in partitions if at_time[p] < 0], _latest())
+                at_time = self._offsets(partitions, admin.at_time(bound.millis), by_time=True)
+                behind_all = self._offsets([p for p in partitions if at_time[p] < 0], admin.latest())
                 return {**at_time, **behind_all}
             case "specific-offsets":
                 unnamed = self._offsets([p for p in partitions if p.number not in bound.offsets], otherwise())
@@ -342,7 +342,7 @@ class Brokers:
     def held(self) -> list[HeldPartition]:
         """The partitions of the topics: what they hold, and what the consumer group has committed of them."""
         known = self._existing()
-        earliest, latest = self._offsets(known, _earliest()), self._offsets(known, _latest())
+        earliest, latest = self._offsets(known, admin.earliest()), self._offsets(known, admin.latest())
         committed = self._committed(known) if self._settings.group is not None else {}
         committed = {p: offset for p, offset in committed.items() if offset >= 0}
         return [HeldPartition(p, earliest[p], latest[p], committed.get(p)) for p in known]
@@ -365,7 +365,7 @@ class Brokers:
             message = f'consumer group "{group}" has no offset of {missing[0].topic}[{missing[0].number}]'
             hint = "Add 'properties.auto.offset.reset' = 'earliest' or 'latest', or choose another startup mode."
             raise ConnectorError(NO_OFFSETS, message, hint=hint)
-        spec = _earliest() if self._settings.reset == "earliest" else _latest()
+        spec = admin.earliest() if self._settings.reset == "earliest" else admin.latest()
         return {p: committed[p] for p in partitions if p not in missing} | self._offsets(missing, spec)
 
     def commit(self, offsets: Offsets) -> bool:
@@ -393,24 +393,3 @@ def _hear(refusals: list[str], error: KafkaError) -> None:
 
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
         refusals[:] = [error.str()]
-
-
-# --- which offset of a partition is asked for, as the client spells it --------------------------------------------
-
-
-def _earliest() -> Any:
-    from confluent_kafka import admin  # an optional package
-
-    return admin.OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-
-
-def _latest() -> Any:
-    from confluent_kafka import admin  # an optional package
-
-    return admin.OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-
-def _at_time(millis: int) -> Any:
-    from confluent_kafka import admin  # an optional package
-
-    return admin.OffsetSpec.for_timestamp(millis)

@@ -53,8 +53,13 @@ class Delta:
         return {"connector": "delta", "path": str(self.folder / name)}
 
     def append(self, name: str, rows: pa.Table) -> None:
-        """Commits rows as another writer does."""
-        deltalake().write_deltalake(self.folder / name, rows, mode="append")
+        """Commits rows as another writer does: again after conflicts with the job, whose merges the library takes for
+        such of its appends, too.
+        """
+        while True:
+            with suppress(deltalake().exceptions.CommitFailedError):
+                deltalake().write_deltalake(self.folder / name, rows, mode="append")
+                return
 
     def rows(self, name: str) -> list[tuple[int, int]]:
         return of(deltalake().DeltaTable(self.folder / name).to_pyarrow_table())

@@ -12,6 +12,7 @@ from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.delta_columns import storage_of
 from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, Upkeep
+from sqlstream.connectors.lakes.versions import UNSUPPORTED_FEATURE
 from sqlstream.connectors.stores.options import (
     DELTA_STORE_OPTIONS,
     STORE_VARIABLES,
@@ -22,6 +23,7 @@ from sqlstream.options import NAME, PATH, STRING, Option, hint_of, one_of
 from sqlstream.planner.catalog import Table
 from sqlstream.secrets import REFERENCE
 
+_CLIENT = "delta.client"
 _OWN_OPTIONS = (
     Option(
         "partition-by", NAME, "Columns, separated by commas, by which a table that is created is partitioned.",
@@ -63,6 +65,7 @@ class Delta(LakeTable):
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from super().check(table, spans)
+        yield from _check_client(table, spans)
         yield from _check_partitions(table, spans)
         yield from check_store_options(table.options, uri_scheme(table.option("path") or ""), spans)
 
@@ -104,6 +107,15 @@ class Delta(LakeTable):
 def uri_scheme(path: str) -> str:
     """The path with the scheme by which the options of stores are named."""
     return path.replace("s3a://", "s3://", 1)
+
+
+def _check_client(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS547 for the option that would be a property of the table otherwise."""
+    if table.option(_CLIENT) is not None:
+        message = f'connector "delta" of table "{table.name}" has no other client than deltalake'
+        detail = "Spark's own connector of Delta has no release for each version of Spark that sqlstream runs on."
+        hint = f'Leave the option "{_CLIENT}" out: Spark reads and writes the same tables elsewhere.'
+        yield Diagnostic(UNSUPPORTED_FEATURE, message, spans.get(_CLIENT), detail=detail, hint=hint)
 
 
 def _check_partitions(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

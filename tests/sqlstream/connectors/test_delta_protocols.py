@@ -73,6 +73,13 @@ def test_features_that_are_not_used_do_not_matter(tmp_path: Path, feature: str) 
     assert sorted(read(tmp_path)) == [(1, "A"), (2, "b")]
 
 
+@pytest.mark.parametrize("client", ["spark", "deltalake"])
+def test_another_client_is_refused(tmp_path: Path, client: str) -> None:
+    """Instead of being a property of the table."""
+    (wrong,) = connector("delta").validate(table(tmp_path, delta__client=client))
+    assert wrong.render().startswith('SS547: connector "delta" of table "t" has no other client than deltalake')
+
+
 def test_columns_may_be_widened(tmp_path: Path) -> None:
     fields = [field("id", "long"), field("x", "double"), field("p", "decimal(20,4)"), field("d", "timestamp_ntz")]
     before = pa.table(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import uuid
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyroaring import BitMap64
 
 from sqlstream.connectors.lakes import iceberg_commits
 from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns
@@ -46,6 +50,28 @@ def add_deletes(table: Table, folder: Path, rows: pa.Table, equal: Sequence[int]
         file_path=f"file://{path}", file_format=FileFormat.PARQUET, partition=Record(), record_count=rows.num_rows,
         file_size_in_bytes=path.stat().st_size, equality_ids=list(equal) or None,
     )  # fmt: skip
+    _commit(table, file)
+
+
+def add_vector(table: Table, path: Path, data_file: str, rows: Sequence[int]) -> None:
+    """Commits a deletion vector of version 3: a Puffin file with the positions of deleted rows of a data file."""
+    bits = b"\xd1\xd3\x39\x64" + BitMap64(rows).serialize()
+    blob = struct.pack(">I", len(bits)) + bits + struct.pack(">I", zlib.crc32(bits))
+    described = {
+        "type": "deletion-vector-v1", "fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": 4,
+        "length": len(blob), "properties": {"referenced-data-file": data_file, "cardinality": str(len(rows))},
+    }  # fmt: skip
+    footer = json.dumps({"blobs": [described], "properties": {}}).encode()
+    path.write_bytes(b"PFA1" + blob + b"PFA1" + footer + struct.pack("<II", len(footer), 0) + b"PFA1")
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES, file_path=f"file://{path}", file_format=FileFormat.PUFFIN,
+        partition=Record(), record_count=len(rows), file_size_in_bytes=path.stat().st_size,
+    )  # fmt: skip
+    _commit(table, file)
+
+
+def _commit(table: Table, file: DataFile) -> None:
+    """Commits a file of deletes."""
     file.spec_id = table.spec().spec_id
 
     def write(self: Any, files: Sequence[DataFile]) -> list[ManifestFile]:

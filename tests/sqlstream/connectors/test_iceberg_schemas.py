@@ -25,6 +25,7 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.manifest import DATA_FILE_TYPE
 
 from sqlstream.connectors.lakes import iceberg_commits
+from tests.sqlstream.connectors.iceberg_tables import add_vector
 from tests.sqlstream.connectors.lakes import batches_of, together
 from tests.sqlstream.connectors.test_iceberg import (
     append,
@@ -107,21 +108,25 @@ def test_fields_that_were_made_again_are_refused(catalog: dict[str, str]) -> Non
     assert read(catalog, ("r", "STRUCT<x BIGINT>")) == []
 
 
+def become_version_3(catalog: dict[str, str], path: Path, fields: list[dict[str, Any]]) -> None:
+    """Gives the table metadata of that version, with more columns."""
+    metadata = json.loads(Path(table_of(catalog).metadata_location.removeprefix("file://")).read_text())
+    metadata["schemas"][-1]["fields"] += fields
+    metadata |= {"format-version": 3, "next-row-id": 10}
+    path.write_text(json.dumps(metadata))
+    catalog_of(catalog).drop_table("db.t")
+    catalog_of(catalog).register_table("db.t", f"file://{path}")
+
+
 def test_older_files_have_the_default_of_a_column(catalog: dict[str, str], tmp_path: Path) -> None:
     """Of version 3 of the format, which the library reads and does not write."""
     append(writer_of(declared(catalog)), 0, (1, "a"))
-    before = table_of(catalog)
-    metadata = json.loads(Path(before.metadata_location.removeprefix("file://")).read_text())
     more = [
         {"id": 3, "name": "n", "required": False, "type": "long", "initial-default": 7},
         {"id": 4, "name": "d", "required": False, "type": "date", "initial-default": "1969-12-31"},
         {"id": 5, "name": "p", "required": False, "type": "decimal(5, 2)", "initial-default": "-1.50"},
     ]
-    metadata["schemas"][-1]["fields"] += more
-    metadata |= {"format-version": 3, "next-row-id": 1}
-    (tmp_path / "v3.metadata.json").write_text(json.dumps(metadata))
-    catalog_of(catalog).drop_table("db.t")
-    catalog_of(catalog).register_table("db.t", f"file://{tmp_path}/v3.metadata.json")
+    become_version_3(catalog, tmp_path / "v3.metadata.json", more)
     columns = (("id", "BIGINT"), ("n", "BIGINT"), ("d", "DATE"), ("p", "DECIMAL(5, 2)"))
     assert read(catalog, *columns) == [(1, 7, datetime(1969, 12, 31).date(), Decimal("-1.50"))]
 
@@ -246,6 +251,18 @@ def _cut_statistics(table: Any) -> None:
         file[names.index(name)] = bounds
     shortened = iceberg_commits.Shortened(entries, frozenset([file.file_path]))
     iceberg_commits.commit(table, [manifest], [file], {manifest.manifest_path: shortened}, {}, {})
+
+
+def test_deletion_vectors_are_applied(catalog: dict[str, str], tmp_path: Path) -> None:
+    to = writer_of(declared(catalog))
+    append(to, 0, (1, "a"), (2, "b"), (3, "c"))
+    (task,) = table_of(catalog).scan().plan_files()
+    append(to, 1, (4, "d"))
+    add_vector(table_of(catalog), tmp_path / "deleted.puffin", task.file.file_path, [0, 2])
+    become_version_3(catalog, tmp_path / "v3.metadata.json", [])
+    assert read(catalog) == [(2, "b"), (4, "d")]
+    with pytest.raises(ConnectorError, match="SS548"):
+        read(catalog, bounded=False, start="earliest")
 
 
 def test_times_of_many_rows_are_keys(catalog: dict[str, str]) -> None:

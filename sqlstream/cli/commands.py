@@ -248,11 +248,13 @@ Examples:
 _TOPICS = """\b
 BROKERS is host:port, with commas. Without a TOPIC all are listed but those of Kafka itself. Offsets are what
 readers of committed messages see: begin is that of the first message, end follows the last one. With --group
-also the offset that the group has committed, and how many messages are behind it.
+also the offset that the group has committed, and how many messages are behind it. With --messages the last messages
+themselves: time, key, headers, value. What is no text is hexadecimal, in JSON Base64.
 
 \b
 Examples:
   sqlstream topics localhost:9092
+  sqlstream topics localhost:9092 orders --messages 5 --output vertical
   sqlstream topics localhost:9092 clicks orders --group reports --output jsonl
   sqlstream topics kafka:9093 --property security.protocol=SSL --property ssl.truststore.location=ca.pem
 """
@@ -583,6 +585,13 @@ Comments stay beside their words, and ${name} as it is.
         click.argument("brokers"),
         click.argument("topics", nargs=-1, metavar="[TOPIC]..."),
         click.option("--group", "-g", metavar="NAME", help="A consumer group, for its offsets and lag."),
+        click.option(
+            "--messages",
+            "-m",
+            type=click.IntRange(1),
+            metavar="COUNT",
+            help="Print the last COUNT messages of each partition instead.",
+        ),
         click.option(
             "--property",
             "properties",

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from sqlstream.jobs.checkpoints.watermarks import reached_watermarks
 from sqlstream.jobs.reports.counts import added_by_name, observed, values_of
-from sqlstream.jobs.reports.progress import stores_by_operator, watermark_of
+from sqlstream.jobs.reports.progress import bytes_of_store, stores_by_operator, watermark_of
 from sqlstream.telemetry.partitions import PartitionsTotals, with_partitions
 from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES
 from sqlstream.udfs.texts import json_of
@@ -50,6 +50,7 @@ class EpochTotals:
     * ``bytes_by_table``: sizes of the files that were read; ``bytes_out``: of those that were written, by table.
     * ``partitions``: what was read of the partitions of Kafka's topics. ``rows_waiting``: rows that sources have and
       no epoch has read, by number of the source, where Spark reports the offsets of both.
+    * ``native_state``: rows and bytes of the state of operators that Spark runs itself, by number and Spark's name.
     """
 
     count: int = 0
@@ -65,6 +66,7 @@ class EpochTotals:
     bytes_out: Mapping[str, int] = field(default_factory=dict)
     partitions: PartitionsTotals = field(default_factory=dict)
     rows_waiting: Mapping[int, int] = field(default_factory=dict)
+    native_state: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def with_one(self, number: int, seconds: float, end: float) -> EpochTotals:
         """The totals with one more epoch, of which only its number, how long it took, and its end are known."""
@@ -96,6 +98,7 @@ def with_epoch(
         bytes_out=added_by_name(totals.bytes_out, written),
         partitions=with_partitions(totals.partitions, report),
         rows_waiting=rows_waiting(report),
+        native_state=native_state(report),
     )
 
 
@@ -121,6 +124,19 @@ def task_seconds(report: Mapping[str, Any]) -> dict[tuple[int, str], float]:
         (number, phase): int(store.get(name, 0)) / 1000
         for number, store in stores_by_operator(report).items()
         for phase, name in _PHASES.items()
+    }
+
+
+def native_state(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Rows and bytes of the state of operators that Spark runs itself, by their number in the report, and Spark's name,
+    such as ``0: stateStoreSave``. Empty where all stores are those of our operators.
+    """
+    stores: Sequence[Mapping[str, Any]] = report["stateOperators"]
+    if stores_by_operator(report):
+        return {}
+    return {
+        f"{number}: {store.get('operatorName', 'state')}": (int(store.get("numRowsTotal", 0)), bytes_of_store(store))
+        for number, store in enumerate(stores)
     }
 
 

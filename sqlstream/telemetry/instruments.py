@@ -135,6 +135,18 @@ def _by_partition(
     return read
 
 
+def _state(place: int) -> Callable[[JobFigures, float], Iterator[Sample]]:
+    """Reads entries (0) or bytes (1) of the state of each operator."""
+
+    def read(figures: JobFigures, now: float) -> Iterator[Sample]:
+        for number, state in figures.progress.state_by_operator.items():
+            yield Sample(state[place], (figures.names.operator(number),))
+        for name, native in figures.epochs.native_state.items():
+            yield Sample(native[place], (name,))
+
+    return read
+
+
 def _states(figures: JobFigures, now: float) -> Iterator[Sample]:
     return (Sample(float(figures.state == state), (state,)) for state in STATES)
 
@@ -331,13 +343,14 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
     ),
     Instrument(
         "sqlstream.state.entries", _G, "{entry}",
-        "Entries of state of an operator, each of which may hold many rows. Chained operators share their state.",
-        _by_operator(lambda f: {n: state[0] for n, state in f.progress.state_by_operator.items()}), (OPERATOR,),
+        "Entries of state of an operator, each of which may hold many rows. Chained operators share their state. Of "
+        "operators that Spark runs itself rows, with Spark's name of the operator.",
+        _state(0), (OPERATOR,),
         "rocksdb.estimate-num-keys",
     ),
     Instrument(
         "sqlstream.state.size", _G, "By", "Bytes of state of an operator, in memory and in files.",
-        _by_operator(lambda f: {n: state[1] for n, state in f.progress.state_by_operator.items()}), (OPERATOR,),
+        _state(1), (OPERATOR,),
         "rocksdb.total-sst-files-size",
     ),
     Instrument(

@@ -256,10 +256,11 @@ def latency_of(report: Mapping[str, Any]) -> tuple[int, ...]:
 
 def state_bytes(report: Mapping[str, Any]) -> int:
     """The bytes that all state stores hold after a micro-batch, in memory and in files of RocksDB."""
-    return sum(_bytes_of(operator) for operator in report["stateOperators"])
+    return sum(bytes_of_store(operator) for operator in report["stateOperators"])
 
 
-def _bytes_of(operator: Mapping[str, Any]) -> int:
+def bytes_of_store(operator: Mapping[str, Any]) -> int:
+    """The bytes of one operator's state in Spark's report, in memory and in files of RocksDB."""
     files = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
     return int(operator.get("memoryUsedBytes", 0)) + int(files)
 
@@ -282,7 +283,7 @@ def state_by_operator(report: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
     bytes of its state.
     """
     stores = stores_by_operator(report)
-    return {number: (int(store.get("numRowsTotal", 0)), _bytes_of(store)) for number, store in stores.items()}
+    return {number: (int(store.get("numRowsTotal", 0)), bytes_of_store(store)) for number, store in stores.items()}
 
 
 def late_rows(report: Mapping[str, Any]) -> int:

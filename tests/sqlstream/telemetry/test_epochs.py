@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sqlstream.telemetry.epochs import PARTS, EpochTotals, FilesRead, parts_of, rows_waiting, with_epoch
+from sqlstream.telemetry.epochs import PARTS, EpochTotals, FilesRead, native_state, parts_of, rows_waiting, with_epoch
 from tests.sqlstream.telemetry.figures import report
 
 
@@ -56,3 +56,15 @@ def test_a_file_that_is_read_in_parts_counts_once():
 def test_rows_that_no_epoch_has_read_are_the_distance_of_offsets(end, latest, rows):
     waiting = rows_waiting({"sources": [{"endOffset": end, "latestOffset": latest}]})
     assert waiting == ({} if rows is None else {0: rows})
+
+
+def test_state_of_operators_that_spark_runs_has_its_names():
+    stores = [
+        {"operatorName": "stateStoreSave", "numRowsTotal": 3, "memoryUsedBytes": 100, "numRowsDroppedByWatermark": 0},
+        {"operatorName": "dedupe", "numRowsTotal": 5, "memoryUsedBytes": 7, "numRowsDroppedByWatermark": 0,
+         "customMetrics": {"rocksdbSstFileSize": 10}},
+    ]  # fmt: skip
+    of_spark = report(stateOperators=stores, observedMetrics={})
+    expected = {"0: stateStoreSave": (3, 100), "1: dedupe": (5, 17)}
+    assert native_state(of_spark) == with_epoch(EpochTotals(), of_spark, {}, {}).native_state == expected
+    assert native_state(report()) == native_state(report(stateOperators=[], observedMetrics={})) == {}

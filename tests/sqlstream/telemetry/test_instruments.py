@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -106,6 +107,19 @@ def test_values_are_those_of_the_job():
     assert value("process_memory_usage_bytes", sqlstream_process="jvm") == 20
     assert value("sqlstream_operator_time_seconds_total", sqlstream_operator="0: WindowAggregate",
                  sqlstream_operator_phase="update") == pytest.approx(0.18)  # fmt: skip
+
+
+def test_state_is_that_of_each_operator_whoever_runs_it():
+    job = figures(epochs=replace(figures().epochs, native_state={"0: dedupe": (5, 17)}))
+    read = {
+        i.name: {s.attributes[0]: s.value for s in i.read(job, NOW)}
+        for i in JOB_INSTRUMENTS
+        if ".state." in i.name[:16]
+    }
+    assert read == {
+        "sqlstream.state.entries": {"0: WindowAggregate": 7, "0: dedupe": 5},
+        "sqlstream.state.size": {"0: WindowAggregate": 4096, "0: dedupe": 17},
+    }
 
 
 def test_durations_are_a_histogram_of_seconds():

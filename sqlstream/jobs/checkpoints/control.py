@@ -2,25 +2,19 @@
 
 They end bounded inputs, tick processing time and drive tests. Each file holds one row, ``{"watermark_ms": …}`` of a
 table or ``{"processing_time_ms": …}`` of the clock.
-
-The end of a bounded input is written when all of it has been read, and another run of Spark's query reads that. Where
-it is known before the start in how many micro-batches the input is read, the end is *planned*: the control rows of each
-table are as many files, without a row but for the last, of which a micro-batch reads one. So the last rows and the end
-of the input are one micro-batch, and the windows that still wait fire in the next one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import SqlStreamError
-from sqlstream.jobs.checkpoints.storage import LocalStorage, Storage
+from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
@@ -33,7 +27,6 @@ if TYPE_CHECKING:
 _CLOCK = "control-clock"
 _ENDED = "control-end"
 _END = "end-of-input"
-_PLANNED = "planned-end"
 
 END_FILE = f"{_END}.json"
 """The name of the files that say the end of an input."""
@@ -58,7 +51,7 @@ class ControlRows:
         """Returns a streaming DataFrame of the table's control rows, with one column ``watermark_ms BIGINT``. Repeated
         calls for a table return the same DataFrame.
         """
-        return self._stream(spark, _folder(table), "watermark_ms BIGINT")
+        return self._stream(spark, folder_of(table), "watermark_ms BIGINT")
 
     def clock(self, spark: SparkSession) -> DataFrame:
         """Returns a streaming DataFrame of the clock's ticks, with one column ``processing_time_ms BIGINT``. Repeated
@@ -80,7 +73,7 @@ class ControlRows:
         """Writes a control row that advances the table's watermark to exactly ``watermark_ms`` (milliseconds since
         1970). ``name``: the name of its file, unique within table and job.
         """
-        self.storage.write(f"{_folder(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
+        self.storage.write(f"{folder_of(table)}/{name}.json", json.dumps({"watermark_ms": watermark_ms}))
 
     def tick(self, processing_time_ms: int, name: str) -> None:
         """Writes a control row that moves the processing-time clock to ``processing_time_ms`` (milliseconds since
@@ -90,40 +83,13 @@ class ControlRows:
 
     def has_ended(self, table: str) -> bool:
         """True where a control row says that the table's input has ended, and a planned end has been reached."""
-        ends = (f"{folder}/{_END}.json" for folder in (_folder(table), _ENDED))
+        ends = (f"{folder}/{_END}.json" for folder in (folder_of(table), _ENDED))
         return any(self.storage.read(end) is not None for end in ends)
 
     def end(self, table: str) -> None:
         """Writes the control row that ends the table's input, unless there is one."""
         if not self.has_ended(table):
             self.lift(table, END_OF_INPUT_MS, _END)
-
-    def plan_end(self, tables: Sequence[str], micro_batches: int) -> None:
-        """Writes the control rows of ``tables`` for a job that has not begun and reads its input in so many
-        micro-batches: its last one ends the input. For a checkpoint on this machine.
-        """
-        assert isinstance(self.storage, LocalStorage)
-        self.withdraw_end(tables)
-        self.storage.write(f"{_ENDED}/{_PLANNED}", str(micro_batches))
-        now = time.time()
-        for table in tables:
-            for number in range(micro_batches):
-                last = number == micro_batches - 1
-                name = f"{_folder(table)}/" + (f"{_PLANNED}.json" if last else f"{_PLANNED}-{number:09}")
-                self.storage.write(name, json.dumps({"watermark_ms": END_OF_INPUT_MS}) if last else "")
-                seconds = now - micro_batches + number  # Spark reads the oldest first
-                os.utime(self.storage.root / name, (seconds, seconds))
-
-    def planned_end(self) -> int | None:
-        """In how many micro-batches a job that was started with a planned end reads its input; None without one."""
-        text = self.storage.read(f"{_ENDED}/{_PLANNED}")
-        return int(text) if text else None
-
-    def withdraw_end(self, tables: Iterable[str]) -> None:
-        """Removes a planned end that no micro-batch has begun to read."""
-        for table in tables:
-            self.storage.remove(f"{_folder(table)}/{_PLANNED}.json")
-        self.storage.remove(f"{_ENDED}/{_PLANNED}")
 
     def reach_end(self) -> None:
         """Records that the planned end was read, and all windows are closed."""
@@ -140,7 +106,8 @@ class ControlRows:
             self.tick(END_OF_INPUT_MS, _END)
 
 
-def _folder(table: str) -> str:
+def folder_of(table: str) -> str:
+    """The folder of a table's control rows."""
     return f"control/{as_segment(table)}"
 
 

@@ -12,6 +12,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows, clock_of
 from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS, Declared, new_key_groups
+from sqlstream.jobs.checkpoints.planned_end import PlannedEnd
 from sqlstream.jobs.checkpoints.storage import LocalStorage, storage_at
 from sqlstream.jobs.checkpoints.trust import require_trusted, unpickles_state
 from sqlstream.jobs.checkpoints.watermarks import (
@@ -26,7 +27,7 @@ from sqlstream.jobs.lifecycle.launch import Launch, flushed_tables, input_has_en
 from sqlstream.jobs.lifecycle.results import ResultQueue, StoredResults
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.specification import JobSpecification, Sink, Work
-from sqlstream.jobs.records.history import last_begun, last_committed
+from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.records.recorder import recorder_of
 from sqlstream.jobs.reports.counts import CountedSources
 from sqlstream.jobs.reports.progress import Waiting, observed
@@ -237,9 +238,12 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
     rows, watches = observed(lower(physical, runtime)), job.work.watches or ()
     for watch in watches:
         watch.require_start(watches)
-    if isinstance(checkpoint.storage, LocalStorage):
-        on_spark.cut_files.require_same_readers(rows, checkpoint.storage.root)
-    end_planned = control.one_by_one and _plan_end(checkpoint, control, flushed, watches)
+    storage, end_planned = checkpoint.storage, False
+    if isinstance(storage, LocalStorage):
+        on_spark.cut_files.require_same_readers(rows, storage.root)
+        tables = scanned_tables(physical.logical)
+        micro_batches = partial(on_spark.cut_files.micro_batches, watches, tables, storage.root)
+        end_planned = control.one_by_one and PlannedEnd(control, flushed).holds(micro_batches)
     ended = input_has_ended(control, flushed, clock)
     return Launch(
         query_name=query,
@@ -270,35 +274,6 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
             lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),
         ),
     )
-
-
-_MOST_PLANNED = 100
-"""Each micro-batch of a planned end is a file for each table."""
-
-
-def _plan_end(checkpoint: Checkpoint, control: ControlRows, flushed: Sequence[str], watches: Sequence[Watch]) -> bool:
-    """Whether the end of the input is planned: for a new job of which it is known in how many micro-batches it reads
-    its input, and for one that was stopped while it read the last of it.
-    """
-    assert isinstance(checkpoint.storage, LocalStorage)
-    begun, planned = last_begun(checkpoint.storage), control.planned_end()
-    if begun is None:
-        tables, root = scanned_tables(checkpoint.plan.logical), checkpoint.storage.root
-        planned = on_spark.cut_files.micro_batches(watches, tables, root) if flushed else None
-        if planned is None or planned > _MOST_PLANNED:
-            return False
-        control.plan_end(flushed, planned)
-        return True
-    if planned is None:
-        return False
-    if begun < planned - 1:  # what has come since the start is read, too
-        control.withdraw_end(flushed)
-        return False
-    committed = last_committed(checkpoint.storage)
-    if committed is None or committed < planned - 1:
-        return True
-    control.reach_end()
-    return False
 
 
 def _results_of(work: Work, spark: SparkSession, checkpoint: Checkpoint) -> ResultQueue:

@@ -13,6 +13,7 @@ import pytest
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.jobs.checkpoints.control import ControlRows
+from sqlstream.jobs.checkpoints.planned_end import PlannedEnd
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.session import Session
 
@@ -113,20 +114,21 @@ def _forget_output(folder: Path, batch: int) -> None:
 
 def test_each_micro_batch_has_a_file_of_each_table_of_which_the_last_ends_it(tmp_path: Path) -> None:
     control = ControlRows(LocalStorage(tmp_path), one_by_one=True)
-    control.plan_end(["a", "b/c"], 3)
+    end = PlannedEnd(control, ["a", "b/c"])
+    end.plan(3)
     for folder in (tmp_path / "control").iterdir():
         files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
         assert [file.stat().st_size > 0 for file in files] == [False, False, True]
         assert files[-1].name == "planned-end.json"
         gaps = {round(b.stat().st_mtime - a.stat().st_mtime) for a, b in pairwise(files)}
         assert gaps == {1}
-    assert (control.planned_end(), control.has_ended("a")) == (3, False)
+    assert (end.planned, control.has_ended("a")) == (3, False)
     control.reach_end()
     assert control.has_ended("a") and control.has_ended("b/c")
 
 
 def test_an_end_that_nobody_reads_is_withdrawn(tmp_path: Path) -> None:
-    control = ControlRows(LocalStorage(tmp_path), one_by_one=True)
-    control.plan_end(["a"], 2)
-    control.withdraw_end(["a"])
-    assert control.planned_end() is None and not (tmp_path / "control/a/planned-end.json").exists()
+    end = PlannedEnd(ControlRows(LocalStorage(tmp_path), one_by_one=True), ["a"])
+    end.plan(2)
+    end.withdraw()
+    assert end.planned is None and not (tmp_path / "control/a/planned-end.json").exists()

@@ -383,6 +383,19 @@ class Node:
         """
         return None
 
+    @property
+    def sides_by_key(self) -> tuple[tuple[Node, ...], tuple[tuple[exp.Expression, ...], ...]] | None:
+        """For an inner join that keeps all rows of its inputs and has no other condition than equal keys: a pair of its
+        inputs, and for each of them its keys. None for other nodes.
+        """
+        return None
+
+    def with_joins_merged(self) -> Node:
+        """For an inner join over another one on the same keys: one join of all their inputs. Other nodes are
+        unchanged.
+        """
+        return self
+
     def with_windows_fused(self) -> Node:
         """For an aggregate over a window table function: one node that also assigns the windows. Other nodes are
         unchanged.

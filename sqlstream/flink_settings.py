@@ -237,9 +237,6 @@ TAKEN = (
         "DISTINCT values are kept one by one, not with their group.", "1024",
     ),
     _taken(
-        "table.optimizer.multi-join.enabled", BOOLEAN, "each join of streams keeps its own rows.", "false"
-    ),
-    _taken(
         "table.optimizer.non-deterministic-update.strategy", one_of("IGNORE", "TRY_RESOLVE"),
         "answers of lookups are kept, and taken back as they were given.", "IGNORE",
     ),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 from sqlglot import exp
 
@@ -42,7 +43,15 @@ from sqlstream.planner.physical import Engine, EngineSettings, engine_of
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import Stage, optimize, stages
 from sqlstream.planner.type_inference import Types
-from sqlstream.settings import COLUMN_EXPANSION, NEEDS_SETTING, PARTIAL_INSERT, REUSE, UPSERT_MATERIALIZE, Settings
+from sqlstream.settings import (
+    COLUMN_EXPANSION,
+    MULTI_JOIN,
+    NEEDS_SETTING,
+    PARTIAL_INSERT,
+    REUSE,
+    UPSERT_MATERIALIZE,
+    Settings,
+)
 from sqlstream.udfs.lookup.options import LookupOptions, Order
 from sqlstream.udfs.lookup.source import Comparison
 from sqlstream.workspace import Workspace
@@ -173,14 +182,19 @@ def _checks(table: Table, comparison: Comparison) -> bool:
     return isinstance(kind, LookupTable) and kind.filters(table, comparison)
 
 
-RULES = stages(_checks)
+_CHOICES = (REUSE, MULTI_JOIN)
+"""The settings that choose among plans with the same rows, of which a job keeps that of its checkpoint."""
+_RULES = {chosen: stages(_checks, reuse=chosen[0], multi_join=chosen[1]) for chosen in product((True, False), repeat=2)}
+
+
+RULES = _RULES[True, True]
 """The rules of the planner, with what connectors do themselves."""
-_RULES_WITHOUT_REUSE = stages(_checks, reuse=False)
 
 
 def rules_of(settings: Settings) -> tuple[Stage, ...]:
     """The ``RULES`` that the settings allow."""
-    return RULES if settings[REUSE] else _RULES_WITHOUT_REUSE
+    reuse, multi_join = (bool(settings[name]) for name in _CHOICES)
+    return _RULES[reuse, multi_join]
 
 
 @on_deep_stack
@@ -312,16 +326,22 @@ class FormerPlan:
 
 def former_plans(statement: Planned, plan: Root, workspace: Workspace) -> tuple[FormerPlan, ...]:
     """The plans, beside ``plan``, with which a job of the statement may have begun: it keeps that of its checkpoint
-    whether equal parts are computed once now or not, and what was the default of ``upsert-materialize`` then.
+    whether equal parts are computed once and joins are merged now or not, and what was the default of
+    ``upsert-materialize`` then.
     """
-    settings = workspace.settings.copy()
-    settings.set(REUSE, "false" if settings[REUSE] else "true")
-    other = replace(workspace, settings=settings)
-    reusing = (FormerPlan(partial(plan_of, statement, other)),)
+    others = [_with_toggled(workspace, names) for names in ((MULTI_JOIN,), (REUSE,), _CHOICES)]
+    chosen = tuple(FormerPlan(partial(plan_of, statement, other)) for other in others)
     if UPSERT_MATERIALIZE in workspace.settings.given or not keeps_rows_left(plan):
-        return reusing
-    by_default = (FormerPlan(partial(plan_without_rows_left, statement, w), True) for w in (workspace, other))
-    return (*reusing, *by_default)
+        return chosen
+    by_default = (FormerPlan(partial(plan_without_rows_left, statement, w), True) for w in (workspace, *others))
+    return (*chosen, *by_default)
+
+
+def _with_toggled(workspace: Workspace, names: Iterable[str]) -> Workspace:
+    settings = workspace.settings.copy()
+    for name in names:
+        settings.set(name, "false" if settings[name] else "true")
+    return replace(workspace, settings=settings)
 
 
 def keeps_rows_left(plan: Root) -> bool:

@@ -43,6 +43,7 @@ STATIC_SETTING = "SS523"
 
 
 COLUMN_EXPANSION = "table.column-expansion-strategy"
+MULTI_JOIN = "table.optimizer.multi-join.enabled"
 REUSE = "table.optimizer.reuse-sub-plan-enabled"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 PARTIAL_INSERT = "sqlstream.partial-insert"
@@ -367,6 +368,14 @@ OPTIONS = (
         "IGNORE: it is written as it is. TRIM_PAD: it is cut, and filled up for CHAR and BINARY. ERROR: the job fails "
         "at one that is longer.",
         "IGNORE",
+    ),
+    Option(
+        MULTI_JOIN,
+        BOOLEAN,
+        "Inner joins of streams on the same keys become one operator, which keeps the rows of each stream once and no "
+        "results of joins in between; not where rows have a time to live. Flink's default is 'false'. A job keeps that "
+        "of its checkpoint.",
+        "true",
     ),
     Option(
         REUSE,

@@ -14,6 +14,7 @@ from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, trac
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
+from sqlstream.planner.operators.multi_join import SideKeys, merged
 from sqlstream.planner.operators.window_extremes import JoinedWindows
 from sqlstream.planner.properties import (
     ArrivalOrder,
@@ -56,6 +57,15 @@ class Join(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.left, self.right
+
+    @property
+    def null_safe(self) -> tuple[bool, ...]:
+        """For each equality whether NULL equals NULL."""
+        return tuple(equality.null_safe for equality in self.equal)
+
+    def keys_of_side(self, port: int) -> SideKeys:
+        """What the equalities compare of a side (``port``, 0: left, 1: right)."""
+        return tuple((equality.left, equality.right)[port] for equality in self.equal)
 
     @cached_property
     def pair_condition(self) -> PairCondition | None:
@@ -127,7 +137,7 @@ class Join(Node):
         below = self.inputs[side]
         if below.changelog_mode == APPEND_ONLY or not key & below.field_names:
             return True
-        equal = [(equality.left, equality.right)[side] for equality in self.equal]
+        equal = self.keys_of_side(side)
         return all(isinstance(value, exp.Column) and value.name in key for value in equal)
 
     @property
@@ -186,7 +196,7 @@ class Join(Node):
         """The fields that the exchange of one side (``port``, 0: left, 1: right) reads. ``time`` is the side's time
         field, None for joins that do not depend on time.
         """
-        equal = [(equality.left, equality.right)[port] for equality in self.equal]
+        equal = self.keys_of_side(port)
         operands = (
             [operand for _, operand in self.pair_condition.columns[port]] if self.pair_condition is not None else []
         )
@@ -252,7 +262,7 @@ def without_time(field: Field) -> Field:
 
 def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
     """True where the equalities find at most one row of a side."""
-    equal = [(equality.left, equality.right)[side] for equality in node.equal]
+    equal = node.keys_of_side(side)
     names = {value.name for value in equal if isinstance(value, exp.Column)}
     return any(key <= names for key in keys)
 
@@ -305,7 +315,7 @@ class RegularJoin(Join):
 
         A side that may be padded with NULL does not count, because its NULLs do not determine the key group.
         """
-        sides = [set().union(*(columns_of((e.left, e.right)[port]) for e in self.equal)) for port in (0, 1)]
+        sides = [set().union(*map(columns_of, self.keys_of_side(port))) for port in (0, 1)]
         pads_left, pads_right = self.kind.padded
         held = [sides[0]] if not pads_right else []
         held += [sides[1]] if self.kind.pairs and not pads_left else []
@@ -326,6 +336,19 @@ class RegularJoin(Join):
 
     def watermark_fields_needed(self, needed: Names) -> Names:
         return frozenset()
+
+    @property
+    def sides_by_key(self) -> tuple[tuple[Node, ...], tuple[SideKeys, ...]] | None:
+        if self.kind is not JoinKind.INNER or self.condition is not None or any(self.ttl_ms):
+            return None
+        return (
+            (self.inputs, (self.keys_of_side(0), self.keys_of_side(1)))
+            if self.equal and not any(self.null_safe)
+            else None
+        )
+
+    def with_joins_merged(self) -> Node:
+        return self if self.sides_by_key is None else merged(*self.sides_by_key) or self
 
     def describe(self) -> str:
         parts = [self.kind.value, " AND ".join(self.equalities_text) or "TRUE", *self._ttl_texts]

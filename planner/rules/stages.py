@@ -111,6 +111,11 @@ def forget_distinct_rows_of_closed_windows(plan: Node) -> Node:
     return bottom_up(plan, lambda node: node.with_distinct_rows_closed())
 
 
+def merge_joins(plan: Node) -> Node:
+    """Replace inner joins on the same keys, one over the other, by one join that stores each of their inputs once."""
+    return bottom_up(plan, lambda node: node.with_joins_merged())
+
+
 def prune_columns(plan: Node) -> Node:
     """Remove columns that are not needed from all nodes."""
     return plan.pruned(plan.field_names)
@@ -141,7 +146,7 @@ class _PushLookupFilters:
 # first. Joins of windows with themselves are found while both sides have all columns, and their aggregates are not yet
 # fused. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
 # whose columns then need not be read. Projections are merged last, when it is known which of them remain.
-def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True) -> tuple[Stage, ...]:
+def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True, multi_join: bool = True) -> tuple[Stage, ...]:
     """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: equal
     parts of a plan are computed once where a rule can do so.
     """
@@ -158,6 +163,7 @@ def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True) -> tuple[S
         Stage("forget_distinct_rows_of_closed_windows", forget_distinct_rows_of_closed_windows),
         Stage("prune_columns", prune_columns),
         Stage("merge_projects_again", merge_projects),
+        *([Stage("merge_joins", merge_joins)] if multi_join else []),
     )
 
 

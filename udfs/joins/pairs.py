@@ -156,14 +156,19 @@ def expanded_pairs(start: Indices, stop: Indices, order: Indices) -> Iterator[Pa
     """The pairs of each left row ``i`` with the right rows ``order[start[i]:stop[i]]``, in blocks; a left row is never
     divided between two blocks.
     """
-    total = np.cumsum(stop - start)
+    for block in blocks(stop - start):
+        pairs = expanded(Ranges(start[block], stop[block]))
+        yield Pairs(pairs.owner + block.start, order[pairs.row])
+
+
+def blocks(matches: Indices) -> Iterator[slice]:
+    """Slices of rows that have about MOST_PAIRS ``matches`` together, and at least one; a row is never divided."""
+    total = np.cumsum(matches)
     begin = 0
-    while begin < len(total) and total[-1] > (total[begin - 1] if begin else 0):
-        done = total[begin - 1] if begin else 0
+    while begin < len(total) and total[-1] > (done := total[begin - 1] if begin else 0):
         end = max(int(np.searchsorted(total, done + MOST_PAIRS, side="right")), begin + 1)
-        pairs = expanded(Ranges(start[begin:end], stop[begin:end]))
-        if len(pairs.owner):
-            yield Pairs(pairs.owner + begin, order[pairs.row])
+        if total[end - 1] > done:
+            yield slice(begin, end)
         begin = end
 
 

@@ -30,6 +30,7 @@ from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.join import Join, RegularJoin, WindowJoin
+from sqlstream.planner.operators.multi_join import MultiJoin
 from sqlstream.planner.operators.temporal_join import AsofJoin, TemporalJoin
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
@@ -38,6 +39,7 @@ from sqlstream.udfs.joins import JoinKind
 from sqlstream.udfs.joins.asof import VALUE, AsofJoinKernel
 from sqlstream.udfs.joins.interval import TIME as INTERVAL_TIME
 from sqlstream.udfs.joins.interval import IntervalJoinKernel
+from sqlstream.udfs.joins.multi import MultiJoinKernel
 from sqlstream.udfs.joins.pairs import Bounds, Side
 from sqlstream.udfs.joins.regular import RegularJoinKernel
 from sqlstream.udfs.joins.temporal import TIME as TEMPORAL_TIME
@@ -45,6 +47,7 @@ from sqlstream.udfs.joins.temporal import ProcessingTimeTemporalJoinKernel, Temp
 from sqlstream.udfs.joins.window import END, WindowJoinKernel
 from sqlstream.udfs.kernel import KEY_HASH, ROW_KIND, Domain, Kernel
 
+AnyJoin = Join | MultiJoin
 _SIDES = ("left", "right")
 _NOT_HASHED = (ArrayType, MapType, StructType, VariantType)
 
@@ -72,9 +75,9 @@ More = Callable[[int, Inputs], None]
 """Adds the columns that kernels read of a port in addition to keys and fields."""
 
 
-def join_inputs(node: Join, step: Operator, context: Context, more: More) -> list[JoinInput]:
-    """The two inputs of a join, left first, with the columns that its condition reads. ``more`` is called for each of
-    them to add further columns.
+def join_inputs(node: AnyJoin, step: Operator, context: Context, more: More) -> list[JoinInput]:
+    """The inputs of a join, left first, with the columns that its condition reads. ``more`` is called for each of them
+    to add further columns.
     """
     return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
 
@@ -92,23 +95,23 @@ def condition_of(node: Join) -> Expression | None:
     return None if node.pair_condition is None else node.pair_condition.condition
 
 
-def joined(node: Join, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
-    """Runs a join: returns the rows that its ``kernel`` emits for the two ``sides``."""
+def joined(node: AnyJoin, step: Operator, sides: list[JoinInput], kernel: Kernel, context: Context) -> DataFrame:
+    """Runs a join: returns the rows that its ``kernel`` emits for the ``sides``."""
     fields = StructType([field for side in sides for field in side.rows.schema])
     operator = running(step, context.plan, kernel, spark_schema(kernel.output, fields))
     if sides[0].hashed:
         keys = sides[0].keys
-        unsafe = tuple(name for name, e in zip(keys, node.equal, strict=True) if not e.null_safe)
+        unsafe = tuple(name for name, safe in zip(keys, node.null_safe, strict=True) if not safe)
         updates = any(ROW_KIND in side.rows.columns for side in sides)
         operator = replace(operator, hashed=sides[0].hashed, spread=() if updates else unsafe)
     rows, files = [side.rows for side in sides], [side.files for side in sides]
     return _fields(node, run(rows, operator, context.runtime, files))
 
 
-def _input(node: Join, step: Operator, port: int, context: Context, more: More) -> JoinInput:
+def _input(node: AnyJoin, step: Operator, port: int, context: Context, more: More) -> JoinInput:
     rows = context.lower(step.inputs[port])
     inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].watermark)
-    equal = [(e.left, e.right)[port] for e in node.equal]
+    equal = node.keys_of_side(port)
     keys = tuple(f"__key_{i}" for i in range(len(equal)))
     same = {value.name: name for name, value in zip(keys, equal, strict=True) if _is_itself(value, rows)}
     outputs = tuple((own, same.get(field.name, own)) for own, field in _places(node, port))
@@ -143,12 +146,12 @@ def _is_itself(value: exp.Expression, rows: DataFrame) -> bool:
     return isinstance(value, exp.Column) and isinstance(rows.schema[value.name].dataType, IntegralType | StringType)
 
 
-def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+def with_hash(node: AnyJoin, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     """Adds KEY_HASH to the rows. Insertions with a NULL key, which can match nothing, are distributed by other columns,
     so that they do not all go to one key group.
     """
     hashed = with_key_hash(rows, keys)
-    unsafe = [column(name).isNull() for name, e in zip(keys, node.equal, strict=True) if not e.null_safe]
+    unsafe = [column(name).isNull() for name, safe in zip(keys, node.null_safe, strict=True) if not safe]
     others = [f.name for f in rows.schema if f.name not in keys and not isinstance(f.dataType, _NOT_HASHED)]
     if not unsafe or not others or ROW_KIND in rows.columns:
         return hashed
@@ -156,13 +159,14 @@ def with_hash(node: Join, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     return hashed.withColumn(KEY_HASH, spread)
 
 
-def _places(node: Join, port: int) -> Iterator[tuple[str, Field]]:
-    return ((f"__{_SIDES[port]}_{i}", field) for i, field in enumerate(node.inputs[port].schema))
+def _places(node: AnyJoin, port: int) -> Iterator[tuple[str, Field]]:
+    side = _SIDES[port] if port < len(_SIDES) else f"side_{port}"
+    return ((f"__{side}_{i}", field) for i, field in enumerate(node.inputs[port].schema))
 
 
-def _fields(node: Join, emitted: DataFrame) -> DataFrame:
+def _fields(node: AnyJoin, emitted: DataFrame) -> DataFrame:
     """The kernel's output under the names of the node's schema."""
-    sides = (0, 1) if node.kind.pairs else (0,)
+    sides = range(len(node.inputs)) if node.kind.pairs else (0,)
     own = [column(name).alias(field.name) for port in sides for name, field in _places(node, port)]
     return emitted.select(*own, *hidden(emitted))
 
@@ -184,7 +188,7 @@ def run_asof_join(node: AsofJoin, step: Operator, context: Context) -> DataFrame
         (left.side(), right.side()),
         node.kind is JoinKind.LEFT,
         left.keys,
-        tuple(equality.null_safe for equality in node.equal),
+        node.null_safe,
         node.above,
         node.strict,
         tuple(column_of(node, right, 1, name) for name in node.first_by),
@@ -217,7 +221,7 @@ def run_interval_join(node: IntervalJoin, step: Operator, context: Context) -> D
         right.side(),
         node.kind,
         left.keys,
-        tuple(equality.null_safe for equality in node.equal),
+        node.null_safe,
         Bounds(node.lower_us, node.upper_us),
         Domain.PROCESSING if node.by_clock else Domain.EVENT,
         condition_of(node),
@@ -244,9 +248,18 @@ def run_regular_join(node: RegularJoin, step: Operator, context: Context) -> Dat
         node.kind,
         (left.side(node.ttl_ms[0]), right.side(node.ttl_ms[1])),
         left.keys,
-        tuple(equality.null_safe for equality in node.equal),
+        node.null_safe,
         condition_of(node),
     )
+    return joined(node, step, sides, kernel, context)
+
+
+def run_multi_join(node: MultiJoin, step: Operator, context: Context) -> DataFrame:
+    """Builds the DataFrame of an inner join of several inputs on the same keys: its inputs, exchanged by key and passed
+    through its kernel.
+    """
+    sides = join_inputs(node, step, context, lambda port, inputs: None)
+    kernel = MultiJoinKernel(tuple(side.side() for side in sides), sides[0].keys)
     return joined(node, step, sides, kernel, context)
 
 
@@ -267,7 +280,7 @@ def run_temporal_join(node: TemporalJoin, step: Operator, context: Context) -> D
     sides = join_inputs(node, step, context, more)
     left, right = sides
     shown, outer, ttl = (left.side(node.left_ttl_ms), right.side()), node.kind is JoinKind.LEFT, 1000 * node.ttl_ms
-    null_safe = tuple(equality.null_safe for equality in node.equal)
+    null_safe = node.null_safe
     by = tuple(column_of(node, left, 0, name) for name in node.left_row_identity) if node.retracts else ()
     kernel: TemporalJoinKernel | ProcessingTimeTemporalJoinKernel
     if node.timed:
@@ -292,7 +305,7 @@ def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataF
 
     sides = join_inputs(node, step, context, end)
     left, right = sides
-    null_safe = tuple(equality.null_safe for equality in node.equal)
+    null_safe = node.null_safe
     result_sides = left.side(), right.side()
     return joined(
         node, step, sides, WindowJoinKernel(node.kind, result_sides, left.keys, null_safe, condition_of(node)), context
@@ -302,6 +315,7 @@ def run_window_join(node: WindowJoin, step: Operator, context: Context) -> DataF
 KERNELS: Lowerings = {
     AsofJoin: run_asof_join,
     IntervalJoin: run_interval_join,
+    MultiJoin: run_multi_join,
     RegularJoin: run_regular_join,
     TemporalJoin: run_temporal_join,
     WindowJoin: run_window_join,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors import Watch, on_spark
+from sqlstream.connectors import on_spark
 from sqlstream.errors import UnsupportedError
 from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows, clock_of

@@ -1,4 +1,4 @@
-"""A job goes on with the plan of its checkpoint, whether equal windows are computed once in it or not."""
+"""A job goes on with the plan of its checkpoint, whether equal windows are computed once now, and joins merged, or not."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from sqlstream.errors import ExecutionError
 from sqlstream.grammar import parse_script
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.lifecycle.session_jobs import SessionJobs
-from sqlstream.planner.operators.join import WindowJoin
+from sqlstream.planner.operators.join import RegularJoin, WindowJoin
 from sqlstream.plans import Root, former_plans, plan_of
-from sqlstream.settings import REUSE
+from sqlstream.settings import MULTI_JOIN, REUSE
 from sqlstream.statements.registry import define
 from sqlstream.workspace import Workspace
 
 COUNTS = """(SELECT k, COUNT(*) AS n, window_start AS s, window_end AS e
 FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY k, window_start, window_end)"""
-SCRIPT = f"""
+SCRIPT = """
 CREATE TABLE events (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'test');
 CREATE TABLE most (k STRING, n BIGINT) WITH ('connector' = 'blackhole');
-INSERT INTO most SELECT c.k, c.n FROM {COUNTS} AS c JOIN (SELECT MAX(n) AS m, s, e FROM {COUNTS} GROUP BY s, e) AS b
-ON c.s = b.s AND c.e = b.e AND c.n >= b.m"""
+"""
+EXTREMES = f"""INSERT INTO most SELECT c.k, c.n FROM {COUNTS} AS c JOIN (SELECT MAX(n) AS m, s, e FROM {COUNTS}
+GROUP BY s, e) AS b ON c.s = b.s AND c.e = b.e AND c.n >= b.m"""
+THREE = (
+    """INSERT INTO most SELECT a.k, 1 FROM events AS a JOIN events AS b ON a.k = b.k JOIN events AS c ON c.k = a.k"""
+)
 SPARK: Any = SimpleNamespace(get=lambda settings: None)
 """Checkpoints on this machine are read without it."""
 
@@ -34,23 +38,24 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> SessionJobs:
     return SessionJobs(SPARK, None)  # type: ignore[arg-type]
 
 
-def planned(reuse: str) -> tuple[Any, Root, Workspace]:
-    *definitions, insert = parse_script(SCRIPT)
+def planned(insert: str, setting: str, value: str) -> tuple[Any, Root, Workspace]:
+    *definitions, statement = parse_script(SCRIPT + insert)
     workspace = Workspace()
-    for statement in definitions:
-        define(statement, workspace, SCRIPT)
+    for definition in definitions:
+        define(definition, workspace, SCRIPT)
     workspace.settings.set("execution.runtime-mode", "streaming")
-    workspace.settings.set(REUSE, reuse)
-    return insert, plan_of(insert, workspace), workspace  # type: ignore[arg-type]
+    workspace.settings.set(setting, value)
+    return statement, plan_of(statement, workspace), workspace  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("begun", "now"), [("false", "true"), ("true", "false")])
-def test_a_job_goes_on_with_the_plan_that_it_began_with(jobs, tmp_path, begun, now):
+@pytest.mark.parametrize(("text", "setting", "join"), [(EXTREMES, REUSE, WindowJoin), (THREE, MULTI_JOIN, RegularJoin)])
+def test_a_job_goes_on_with_the_plan_that_it_began_with(jobs, tmp_path, text, setting, join, begun, now):
     nowhere: Any = None  # Spark is not asked
-    _, first, _ = planned(begun)
-    assert any(isinstance(node, WindowJoin) for node in first.walk()) is (begun == "false")
+    _, first, _ = planned(text, setting, begun)
+    assert any(isinstance(node, join) for node in first.walk()) is (begun == "false")
     open_checkpoint(str(tmp_path), first, nowhere)
-    insert, plan, workspace = planned(now)
+    insert, plan, workspace = planned(text, setting, now)
     with pytest.raises(ExecutionError, match="SS421"):
         open_checkpoint(str(tmp_path), plan, nowhere)
     former = former_plans(insert, plan, workspace)

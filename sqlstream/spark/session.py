@@ -94,9 +94,9 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
     # To look at the bytes of a batch after each row costs as much as half of all else; the number of rows bounds it
-    # too: 10,000 blobs of 200 kB are 2 GB in one piece of memory, more than Java may have.
+    # too: 300 blobs of 200 kB are 60 MB in one piece of memory.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "300",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
 

@@ -64,12 +64,16 @@ def guarded_context(key: str, context: AbstractContextManager[object]) -> Iterat
 # tasks. The JVM gets its heap in pages of 2 MB for the same reason.
 
 
+_THREADS_OF_AN_ARENA = 8
+
 MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes: larger ones go back when they are freed
+    # Only the main arena keeps more than 64 MB. Others give that much back as soon as nothing of it is in use.
+    "MALLOC_ARENA_MAX": str(max(1, (os.cpu_count() or 1) // _THREADS_OF_AN_ARENA)),
+    "MALLOC_MMAP_MAX_": "0",  # or all that is larger than 32 MB would go back when it is freed
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""What glibc reads as a process starts, in bytes; other libraries do not look at it."""
+"""What glibc reads as a process starts, sizes in bytes; other libraries do not look at it."""
 
 _HUGE_PAGES = "-XX:+UseTransparentHugePages"
 _OFFERED = Path("/sys/kernel/mm/transparent_hugepage/enabled")

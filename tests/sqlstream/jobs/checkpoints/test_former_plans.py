@@ -1,4 +1,4 @@
-"""A job goes on with the plan of its checkpoint, whether equal windows are computed once now, and joins merged, or not."""
+"""A job goes on with the plan of its checkpoint, whether equal windows are computed once, and joins merged, or not."""
 
 from __future__ import annotations
 

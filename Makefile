@@ -132,7 +132,7 @@ bench-large-files: java $(READY) ## streams over files of 0.1, 1 and 4 GB of CSV
 bench-formats: java $(READY) ## files of CSV, JSON and Avro: decoders, plain libraries, Spark's readers, and jobs into blackhole
 	@$(BIN)/python -m examples.throughput.formats $(BENCH)
 
-bench-kafka: java $(READY) ## messages of Kafka a second, beside a bare client and Spark's connector: BENCH="--format json"
+bench-kafka: java $(READY) ## messages of Kafka a second, beside a bare client and Spark's connector: BENCH="--format json --flink"
 	@$(BIN)/python -m examples.throughput.kafka $(BENCH)
 
 bench-kafka-sink: java $(READY) ## messages a second that a job writes to Kafka, by guarantee

@@ -5,8 +5,9 @@ CSV, 240 of JSON and 150 of Avro and protobuf, in two partitions. Jobs read what
 of it, into ``blackhole``; their figures leave the first half of the micro-batches out. The bare client is
 ``confluent-kafka``, one process for each partition, which counts messages and looks into none. Spark reads with its own
 connector, ``from_json``, ``from_csv`` or ``from_avro``, and its own operators; their jars are fetched from Maven's
-repository. All formats and queries take half an hour with the usual number of messages; the table of each format is
-printed when it is ready (``--messages 400000 --format json --query q0`` for a first look).
+repository. With ``--flink`` Flink runs beside: its messages per second are of the whole statement. All formats and
+queries take half an hour with the usual number of messages; the table of each format is printed when it is ready
+(``--messages 400000 --format json --query q0`` for a first look).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlstream
+from examples.throughput import kafka_flink
 from examples.throughput.formats import COLUMNS, DDL, QUERIES, bids, texts
 from examples.throughput.measure import Batches, Watch
 from examples.throughput.queries import ours
@@ -193,12 +195,21 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
     """Prints a table for each format, as soon as it is measured."""
     for form in chosen.format or FORMATS:
         table = Table(title=f"{chosen.messages:,} messages in {PARTITIONS} partitions: messages per second, steady")
-        for name in ("format", "query", "messages/s", "of the bare client", "Spark's connector", "ratio", "peak"):
+        for name in (
+            "format",
+            "query",
+            "messages/s",
+            "of the bare client",
+            "Spark's connector",
+            "ratio",
+            "Flink",
+            "peak",
+        ):
             table.add_column(name, justify="left" if name in ("format", "query") else "right")
         sent = fill(brokers, form, chosen.messages)
         floor = max(bare(brokers, form) for _ in range(2))
-        table.add_row(form, "a bare producer", f"{sent:,.0f}", "", "", "", "")
-        table.add_row(form, "the bare client", f"{floor:,.0f}", "1.00", "", "", "")
+        table.add_row(form, "a bare producer", f"{sent:,.0f}", "", "", "", "", "")
+        table.add_row(form, "the bare client", f"{floor:,.0f}", "1.00", "", "", "", "")
         for query in chosen.query or [*QUERIES]:
             words = (brokers, form, query, str(chosen.messages))
             own = steady(Batches(**_answer(_started("ours", *words))))
@@ -208,8 +219,18 @@ def measure(brokers: str, chosen: argparse.Namespace, console: Console) -> None:
             else:
                 theirs = steady(Batches(**_answer(_started("spark", *words)))).rows_per_second
                 cells += [f"{theirs:,.0f}", f"{own.rows_per_second / theirs:.1f}"]
+            cells.append(flink_cell(brokers, form, query, chosen) if chosen.flink else "-")
+            print(form, query, *cells, file=sys.stderr, flush=True)
             table.add_row(form, _SHOWN.get(query, query), *cells, f"{own.peak_mb:,} MB")
         console.print(table)
+
+
+def flink_cell(brokers: str, form: str, query: str, chosen: argparse.Namespace) -> str:
+    figures = kafka_flink.REFUSED.get(form) or kafka_flink.on_flink(
+        kafka_flink.with_kafka(chosen.home.resolve()), brokers, form, QUERIES[query][1]
+    )
+    rate = kafka_flink.rows_per_second(chosen.messages, figures)
+    return "-" if rate is None else f"{rate:,.0f}"
 
 
 def main() -> None:
@@ -218,6 +239,8 @@ def main() -> None:
     parser.add_argument("--format", action="append", choices=FORMATS)
     parser.add_argument("--query", action="append", choices=[*QUERIES])
     parser.add_argument("--without-spark", action="store_true", help="do not fetch and measure Spark's connector")
+    parser.add_argument("--flink", action="store_true", help="measure Flink, too; it reads json and csv")
+    parser.add_argument("--home", type=Path, default=Path(".flink"), help="where Flink is installed (default: .flink)")
     parser.add_argument("--measure", nargs="*", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.measure:

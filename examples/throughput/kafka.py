@@ -49,7 +49,7 @@ FORMATS = ("json", "csv", "avro", "protobuf")
 PARTITIONS = 2
 _MICRO_BATCHES = 8
 _AT_ONCE = 250_000
-_PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "org.apache.spark:spark-avro_2.13:4.2.0")
+PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "org.apache.spark:spark-avro_2.13:4.2.0")
 """The newest that Maven has."""
 _BY_SPARK = ("json", "csv", "avro")
 """The formats that Spark reads by functions of these packages."""
@@ -102,6 +102,7 @@ def count(brokers: str, topic: str, partition: int) -> tuple[int, float, float]:
     """How many messages a bare client finds in a partition, and when it had the first and the last of them."""
     consumer = Consumer({
         "bootstrap.servers": brokers, "group.id": "bench", "enable.auto.commit": False, "enable.partition.eof": True,
+        "fetch.queue.backoff.ms": 10,
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, 0)])
     total, first = 0, 0.0
@@ -128,7 +129,7 @@ def spark_job(brokers: str, form: str, query: str, messages: int) -> Batches:
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
-    options = {"spark.jars.packages": ",".join(_PACKAGES)}
+    options = {"spark.jars.packages": ",".join(PACKAGES)}
     with sqlstream.connect(**options) as session, tempfile.TemporaryDirectory() as checkpoint:
         read = session.spark.readStream.format("kafka").option("subscribe", form).option("startingOffsets", "earliest")
         read = read.option("kafka.bootstrap.servers", brokers)

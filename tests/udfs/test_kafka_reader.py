@@ -113,3 +113,20 @@ def test_a_partition_that_is_shorter_than_it_was_has_lost_messages(monkeypatch: 
         read(reader, p0=Span(2, 3))
     with pytest.raises(ConnectorError, match=r"SS590: Kafka does not say what t\[0\] holds: .+"):
         read(reader, p0=Span(2, 3))
+
+
+@pytest.mark.parametrize(("given", "waits"), [({}, "10"), ({"fetch.queue.backoff.ms": "70"}, "70")])
+def test_librdkafka_does_not_wait_a_second_where_messages_lie_ready(monkeypatch, given, waits):
+    configurations: list[dict[str, object]] = []
+
+    class Noted(Listed):
+        def __init__(self, configuration: dict[str, object], logger: object) -> None:
+            super().__init__()
+            configurations.append(configuration)
+
+        def poll(self, seconds: float) -> None:
+            """Says nothing."""
+
+    monkeypatch.setattr("confluent_kafka.Consumer", Noted)
+    fetch.consumer_of({"bootstrap.servers": "here:1", **given})
+    assert configurations[0]["fetch.queue.backoff.ms"] == waits

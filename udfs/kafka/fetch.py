@@ -42,6 +42,10 @@ _AT_ONCE = 20_000
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 100_000, 128 << 20
 """So many messages, or bytes of them, are kept for later micro-batches; of more they are fetched again."""
 
+_FETCHES_ON = {"fetch.queue.backoff.ms": "10"}
+"""Where 100,000 messages wait for us, librdkafka fetches no more for a second otherwise, in which we read them several
+times over."""
+
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 FIELDS: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
@@ -318,7 +322,7 @@ def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more:
            "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
     try:
         given = {key: value for key, value in properties.items() if not key.startswith(_OF_PRODUCERS)}
-        made = Consumer({**given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
+        made = Consumer({**_FETCHES_ON, **given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
     made.poll(0)  # gives librdkafka its first token, where it logs in by one

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+from sqlstream.connectors.fetched import FetchedBytes
 from sqlstream.connectors.secrets import resolved, secrets_of
 from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import Diagnostic, Span, SqlStreamError
@@ -176,6 +177,7 @@ class Environment:
       read many at once; None where it needs others, too.
     * ``real_time``: rows go through one by one, and the source measures how long that takes (``LATENCY_METRIC``).
     * ``written``: where a sink that knows the bytes of what it writes adds them, for metrics.
+    * ``fetched``: what counts the bytes that tasks fetch of messages, for metrics.
     """
 
     spark: SparkSession
@@ -198,6 +200,7 @@ class Environment:
     first_rows: int | None = None
     real_time: bool = False
     written: WrittenBytes = field(default_factory=WrittenBytes)
+    fetched: FetchedBytes = field(default_factory=FetchedBytes)
 
     @property
     def reader(self) -> DataStreamReader | DataFrameReader:

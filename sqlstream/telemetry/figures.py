@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import Sink, sink_connector
+from sqlstream.connectors.fetched import FetchedBytes
 from sqlstream.connectors.written import WrittenBytes
 from sqlstream.jobs.lifecycle.observers import ObservedJob, Report
 from sqlstream.jobs.reports.counts import added_by_name
@@ -18,6 +20,7 @@ from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.plans import side_tables
 from sqlstream.telemetry.epochs import EpochTotals, FilesRead, begin_of, with_epoch
+from sqlstream.udfs.kafka.sizes import Sizes
 
 if TYPE_CHECKING:
     from sqlstream.errors import SqlStreamError
@@ -64,6 +67,7 @@ def _numbered(names: Sequence[str]) -> dict[int, str]:
 class JobFigures:
     """What is known of a job at a moment. ``failures``: how often it has failed, restarts included. ``started``: in
     seconds since 1970. ``reported_bytes``: what sinks have written, of those that say so when they write.
+    ``fetched_bytes``: what tasks have fetched of each partition of topics, by table.
     """
 
     name: str
@@ -75,6 +79,21 @@ class JobFigures:
     names: PlanNames = field(default_factory=PlanNames)
     failures: int = 0
     reported_bytes: Mapping[str, int] = field(default_factory=dict)
+    fetched_bytes: Mapping[str, Sizes] = field(default_factory=dict)
+
+    @property
+    def bytes_in(self) -> dict[str, int]:
+        """What was read of each table, as far as its source knows."""
+        of_messages = {table: sum(sizes.values()) for table, sizes in self.fetched_bytes.items()}
+        return added_by_name(self.epochs.bytes_by_table, of_messages)
+
+    @property
+    def bytes_by_partition(self) -> dict[tuple[str, int], int]:
+        """What was fetched of each topic and partition. One that two tables read is fetched twice, and counts twice."""
+        sums: Counter[tuple[str, int]] = Counter()
+        for sizes in self.fetched_bytes.values():
+            sums.update(sizes)
+        return dict(sums)
 
     @property
     def bytes_out(self) -> dict[str, int]:
@@ -88,10 +107,13 @@ class JobFigures:
 
 
 class MeasuredJob:
-    """An observer of one job that has its figures at any time, from any thread. ``written``: what its sinks report."""
+    """An observer of one job that has its figures at any time, from any thread. ``written``, ``fetched``: what its
+    sinks and sources report.
+    """
 
-    def __init__(self, written: WrittenBytes) -> None:
-        self._written = written
+    def __init__(self, written: WrittenBytes, fetched: FetchedBytes) -> None:
+        fetched.ask()
+        self._written, self._fetched = written, fetched
         self._sinks: tuple[tuple[Table, Sink], ...] = ()
         self._job: ObservedJob | None = None
         self._names = PlanNames()
@@ -149,6 +171,7 @@ class MeasuredJob:
                 names=self._names,
                 failures=self._failures,
                 reported_bytes=self._written.by_table(),
+                fetched_bytes=self._fetched.by_table(),
             )
 
 
@@ -159,11 +182,13 @@ class MeasuredJobs:
         self._jobs: list[MeasuredJob] = []
         self._lock = Lock()
 
-    def new(self, written: WrittenBytes) -> MeasuredJob:
-        """An observer for a job that is about to start, whose sinks report what they have ``written``."""
+    def new(self, written: WrittenBytes, fetched: FetchedBytes) -> MeasuredJob:
+        """An observer for a job that is about to start, whose sinks report what they have ``written``, and whose tasks
+        what they have ``fetched``.
+        """
         with self._lock:
             self._jobs = [job for job in self._jobs if not job.is_over]
-            self._jobs.append(MeasuredJob(written))
+            self._jobs.append(MeasuredJob(written, fetched))
             return self._jobs[-1]
 
     def figures(self) -> list[JobFigures]:

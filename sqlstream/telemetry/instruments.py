@@ -234,9 +234,10 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
     ),
     Instrument(
         "sqlstream.source.io", _C, "By",
-        "Bytes of the files that were read of a table, on this machine. A file that is read in parts counts with its "
-        "first one. Of other sources bytes are not counted.",
-        _by_name(lambda f: f.epochs.bytes_by_table), (TABLE,), "numBytesIn",
+        "Bytes read of a table: of files on this machine, where one that is read in parts counts with its first one, "
+        "and of messages of Kafka, their values, and their keys where the table has columns in them. Of other sources "
+        "bytes are not counted.",
+        _by_name(lambda f: f.bytes_in), (TABLE,), "numBytesIn",
     ),
     Instrument(
         "sqlstream.source.bad_rows", _C, "{row}", "Rows that cannot be read or converted, where these are tolerated.",
@@ -257,6 +258,12 @@ JOB_INSTRUMENTS: tuple[Instrument[JobFigures], ...] = (
         "Messages that epochs have read of a partition of a topic of Kafka, by their offsets, which transactions and "
         "compaction leave gaps in.",
         _by_partition(lambda p: p.rows), (TOPIC, PARTITION), "numRecordsIn of the source's operator",
+    ),
+    Instrument(
+        "sqlstream.source.partition.io", _C, "By",
+        "Bytes of the messages that tasks have fetched of a partition of a topic of Kafka, as of sqlstream.source.io.",
+        lambda f, now: (Sample(size, (topic, str(n))) for (topic, n), size in f.bytes_by_partition.items()),
+        (TOPIC, PARTITION), "KafkaConsumer.bytes-consumed-total",
     ),
     Instrument(
         "sqlstream.source.partition.offset", _G, "{row}",

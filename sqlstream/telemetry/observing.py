@@ -30,7 +30,7 @@ from sqlstream.telemetry.choices import (
 from sqlstream.telemetry.exports import EXPORTS, Export
 
 if TYPE_CHECKING:
-    from sqlstream.connectors.written import WrittenBytes
+    from sqlstream.connectors.connector import Environment
     from sqlstream.jobs.lifecycle.observers import JobObserver
     from sqlstream.telemetry.figures import JobFigures
     from sqlstream.telemetry.server import MetricsServer
@@ -51,15 +51,16 @@ class MetricsExport:
         self.export.close()
 
 
-def observers_of(user: object, settings: Settings, sql: str, written: WrittenBytes) -> Iterator[JobObserver]:
+def observers_of(user: object, settings: Settings, sql: str, environment: Environment) -> Iterator[JobObserver]:
     """The observers of a job that is about to start. ``user``: the session, as ``EXPORTS`` knows it. ``sql``: the
-    statement of the job, without secrets. ``written``: what its sinks report.
+    statement of the job, without secrets. ``environment``: that of its connectors, which count
+    bytes.
 
     Raises the errors of exports that cannot be opened: ExecutionError SS475, SS476 and SS477.
     """
     for metrics in (_prometheus(user, settings), _otlp(user, settings)):
         if metrics is not None:
-            yield metrics.jobs.new(written)
+            yield metrics.jobs.new(environment.written, environment.fetched)
     yield from _traces(user, settings)
     yield from _logs(user, settings)
     yield from _lineage(user, settings, sql)

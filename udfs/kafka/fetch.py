@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.exchange import LIFT
+from sqlstream.udfs.kafka.sizes import SizeCounter, sizes_of
 from sqlstream.udfs.messages import VALUE, MessageRows
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ DDL = {
 }  # fmt: skip
 """Their types in Spark."""
 
+_PAYLOAD = ("key", "value")
 Slot = tuple[str, int]
 """Topic and partition."""
 
@@ -97,12 +99,14 @@ def lose(what: str, *, skips_lost: bool) -> None:
 @dataclass(frozen=True)
 class FetchedMessages:
     """Fetches the messages of ranges. ``properties``: those of librdkafka. ``columns``: which of FIELDS are given.
-    ``skips_lost``: messages that are gone are left out, with a warning in the log; else they are an error.
+    ``skips_lost``: messages that are gone are left out, with a warning in the log; else they are an error. ``sizes``:
+    what counts the bytes of values, and of keys where these are among the columns.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     columns: tuple[str, ...]
     skips_lost: bool = False
+    sizes: SizeCounter | None = field(default=None, repr=False, compare=False)
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a task's ranges, each partition's in their order.
@@ -128,6 +132,9 @@ class FetchedMessages:
             TOPIC: lambda: slots.topics,
         }
         arrays = [columns[name]() if name in columns else _OF_MESSAGES[name](messages) for name in self.columns]
+        if self.sizes is not None:
+            payload = [array for name, array in zip(self.columns, arrays, strict=True) if name in _PAYLOAD]
+            self.sizes.add(sizes_of(payload, slots.known, slots.index))
         return pa.RecordBatch.from_arrays(arrays, [*self.columns])
 
 

@@ -165,6 +165,7 @@ def messages_of_table(kind: Source, environment: Environment, table: Table, fiel
             fields,
             finished=environment.finished,
             watermark=on_spark.kafka_times.watermark_of_topics(environment, table, values, by_rows=True),
+            sizes=environment.fetched.counter(environment.spark, table.name),
         )
     options = source_options(table, values)
     messages = on_spark.kafka.messages_of(environment.spark, options, finished=environment.finished)

@@ -263,7 +263,8 @@ def rows_by_tasks(
     places = on_spark.kafka_source.ranges_of_topics(
         environment.spark, settings, finished=environment.finished, watermark=watermark
     )
-    rows = on_spark.kafka_source.rows_of_topics(places, settings, records, kept, lifts=watermark is not None)
+    sizes, lifts = environment.fetched.counter(environment.spark, table.name), watermark is not None
+    rows = on_spark.kafka_source.rows_of_topics(places, settings, records, kept, lifts=lifts, sizes=sizes)
     kinds = {c.name: c.type for c in records_columns(table)}
     names = {f.name: f"value{i}" for i, f in enumerate(records.decoder.schema)}
     given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
@@ -308,7 +309,8 @@ def topic_format(
     records, fields = topic_records(environment, table, columns, values), fields_of_columns(table, columns)
     assert records is not None and fields is not None, table.name
     needed = {"value", "topic", "partition", "offset", *fields.values()}
-    fetched = FetchedMessages(settings.properties, tuple(f for f in FIELDS if f in needed), settings.skips_lost)
+    given, sizes = tuple(f for f in FIELDS if f in needed), environment.fetched.counter(environment.spark, table.name)
+    fetched = FetchedMessages(settings.properties, given, settings.skips_lost, sizes)
     watermark = watermark_of_topics(environment, table, values, by_rows=False)
     return TopicFormat(fetched, records, fields, watermark is not None)
 

@@ -45,6 +45,7 @@ from sqlstream.udfs.kafka.fetch import (
     Span,
     TopicRecords,
 )
+from sqlstream.udfs.kafka.sizes import SizeCounter
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
 from sqlstream.udfs.spark.batches import rows_of
 
@@ -62,11 +63,12 @@ def messages_of(
     *,
     finished: bool,
     watermark: TopicWatermark | None = None,
+    sizes: SizeCounter | None = None,
 ) -> DataFrame:
     """Returns the messages of a table with the given columns (``udfs.kafka.fetch.FIELDS``), and with LIFT if there is a
-    ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame.
+    ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame. ``sizes`` counts their bytes.
     """
-    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
     places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)
     if watermark is None:
         return places.mapInArrow(rows_of(fetched), _ddl(columns))
@@ -74,16 +76,22 @@ def messages_of(
 
 
 def rows_of_topics(
-    places: DataFrame, settings: TopicSettings, records: TopicRecords, kept: tuple[str, ...], *, lifts: bool = False
+    places: DataFrame,
+    settings: TopicSettings,
+    records: TopicRecords,
+    kept: tuple[str, ...],
+    *,
+    lifts: bool = False,
+    sizes: SizeCounter | None = None,
 ) -> DataFrame:
     """Returns the rows of messages in the ranges ``places``, which the tasks that fetch them decode: the columns of
     ``records``, named ``value0`` and so on but for BAD, the columns ``kept`` of each row's message, and LIFT if
-    ``lifts``.
+    ``lifts``. ``sizes`` counts the bytes of the messages.
     """
     columns = tuple(name for name in DDL if name in {"value", "topic", "partition", "offset", *kept})
     names = tuple(f.name if f.name == BAD else f"value{i}" for i, f in enumerate(records.schema))
     types = (f"{name} {from_arrow(f.type).ddl()}" for name, f in zip(names, records.schema, strict=True))
-    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost)
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
     work = RowsOfTopics(fetched, records, names, kept, lifts)
     lift = _LIFT_DDL if lifts else ""
     return places.mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept), lift))))

@@ -262,7 +262,7 @@ class SessionJobs:
                 place_of(settings, checkpoint, claimed, named=named),
                 execution,
                 name,
-                tuple(observers_of(self.spark, settings, secrets_of_plan(plan).hidden(sql), environment.written)),
+                tuple(observers_of(self.spark, settings, secrets_of_plan(plan).hidden(sql), environment)),
             ),
         )
 

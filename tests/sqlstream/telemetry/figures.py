@@ -68,6 +68,7 @@ def figures(name: str = "totals", state: str = "RUNNING", **more: Any) -> JobFig
         with_epoch(EpochTotals(), report(0), {"bids": 100}, {}), report(1, 7000), {"bids": 20}, {"totals": 64}
     )
     given: dict[str, Any] = {"progress": progress, "epochs": epochs, "failures": 2, "reported_bytes": {"topic": 8}}
+    given |= {"fetched_bytes": {"clicks": {("t", 0): 30, ("t", 1): 2}}}
     given |= more
     names = PlanNames({0: "0: WindowAggregate"}, {0: "0: planes"}, "totals")
     return JobFigures(name, "id-1", state, STARTED, names=names, **given)

@@ -100,6 +100,8 @@ def test_values_are_those_of_the_job():
     partition = {"messaging_destination_name": "t", "messaging_destination_partition_id": "0"}
     assert value("sqlstream_source_partition_rows_total", **partition) == 10
     assert value("sqlstream_source_partition_offset", **partition) == 10
+    assert value("sqlstream_source_partition_io_bytes_total", **partition) == 30
+    assert value("sqlstream_source_io_bytes_total", sqlstream_table="clicks") == 32
     assert value("sqlstream_operator_late_rows_total", sqlstream_operator="0: WindowAggregate") == 3
     assert value("sqlstream_job_watermark_lag_seconds") == 60
     assert value("sqlstream_job_status", sqlstream_job_state="RUNNING") == 1

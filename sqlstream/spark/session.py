@@ -93,10 +93,10 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.LocalFileSystem"
 # What results depend on, and what they cost; for a session that nobody has set up before.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",
-    # To look at the bytes of a batch after each row costs as much as half of all else; the number of rows bounds it
-    # too: 300 blobs of 200 kB are 60 MB in one piece of memory.
+    # To look at the bytes of a batch after each row costs as much as half of all else; the number of rows bounds it,
+    # too. Jobs whose rows are blobs have a bound of their own (``jobs/lifecycle/launch.py``).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "300",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, only Spark reads well
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,10 @@ from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark.internals import make_active
+from sqlstream.spark.running import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -78,6 +79,7 @@ class Launch:
     * ``ended``: an earlier run has written the end of the input to the checkpoint, so all windows are closed.
     * ``drained``: the input has no end, but an earlier run was drained. This run only completes what that one may have
       left undone.
+    * ``has_blobs``: kernels run, and what goes to them and comes from them are blobs, each of many rows.
     * ``end_planned``: the micro-batch that reads the last of a bounded input ends it.
     * ``end_of_input``: whether windows and timers fire at the end of bounded input, or wait for the next run.
     * ``watermarks``: stores the watermarks of jobs with several sources. ``lifted``: advances those of sources that
@@ -103,6 +105,7 @@ class Launch:
     ended: bool = False
     drained: bool = False
     end_planned: bool = False
+    has_blobs: bool = False
     watermarks: SourceWatermarks | None = None
     lifted: LiftedSources | None = None
     idle: IdleSources | None = None
@@ -149,7 +152,8 @@ class Launch:
         elif self.interval_ms:
             writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")
         try:
-            return _started(writer)
+            with batches_of_blobs(self.rows.sparkSession) if self.has_blobs else nullcontext():
+                return _started(writer)
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UnsupportedError("SS394", f"Spark cannot run the query as a stream: {reason}") from error
@@ -170,6 +174,29 @@ class Launch:
             self.control.end(table)
         if self.clock.ends:
             self.control.end_clock()
+
+
+BLOBS_OF_A_BATCH = 300
+"""Blobs have up to 200 kB, so an Arrow batch of them has 60 MB at most."""
+
+_ROWS_OF_A_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+@contextmanager
+def batches_of_blobs(spark: SparkSession) -> Iterator[None]:
+    """A context manager: queries that start in it have no more than BLOBS_OF_A_BATCH rows in an Arrow batch between
+    Spark and Python. A query takes a copy of the session's settings as it starts.
+    """
+    with ONE_AT_A_TIME:
+        usual = str(spark.conf.get(_ROWS_OF_A_BATCH))
+        if 0 < int(usual) <= BLOBS_OF_A_BATCH:
+            yield
+            return
+        spark.conf.set(_ROWS_OF_A_BATCH, str(BLOBS_OF_A_BATCH))
+        try:
+            yield
+        finally:
+            spark.conf.set(_ROWS_OF_A_BATCH, usual)
 
 
 def _started(writer: DataStreamWriter) -> StreamingQuery:

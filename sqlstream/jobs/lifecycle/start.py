@@ -259,6 +259,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         ended=ended,
         drained=ended and not bounded,
         end_planned=end_planned,
+        has_blobs=bool(physical.operators) and not Engine(checkpoint.layout.engine).is_of_spark,
         watermarks=watermarks,
         lifted=None if bounded or ended else lifted_sources(physical, control),
         idle=None if bounded or ended else idle_sources(physical, control, execution.idle_timeout_ms),

@@ -212,6 +212,7 @@ def capture_test(album: Album, folder: Path) -> None:
 def capture_demo(album: Album, folder: Path) -> None:
     with _running(["--seconds", "240"], album.width, folder, "examples.live.demo") as demo:
         demo.wait(r"^best sellers until \d", 0)  # both results have rows: the joined one is sooner
+        demo.wait(r"^6\d of 240 s", 0)  # what has waited at the start is read by then
         album.take(demo, "live")
         demo.type("\x03")
         demo.wait_for_end()

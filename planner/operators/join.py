@@ -10,14 +10,14 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind, TimeDomain
 from sqlstream.planner.expressions import columns_of, sql
-from sqlstream.planner.fields import Field, FieldNames, Provenance, Schema, traced
+from sqlstream.planner.fields import Field, FieldNames, Schema, traced
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.kernel_expressions import PairCondition, pair_condition
 from sqlstream.planner.node import Conditions, Node, PushFilters, cached_per_node
-from sqlstream.planner.operators.multi_join import SideKeys, merged
+from sqlstream.planner.operators.joined_sides import JoinedSides, SideKeys, column_names
+from sqlstream.planner.operators.multi_join import merged
 from sqlstream.planner.operators.window_extremes import JoinedWindows
 from sqlstream.planner.properties import (
-    ArrivalOrder,
     FieldsRead,
     Keys,
     Kinds,
@@ -40,10 +40,10 @@ class Equality:
 
 
 @dataclass(frozen=True)
-class Join(Node):
+class Join(JoinedSides):
     """Emits the pairs of rows of ``left`` and ``right`` for which all of ``equal`` hold and ``condition`` is true.
 
-    The fields of both sides have different names. ``condition`` is over the fields of both, for kinds that emit rows
+    ``condition`` is over the fields of both, for kinds that emit rows
     without a partner; conditions of inner joins are a filter above. Schema: the fields of the left side, then, except
     for SEMI and ANTI, those of the right; fields of a side that may be missing are nullable.
     """
@@ -60,11 +60,9 @@ class Join(Node):
 
     @property
     def null_safe(self) -> tuple[bool, ...]:
-        """For each equality whether NULL equals NULL."""
         return tuple(equality.null_safe for equality in self.equal)
 
     def keys_of_side(self, port: int) -> SideKeys:
-        """What the equalities compare of a side (``port``, 0: left, 1: right)."""
         return tuple((equality.left, equality.right)[port] for equality in self.equal)
 
     @cached_property
@@ -90,15 +88,6 @@ class Join(Node):
     # --- properties -------------------------------------------------------------------------------------------
 
     @property
-    def keeps_state(self) -> bool:
-        return True
-
-    @property
-    @cached_per_node
-    def arrival_order(self) -> ArrivalOrder:
-        return ArrivalOrder.MIXED
-
-    @property
     @cached_per_node
     def unique_keys(self) -> Keys:
         """Each key of one side combined with each key of the other. If rows of one side have at most one partner, also
@@ -107,7 +96,7 @@ class Join(Node):
         left, right = self.left.unique_keys, self.right.unique_keys
         if not self.kind.pairs:
             return left
-        one_left, one_right = (_is_unique(keys, self, side) for side, keys in enumerate((left, right)))
+        one_left, one_right = map(self.finds_one_row, (0, 1))
         pads_left, pads_right = self.kind.padded
         unique: set[frozenset[str]] = {left_key | right_key for left_key in left for right_key in right}
         if pads_left and pads_right:  # or rows of both sides without a partner may be NULL in all of the key
@@ -143,10 +132,6 @@ class Join(Node):
     @property
     def consumer_name(self) -> str:
         return f"the {self.kind.value} JOIN"
-
-    @property
-    def producer_name(self) -> str:
-        return self.consumer_name
 
     # --- rules ------------------------------------------------------------------------------------------------
 
@@ -185,44 +170,14 @@ class Join(Node):
 
     # --- what runs --------------------------------------------------------------------------------------------
 
-    @property
-    def port_count(self) -> int:
-        return 2
-
-    def fields_read(self, port: int = 0) -> FieldsRead | None:
-        return self.fields_of_side(port)
-
     def fields_of_side(self, port: int, time: str | None = None) -> FieldsRead | None:
-        """The fields that the exchange of one side (``port``, 0: left, 1: right) reads. ``time`` is the side's time
-        field, None for joins that do not depend on time.
-        """
-        equal = self.keys_of_side(port)
-        operands = (
-            [operand for _, operand in self.pair_condition.columns[port]] if self.pair_condition is not None else []
-        )
-        if not all(isinstance(value, exp.Column) for value in (*equal, *operands)):
-            return None
-        keys = tuple(value.name for value in equal)
-        return FieldsRead(tuple(dict.fromkeys([*keys, *(f.name for f in self.inputs[port].schema)])), keys, time)
-
-    @property
-    def depends_on_arrival_order(self) -> bool:
-        """True where a side has changes; inserted rows give the same pairs in any order."""
-        return any(side.changelog_mode != APPEND_ONLY for side in self.inputs)
-
-    @property
-    def exchange_keys(self) -> tuple[str, ...]:
-        return tuple(sql(equality.left) for equality in self.equal)
-
-    @property
-    def columnar_only_clause(self) -> str | None:
-        return "a join of streams"
+        if self.pair_condition is not None:
+            operands = tuple(operand for _, operand in self.pair_condition.columns[port])
+            if column_names(operands) is None:
+                return None
+        return super().fields_of_side(port, time)
 
     # --- texts and state --------------------------------------------------------------------------------------
-
-    @property
-    def column_provenance(self) -> Provenance:
-        return {**self.left.column_provenance, **self.right.column_provenance}
 
     @property
     def equalities_text(self) -> list[str]:
@@ -258,13 +213,6 @@ def _fields(side: Node, *, nullable: bool) -> Schema:
 def without_time(field: Field) -> Field:
     """A copy of the field that is not a time attribute."""
     return field if field.time is None else replace(field, time=None)
-
-
-def _is_unique(keys: frozenset[frozenset[str]], node: Join, side: int) -> bool:
-    """True where the equalities find at most one row of a side."""
-    equal = node.keys_of_side(side)
-    names = {value.name for value in equal if isinstance(value, exp.Column)}
-    return any(key <= names for key in keys)
 
 
 def _operator(equality: Equality) -> str:
@@ -339,13 +287,10 @@ class RegularJoin(Join):
 
     @property
     def sides_by_key(self) -> tuple[tuple[Node, ...], tuple[SideKeys, ...]] | None:
-        if self.kind is not JoinKind.INNER or self.condition is not None or any(self.ttl_ms):
+        on_keys_alone = self.kind is JoinKind.INNER and bool(self.equal) and self.condition is None
+        if not on_keys_alone or any(self.null_safe) or any(self.ttl_ms):
             return None
-        return (
-            (self.inputs, (self.keys_of_side(0), self.keys_of_side(1)))
-            if self.equal and not any(self.null_safe)
-            else None
-        )
+        return self.inputs, (self.keys_of_side(0), self.keys_of_side(1))
 
     def with_joins_merged(self) -> Node:
         return self if self.sides_by_key is None else merged(*self.sides_by_key) or self

@@ -10,25 +10,26 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.expressions import columns_of, sql
-from sqlstream.planner.fields import FieldNames, Provenance, Schema, traced
+from sqlstream.planner.fields import FieldNames, Schema, traced
 from sqlstream.planner.node import Node, cached_per_node
-from sqlstream.planner.properties import ArrivalOrder, FieldsRead, Keys, Kinds, StateDescription
+from sqlstream.planner.operators.joined_sides import JoinedSides, SideKeys, column_names
+from sqlstream.planner.properties import Keys, Kinds, StateDescription
 from sqlstream.udfs.joins import JoinKind
-
-SideKeys = tuple[exp.Expression, ...]
-"""The expressions over the fields of a side that a join compares."""
 
 
 @dataclass(frozen=True)
-class MultiJoin(Node):
+class MultiJoin(JoinedSides):
     """Emits the combinations of a row of each of the ``sides`` whose ``keys`` are equal; NULL equals nothing.
 
-    ``keys``: for each side as many expressions over its fields, of the same types for all sides. The fields of all
-    sides have different names. Schema: the fields of all sides, in their order; none is a time attribute.
+    ``keys``: for each side as many expressions over its fields, of the same types for all sides. Schema: the fields of
+    all sides, in their order; none is a time attribute.
     """
 
     sides: tuple[Node, ...]
     keys: tuple[SideKeys, ...]
+
+    kind = JoinKind.INNER
+    pair_condition = None  # no other condition than equal keys
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -41,12 +42,12 @@ class MultiJoin(Node):
 
     # --- properties -------------------------------------------------------------------------------------------
 
-    keeps_state = True
-
     @property
-    @cached_per_node
-    def arrival_order(self) -> ArrivalOrder:
-        return ArrivalOrder.MIXED
+    def null_safe(self) -> tuple[bool, ...]:
+        return (False,) * len(self.keys[0])
+
+    def keys_of_side(self, port: int) -> SideKeys:
+        return self.keys[port]
 
     @property
     @cached_per_node
@@ -54,7 +55,7 @@ class MultiJoin(Node):
         """Each key of a side combined with each key of all others. Sides that have at most one row of each join key
         need not count, except for one where that holds for all of them.
         """
-        many = [side for side, keys in zip(self.sides, self.keys, strict=True) if not _is_unique(side, keys)]
+        many = [side for port, side in enumerate(self.sides) if not self.finds_one_row(port)]
         unique = _combined(self.sides) | _combined(many)
         return unique if many else unique.union(*(side.unique_keys for side in self.sides))
 
@@ -82,10 +83,6 @@ class MultiJoin(Node):
     def consumer_name(self) -> str:
         return "the INNER JOIN"
 
-    @property
-    def producer_name(self) -> str:
-        return self.consumer_name
-
     # --- rules ------------------------------------------------------------------------------------------------
 
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
@@ -95,18 +92,6 @@ class MultiJoin(Node):
         needed = required.union(*self._names)
         return replace(self, sides=tuple(side.pruned(needed & side.field_names) for side in self.sides))
 
-    kind = JoinKind.INNER
-    pair_condition = None
-
-    @property
-    def null_safe(self) -> tuple[bool, ...]:
-        """For each key whether NULL equals NULL."""
-        return (False,) * len(self.keys[0])
-
-    def keys_of_side(self, port: int) -> SideKeys:
-        """What is compared of a side."""
-        return self.keys[port]
-
     @property
     def sides_by_key(self) -> tuple[tuple[Node, ...], tuple[SideKeys, ...]]:
         return self.sides, self.keys
@@ -114,37 +99,7 @@ class MultiJoin(Node):
     def watermark_fields_needed(self, needed: FieldNames) -> FieldNames:
         return frozenset()
 
-    # --- what runs --------------------------------------------------------------------------------------------
-
-    @property
-    def port_count(self) -> int:
-        return len(self.sides)
-
-    def fields_read(self, port: int = 0) -> FieldsRead | None:
-        keys, names = self.keys[port], (field.name for field in self.sides[port].schema)
-        if not all(isinstance(value, exp.Column) for value in keys):
-            return None
-        own = tuple(value.name for value in keys)
-        return FieldsRead(tuple(dict.fromkeys([*own, *names])), own, None)
-
-    @property
-    def depends_on_arrival_order(self) -> bool:
-        """True where a side has changes; inserted rows give the same combinations in any order."""
-        return self.changelog_mode != APPEND_ONLY
-
-    @property
-    def exchange_keys(self) -> tuple[str, ...]:
-        return tuple(map(sql, self.keys[0]))
-
-    @property
-    def columnar_only_clause(self) -> str | None:
-        return "a join of streams"
-
     # --- texts and state --------------------------------------------------------------------------------------
-
-    @property
-    def column_provenance(self) -> Provenance:
-        return {name: text for side in self.sides for name, text in side.column_provenance.items()}
 
     def describe(self) -> str:
         equal = (" = ".join(map(sql, of_key)) for of_key in zip(*self.keys, strict=True))
@@ -165,12 +120,6 @@ class MultiJoin(Node):
             yield StateDescription(f"the rows of input {number}", None)
 
 
-def _is_unique(side: Node, keys: SideKeys) -> bool:
-    """True where at most one row of the side has the same values of its ``keys``."""
-    names = {value.name for value in keys if isinstance(value, exp.Column)}
-    return any(key <= names for key in side.unique_keys)
-
-
 def _combined(sides: Sequence[Node]) -> Keys:
     """Each key of a side with each key of all others; none for no sides."""
     if not sides:
@@ -188,20 +137,18 @@ def merged(inputs: tuple[Node, ...], keys: tuple[SideKeys, ...]) -> MultiJoin | 
     """
     flat = [_flat(side, own) for side, own in zip(inputs, keys, strict=True)]
     sides = tuple(side for below, _ in flat for side in below)
-    return (
-        MultiJoin(sides, tuple(own for _, all_keys in flat for own in all_keys)) if len(sides) > len(inputs) else None
-    )
+    if len(sides) == len(inputs):
+        return None
+    return MultiJoin(sides, tuple(own for _, of_sides in flat for own in of_sides))
 
 
 def _flat(side: Node, keys: SideKeys) -> tuple[tuple[Node, ...], tuple[SideKeys, ...]]:
     """The sides of a join below that compares the fields ``keys``, in the order of these; else the side itself."""
-    below = side.sides_by_key
-    if below is not None:
+    below, names = side.sides_by_key, column_names(keys)
+    if below is not None and names is not None:
         sides, own = below
-        place_of = {
-            value.name: i for of_side in own for i, value in enumerate(of_side) if isinstance(value, exp.Column)
-        }
-        places = [place_of.get(value.name) if isinstance(value, exp.Column) else None for value in keys]
-        if sorted(place for place in places if place is not None) == list(range(len(own[0]))) and None not in places:
-            return sides, tuple(tuple(of_side[place] for place in places if place is not None) for of_side in own)
+        place_of = {v.name: place for of_side in own for place, v in enumerate(of_side) if isinstance(v, exp.Column)}
+        places = [place_of.get(name, -1) for name in names]
+        if sorted(places) == list(range(len(own[0]))):
+            return sides, tuple(tuple(of_side[place] for place in places) for of_side in own)
     return (side,), (keys,)

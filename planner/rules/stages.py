@@ -145,10 +145,11 @@ class _PushLookupFilters:
 # Operators whose results nobody reads need no watermark, and a watermark that nobody needs stops no filter, so these go
 # first. Joins of windows with themselves are found while both sides have all columns, and their aggregates are not yet
 # fused. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
-# whose columns then need not be read. Projections are merged last, when it is known which of them remain.
+# whose columns then need not be read. Projections are merged when it is known which of them remain. Joins are last: no
+# projection comes between them any more.
 def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True, multi_join: bool = True) -> tuple[Stage, ...]:
     """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: equal
-    parts of a plan are computed once where a rule can do so.
+    parts of a plan are computed once where a rule can do so. ``multi_join``: inner joins on the same keys become one.
     """
     return (
         Stage("fold_constants", fold_constants),

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 
 _CLOCK = "control-clock"
-_ENDED = "control-end"
 _END = "end-of-input"
+
+ENDED = "control-end"
+"""The folder of what is known of a planned end."""
 
 END_FILE = f"{_END}.json"
 """The name of the files that say the end of an input."""
@@ -83,7 +85,7 @@ class ControlRows:
 
     def has_ended(self, table: str) -> bool:
         """True where a control row says that the table's input has ended, and a planned end has been reached."""
-        ends = (f"{folder}/{_END}.json" for folder in (folder_of(table), _ENDED))
+        ends = (f"{folder}/{_END}.json" for folder in (folder_of(table), ENDED))
         return any(self.storage.read(end) is not None for end in ends)
 
     def end(self, table: str) -> None:
@@ -93,7 +95,7 @@ class ControlRows:
 
     def reach_end(self) -> None:
         """Records that the planned end was read, and all windows are closed."""
-        self.storage.write(f"{_ENDED}/{_END}.json", "{}")
+        self.storage.write(f"{ENDED}/{_END}.json", "{}")
 
     @property
     def clock_has_ended(self) -> bool:

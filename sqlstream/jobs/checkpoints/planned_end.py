@@ -8,19 +8,18 @@ the control rows of each table are as many files, without a row but for the last
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlstream.jobs.checkpoints.control import ControlRows, folder_of
+from sqlstream.jobs.checkpoints.control import ENDED, ControlRows, folder_of
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.history import last_begun, last_committed
 from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS
 
 _PLANNED = "planned-end"
-_NUMBER = f"control-end/{_PLANNED}"
+_NUMBER = f"{ENDED}/{_PLANNED}"
 _MOST = 100
 """Each micro-batch of a planned end is a file for each table."""
 
@@ -68,9 +67,12 @@ class PlannedEnd:
         now = time.time()
         for table in self.tables:
             for number in range(micro_batches):
-                last = number == micro_batches - 1
-                name = _end_of(table) if last else f"{folder_of(table)}/{_PLANNED}-{number:09}"
-                self._storage.write(name, json.dumps({"watermark_ms": END_OF_INPUT_MS}) if last else "")
+                name = f"{folder_of(table)}/{_PLANNED}-{number:09}"
+                if number == micro_batches - 1:
+                    name = _end_of(table)
+                    self.control.lift(table, END_OF_INPUT_MS, _PLANNED)
+                else:
+                    self._storage.write(name, "")
                 seconds = now - micro_batches + number  # Spark reads the oldest first
                 os.utime(self._storage.root / name, (seconds, seconds))
 

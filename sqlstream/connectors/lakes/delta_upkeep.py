@@ -29,14 +29,14 @@ def compact(name: str, path: str, storage: Mapping[str, str], retry: CommitRetry
 
     ConnectorError SS547 where that would spoil the table.
     """
-    _require_decimals_above_zero(name, open_table(name, path, storage))
+
+    def together(table: DeltaTable) -> None:
+        _require_decimals_above_zero(name, table)
+        table.optimize.compact()
+
     retry.commit(
-        f'Delta table "{name}"', partial(open_table, name, path, storage), lambda _: False, _compact, is_passing
+        f'Delta table "{name}"', partial(open_table, name, path, storage), lambda _: False, together, is_passing
     )
-
-
-def _compact(table: DeltaTable) -> None:
-    table.optimize.compact()
 
 
 def _require_decimals_above_zero(name: str, table: DeltaTable) -> None:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,16 +66,21 @@ def installed(home: Path) -> str:
         package = f"apache-flink-libraries=={VERSION}"
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(home), package]
         subprocess.run(pip, check=True)
-    jars.mkdir(parents=True, exist_ok=True)
-    jar = jars / f"flink-sql-parquet-{VERSION}.jar"
-    if not jar.exists():
-        partial = jar.with_suffix(".partial")
-        urllib.request.urlretrieve(f"{_MAVEN}/flink-sql-parquet/{VERSION}/{jar.name}", partial)
-        partial.rename(jar)
+    fetch_jar(home, "flink-sql-parquet", VERSION)
     hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
     path = os.pathsep.join([str(classes), f"{lib}/*", f"{jars}/*", *map(str, hadoop)])
     subprocess.run(["javac", "-proc:none", "-cp", path, "-d", str(classes), str(_MAIN)], check=True)
     return path
+
+
+def fetch_jar(home: Path, name: str, version: str) -> None:
+    """Fetches a jar of Flink from Maven Central, where it is not among the installed ones."""
+    jar = home / "jars" / f"{name}-{version}.jar"
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        partial = jar.with_suffix(".partial")
+        urllib.request.urlretrieve(f"{_MAVEN}/{name}/{version}/{jar.name}", partial)
+        partial.rename(jar)
 
 
 def script(query: str, folder: Path, file_format: str) -> str:
@@ -89,13 +95,19 @@ def on_flink(query: str, folder: Path, file_format: str, class_path: str, rocksd
     with tempfile.TemporaryDirectory(prefix="nexmark-on-flink-") as made:
         if rocksdb:
             settings["execution.checkpointing.dir"] = Path(made, "checkpoints").as_uri()
-        text = Path(made) / "script.sql"
-        text.write_text(script(query, folder, file_format))
+        print(f"{query} on Flink …", file=sys.stderr, flush=True)
+        return run_script(script(query, folder, file_format), class_path, settings)
+
+
+def run_script(text: str, class_path: str, settings: Mapping[str, str]) -> OnFlink | str:
+    """Runs a script of Flink SQL in a JVM of its own. Returns its figures, or the error."""
+    with tempfile.TemporaryDirectory(prefix="sql-on-flink-") as made:
+        path = Path(made) / "script.sql"
+        path.write_text(text)
         command = [
             "java", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED), "-cp", class_path,
-            "NexmarkOnFlink", str(text), *(f"{key}={value}" for key, value in settings.items()),
+            "NexmarkOnFlink", str(path), *(f"{key}={value}" for key, value in settings.items()),
         ]  # fmt: skip
-        print(f"{query} on Flink …", file=sys.stderr, flush=True)
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=made)
         except subprocess.TimeoutExpired:

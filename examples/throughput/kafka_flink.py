@@ -7,13 +7,10 @@ time. A job reads what is there (``scan.bounded.mode`` = ``latest-offset``) into
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-import tempfile
-import urllib.request
 from pathlib import Path
 
-from examples.nexmark.flink import OnFlink, installed, parsed
+from examples.nexmark.flink import OnFlink, fetch_jar, installed, run_script
 from examples.throughput.formats import COLUMNS
 
 CONNECTOR = "5.0.0-2.2"
@@ -22,11 +19,7 @@ REFUSED = {
     "avro": "its timestamps of microseconds are read as milliseconds",
     "protobuf": "Flink reads it by classes that protoc has compiled",
 }
-_MAVEN = "https://repo.maven.apache.org/maven2/org/apache/flink"
-_JARS = {"flink-sql-connector-kafka": CONNECTOR}
-_OPENED = ("java.util", "java.lang", "java.net", "java.nio", "java.time", "sun.nio.ch")
 _MORE = {"json": ", 'json.timestamp-format.standard' = 'SQL'"}
-_SECONDS = 600
 _AT = re.compile(r"\bat\b")
 _TABLE = """CREATE TABLE bids ({ddl}, WATERMARK FOR `at` AS `at` - INTERVAL '4' SECOND) WITH ('connector' = 'kafka',
     'topic' = '{form}', 'properties.bootstrap.servers' = '{brokers}', 'format' = '{form}',
@@ -36,14 +29,8 @@ _TABLE = """CREATE TABLE bids ({ddl}, WATERMARK FOR `at` AS `at` - INTERVAL '4' 
 
 def with_kafka(home: Path) -> str:
     """The class path, after fetching what is missing."""
-    path = installed(home)
-    for name, version in _JARS.items():
-        jar = home / "jars" / f"{name}-{version}.jar"
-        if not jar.exists():
-            partial = jar.with_suffix(".partial")
-            urllib.request.urlretrieve(f"{_MAVEN}/{name}/{version}/{jar.name}", partial)
-            partial.rename(jar)
-    return path
+    fetch_jar(home, "flink-sql-connector-kafka", CONNECTOR)
+    return installed(home)
 
 
 def script(brokers: str, form: str, query: str) -> str:
@@ -55,18 +42,7 @@ def script(brokers: str, form: str, query: str) -> str:
 
 def on_flink(class_path: str, brokers: str, form: str, query: str) -> OnFlink | str:
     """The figures, or the error."""
-    with tempfile.TemporaryDirectory(prefix="kafka-on-flink-") as made:
-        text = Path(made) / "script.sql"
-        text.write_text(script(brokers, form, query))
-        command = [
-            "java", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED), "-cp", class_path,
-            "NexmarkOnFlink", str(text), "parallelism.default=2",
-        ]  # fmt: skip
-        try:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=made)
-        except subprocess.TimeoutExpired:
-            return f"not done in {_SECONDS} s"
-    return parsed(ran.returncode, ran.stdout, ran.stderr)
+    return run_script(script(brokers, form, query), class_path, {"parallelism.default": "2"})
 
 
 def rows_per_second(messages: int, figures: OnFlink | str) -> float | None:

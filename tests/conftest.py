@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlstream.testing.kafka_broker import Broker
     from tests.postgres_server import PostgresServer
     from tests.s3_server import S3Server
+    from tests.sqlstream.connectors.test_kafka_source import Topics
 
 
 pytest_plugins = ["sqlstream.testing.plugin"]
@@ -109,3 +110,11 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         pytest.skip(str(error))
     with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: Broker) -> Topics:
+    """Topics of the broker, which each test makes for itself."""
+    from tests.sqlstream.connectors.test_kafka_source import Topics
+
+    return Topics(kafka_broker)

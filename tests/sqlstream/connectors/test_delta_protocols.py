@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from sqlstream.connectors.lakes.versions import LakeSettings, Position
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table
 from tests.sqlstream.connectors.delta_tables import added, commit, deletion_vector, field, metadata, protocol
+from tests.sqlstream.connectors.lake_partitions import EARLY, OF_ANY_TYPE
 from tests.sqlstream.connectors.lakes import batches_of, together
 from tests.sqlstream.connectors.test_delta_sink import append, stored, table, upsert, versions, writer_of
 
@@ -154,18 +155,11 @@ def test_partitions_of_decimals_below_zero_are_not_spoilt(tmp_path: Path) -> Non
     assert there == [(n, Decimal(v)) for n, v in enumerate(["1.50", "1.50", "-1.50", "-1.50"])]
 
 
-EARLY = datetime(1969, 12, 31, 23, 59, 59, 999999)
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "text", "other"),
     [
-        ("INT", -5, "-5", 5),
-        ("BOOLEAN", True, "true", False),
-        ("DECIMAL(10, 2)", Decimal("-1.50"), "-1.5", Decimal("1.50")),
+        *OF_ANY_TYPE,
         ("TIMESTAMP_NTZ", EARLY, "1969-12-31T23:59:59.999999", datetime(2024, 1, 1)),
-        ("TIMESTAMP", EARLY.replace(tzinfo=UTC), "1969-12-31 23:59:59.999999", datetime(2024, 1, 1, tzinfo=UTC)),
-        ("DOUBLE", float("nan"), "NaN", -1.5),
     ],
 )
 def test_partitions_of_any_type_are_overwritten(tmp_path: Path, kind: str, value: Any, text: str, other: Any) -> None:

@@ -26,6 +26,7 @@ from pyiceberg.manifest import DATA_FILE_TYPE
 
 from sqlstream.connectors.lakes import iceberg_commits
 from tests.sqlstream.connectors.iceberg_tables import add_vector
+from tests.sqlstream.connectors.lake_partitions import EARLY, OF_ANY_TYPE
 from tests.sqlstream.connectors.lakes import batches_of, together
 from tests.sqlstream.connectors.test_iceberg import (
     append,
@@ -184,18 +185,11 @@ def test_not_a_number_is_a_partition_and_zeros_keep_their_sign(catalog: dict[str
     assert sorted(map(repr, stored(catalog))) == sorted(map(repr, [(1, NAN), (3, 0.0), (5, None), (6, -math.inf)]))
 
 
-EARLY = datetime(1969, 12, 31, 23, 59, 59, 999999)
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "text", "other"),
     [
-        ("INT", -5, "-5", 5),
-        ("BOOLEAN", True, "true", False),
-        ("DECIMAL(10, 2)", Decimal("-1.50"), "-1.5", Decimal("1.50")),
+        *OF_ANY_TYPE,
         ("TIMESTAMP_NTZ", EARLY, "1969-12-31 23:59:59.999999", datetime(2024, 1, 1)),
-        ("TIMESTAMP", EARLY.replace(tzinfo=UTC), "1969-12-31 23:59:59.999999", datetime(2024, 1, 1, tzinfo=UTC)),
-        ("DOUBLE", NAN, "NaN", -1.5),
         ("STRING", "", "", "a"),
     ],
 )

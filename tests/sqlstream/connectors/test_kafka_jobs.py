@@ -17,7 +17,6 @@ from sqlstream.formats.registered import header_of
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
-from sqlstream.testing.kafka_broker import Broker
 from tests.schema_registry import serving
 from tests.sqlstream.connectors.jobs_of_tables import named
 from tests.sqlstream.connectors.test_kafka_source import Topics
@@ -25,11 +24,6 @@ from tests.sqlstream.connectors.test_kafka_source import Topics
 pytestmark = pytest.mark.spark
 
 START_S = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_broker: Broker) -> Topics:
-    return Topics(kafka_broker)
 
 
 @pytest.fixture

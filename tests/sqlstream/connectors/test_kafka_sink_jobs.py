@@ -15,18 +15,12 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
-from sqlstream.testing.kafka_broker import Broker
 from tests.sqlstream.connectors.test_kafka_sink import messages, values
 from tests.sqlstream.connectors.test_kafka_source import Topics
 
 pytestmark = pytest.mark.spark
 
 ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_broker: Broker) -> Topics:
-    return Topics(kafka_broker)
 
 
 @pytest.fixture

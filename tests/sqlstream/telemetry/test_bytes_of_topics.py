@@ -11,7 +11,6 @@ import sqlstream
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
-from sqlstream.testing.kafka_broker import Broker
 from tests.sqlstream.connectors.test_kafka_source import Topics
 from tests.sqlstream.telemetry.test_running_job import scraped
 
@@ -19,11 +18,6 @@ pytestmark = pytest.mark.spark
 
 _KEYED = {"value.format": "json", "key.format": "json", "key.fields": "n"}
 _IO, _PARTITION_IO = "sqlstream_source_io_bytes_total", "sqlstream_source_partition_io_bytes_total"
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_broker: Broker) -> Topics:
-    return Topics(kafka_broker)
 
 
 @pytest.fixture

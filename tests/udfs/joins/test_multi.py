@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -106,6 +107,9 @@ def test_a_retraction_of_no_row_is_counted():
 
 def test_results_come_in_blocks_of_bounded_size(monkeypatch):
     monkeypatch.setattr(pairs, "MOST_PAIRS", 10)
+    found = [(block.start, block.stop) for block in pairs.blocks(np.array([4, 0, 7, 3, 100, 0, 1, 0]))]
+    assert found == [(0, 2), (2, 4), (4, 5), (5, 8)], "a row alone may have more"
+    assert not [*pairs.blocks(np.zeros(3, np.int64))]
     harness = harness_of(kernel(False, False, False))
     harness.rows({port: [row((k, 0, v)) for k in "ab" for v in range(3)] for port in range(3)})
     assert Counter(tuple(output.values()) for output in harness.output()) == joined(

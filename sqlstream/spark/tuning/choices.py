@@ -45,7 +45,7 @@ OPTIONS = (
     ),
     _option(
         "kept-memory",
-        "Java and the Python of tasks keep memory that they have got: thresholds of the C library's malloc in their "
+        "Java and the Python of tasks keep memory that they have got: settings of the C library's malloc in their "
         "environment, and pages of 2 MB for Java's heap. Each buffer of a task comes from the system anew without.",
     ),
     _option(

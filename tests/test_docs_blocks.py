@@ -80,6 +80,7 @@ VARIABLES = ("METRICS_TOKEN", "OPENLINEAGE_API_KEY")
 NOT_RUN = {
     ("docs/lake.md", "pip install"): "an installation of its own; tests/test_packaging.py has the extras",
     ("docs/dbt.md", "dbt run"): "an environment of dbt's; tests/dbt_suite runs these commands",
+    ("docs/connectors.md", "from aws_msk_iam_sasl_signer"): "a service of another; tests/udfs/test_kafka_tokens.py",
     ("docs/deploy.md", "sqlstream deploy"): "scripts of its reader; tests/sqlstream/deploy has these commands",
     ("docs/jobs.md", "sqlstream upgrade"): "running jobs of its reader; tests/sqlstream/upgrade has these commands",
     ("docs/metrics.md", "sqlstream run"): "a job of its reader; tests/sqlstream/telemetry has a server that is asked",

@@ -63,6 +63,9 @@ _PLAIN = re.compile(
 _HEADER = re.compile(r"(?:.*\.)?headers?\.(.+)", re.IGNORECASE)
 _URL = re.compile(r"(?:.*[.-])?(?:url|uri)|s3\.endpoint|gcs\.service\.host", re.IGNORECASE)
 _BODY = re.compile(r"(?:batch\.)?body")
+_FUNCTION = re.compile(r"properties\.sasl\.oauthbearer\.token\.function")
+"""Names who gives tokens, and is none."""
+_NAME_OF_FUNCTION = re.compile(r"\s*[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*\s*")
 _PROPERTY = re.compile(r"(?:properties|spark\.hadoop)\.(.+)")
 
 _HEADERS = """
@@ -109,7 +112,7 @@ def may_be_secret(key: str) -> bool:
 
 def has_secret_name(key: str) -> bool:
     """True where the name of the option alone shows that its value is a secret."""
-    return _NEVER.search(key) is not None and not _URL.fullmatch(key)
+    return _NEVER.search(key) is not None and not _URL.fullmatch(key) and not _FUNCTION.fullmatch(key)
 
 
 def pieces_of(key: str, value: str) -> list[TextPiece]:
@@ -131,6 +134,8 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
     header = _HEADER.fullmatch(key)
     if header is not None:
         return text_pieces if is_harmless_header(header[1]) else guarded
+    if _FUNCTION.fullmatch(key):
+        return _function_pieces
     if _NEVER.search(key) and not _URL.fullmatch(key):
         return guarded
     if _URL.fullmatch(key):
@@ -166,6 +171,11 @@ def _host_pieces(text: str) -> list[TextPiece]:
     """A host. If a user is written before it, both user and password are secret."""
     user, at, host = text.rpartition("@")
     return [*(guarded(user) if at else ()), TextPiece(at), *text_pieces(host)]
+
+
+def _function_pieces(text: str) -> list[TextPiece]:
+    """The name of a function is public; what else stands there may be a token."""
+    return text_pieces(text) if _NAME_OF_FUNCTION.fullmatch(text) else guarded(text)
 
 
 def _of_word(word: str) -> list[TextPiece]:

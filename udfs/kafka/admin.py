@@ -16,6 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from sqlstream.udfs.kafka.tokens import with_tokens
+
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -33,7 +35,7 @@ def admin_of(owner: object | None, settings: Mapping[str, Any]) -> AdminClient:
 
     while _abandoned:
         _end(_abandoned.popleft())
-    made = AdminClient(dict(settings), logger=logging.getLogger("sqlstream.kafka"))
+    made = AdminClient(with_tokens(settings), logger=logging.getLogger("sqlstream.kafka"))
     number = next(_numbers)
     _open[number] = made
     if owner is not None:  # its end may be noticed in any thread, also in one of the client's

@@ -18,6 +18,7 @@ from sqlstream.errors import ConnectorError, repeating
 from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.sizes import SizeCounter, sizes_of
+from sqlstream.udfs.kafka.tokens import with_tokens
 from sqlstream.udfs.messages import VALUE, MessageRows
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more:
     own = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False,
            "auto.offset.reset": "error", "enable.partition.eof": True}  # fmt: skip
     try:
-        given = {key: value for key, value in properties.items() if not key.startswith(_OF_PRODUCERS)}
+        given = {k: v for k, v in with_tokens(properties).items() if not k.startswith(_OF_PRODUCERS)}
         made = Consumer({**_FETCHES_ON, **given, **own, **more}, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None

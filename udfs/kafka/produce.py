@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka.fetch import UNREACHABLE, reason_of, wrong_properties
+from sqlstream.udfs.kafka.tokens import require_token, with_tokens
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
     if "transactional.id" not in own:
         usual["delivery.timeout.ms"] = "120000"
     try:
-        made = Producer({**usual, **common_properties(properties), **own}, logger=logging.getLogger("sqlstream.kafka"))
+        given = {**usual, **with_tokens(common_properties(properties)), **own}
+        made = Producer(given, logger=logging.getLogger("sqlstream.kafka"))
     except KafkaException as error:
         raise wrong_properties(error) from None
     made.poll(0)  # gives librdkafka its first token, where it logs in by one: nothing else may ask for it before
@@ -132,6 +134,7 @@ _senders: dict[tuple[tuple[str, str], ...], Sender] = {}
 
 
 def _sender_of(properties: Mapping[str, str]) -> Sender:
+    require_token(properties)
     key = tuple(sorted(properties.items()))
     if key not in _senders:
         _senders[key] = Sender(properties)

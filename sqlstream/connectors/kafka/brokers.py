@@ -35,6 +35,7 @@ from sqlstream.udfs.kafka.fetch import (
     unreachable,
     wrong_properties,
 )
+from sqlstream.udfs.kafka.tokens import require_token
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -107,7 +108,8 @@ class Brokers:
             raise unreachable(self._settings.properties, error, refusal) from None
 
     def _serve(self) -> None:
-        """Lets librdkafka renew tokens, and say what is wrong."""
+        """Lets librdkafka renew tokens, and say what is wrong. ConnectorError SS559 where a function gives none."""
+        require_token(self._settings.properties)
         self._admin.poll(0)
 
     def _patiently(self, ask: Callable[[], _Answer], topics: Collection[str] = ()) -> _Answer:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.options import WRONG_VALUE
+from sqlstream.options import MISSING_OPTION, WRONG_VALUE
+from sqlstream.udfs.kafka.tokens import FUNCTION
 
 PREFIX = "properties."
 JAAS = "sasl.jaas.config"
@@ -90,13 +91,30 @@ def check_properties(options: Mapping[str, str], spans: Mapping[str, Span]) -> I
     for name, hint in _wrong(given):
         key = f"{PREFIX}{name}"
         yield Diagnostic(WRONG_VALUE, f'option "{key}" has no meaning for librdkafka', spans.get(key), hint=hint)
+    yield from _of_function(given, spans)
+
+
+def _of_function(given: Mapping[str, str], spans: Mapping[str, Span]) -> Iterator[Diagnostic]:
+    """What a function that gives tokens needs, and does not go with."""
+    if FUNCTION not in given:
+        return
+    key = f"{PREFIX}{FUNCTION}"
+    mechanism = next((given[name] for name in ("sasl.mechanism", "sasl.mechanisms") if name in given), "")
+    if mechanism != "OAUTHBEARER" and "${" not in mechanism:
+        message = f"option \"{key}\" needs '{PREFIX}sasl.mechanism' = 'OAUTHBEARER'"
+        hint = f"Add '{PREFIX}sasl.mechanism' = 'OAUTHBEARER' to WITH."
+        yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=hint)
+    for other in (JAAS, _TOKENS_BY_URL):
+        if other in given:
+            message = f'options "{key}" and "{PREFIX}{other}" both say where tokens are from'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(f"{PREFIX}{other}"), hint="Leave one of them out.")
 
 
 def _wrong(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield from ((name, hint) for name, hint in _REFUSED.items() if name in given)
     yield from ((name, "Leave it out: librdkafka logs in again by itself.") for name in given if _OF_LOGINS.match(name))
     if not given.get(_HANDLER, _KNOWN_HANDLER).endswith(_KNOWN_HANDLER):
-        yield _HANDLER, f"Leave it out, {_BY_SPARK}."
+        yield _HANDLER, f"Name a function of Python that gives tokens in '{PREFIX}{FUNCTION}', {_BY_SPARK}."
     for store in ("truststore", "keystore"):
         kind = _type_of(given, store)
         if f"ssl.{store}.location" not in given or (kind == "PKCS12" and store == "keystore"):

@@ -4,6 +4,7 @@ of PySpark; and what ``upsert-kafka`` shares with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +35,7 @@ from sqlstream.connectors.formats import (
     JSON_OPTIONS,
     check_format,
 )
-from sqlstream.connectors.kafka.client import check_properties, client_properties
+from sqlstream.connectors.kafka.client import PREFIX, check_properties, client_properties
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
     FORMAT_OF_VALUES,
@@ -67,6 +68,7 @@ from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.types import DataType
+from sqlstream.udfs.kafka.tokens import FUNCTION
 from sqlstream.udfs.lookup.sources.clients import no_package
 
 if TYPE_CHECKING:
@@ -90,6 +92,15 @@ _START, _START_MILLIS = "scan.startup.mode", "scan.startup.timestamp-millis"
 _START_OFFSETS = "scan.startup.specific-offsets"
 _STOP, _GROUP, _RESET = "scan.bounded.mode", "properties.group.id", "properties.auto.offset.reset"
 
+TOKENS = f"{PREFIX}{FUNCTION}"
+
+
+def _function(text: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*", text.strip()):
+        raise ValueError(text)
+    return text.strip()
+
+
 CLIENT_OPTIONS = (
     Option("properties.bootstrap.servers", NAME, "The brokers, host:port, with commas.", required=True, sink=True),
     Option(
@@ -101,6 +112,12 @@ CLIENT_OPTIONS = (
         "properties.auto.offset.reset",
         one_of("earliest", "latest", "none"),
         "Where the mode group-offsets begins in partitions of which the group has committed nothing: none fails.",
+    ),
+    Option(
+        TOKENS,
+        OptionKind("function", "a function of Python, 'package.module:name'", _function),
+        "A function that gives tokens to log in with OAUTHBEARER.",
+        sink=True,
     ),
     Option("properties.#", STRING, "Any other property of the Kafka client.", sink=True),
 )
@@ -236,7 +253,7 @@ def check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
             message = f'"{key}" = "specific-offsets" goes with one topic alone'
             yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint="Its offsets name partitions, not topics.")
     if by_spark:
-        for key in ("on-data-loss", "source.max-rows-per-trigger"):
+        for key in ("on-data-loss", "source.max-rows-per-trigger", TOKENS):
             if key in given:
                 hint = f"Leave it or '{CLIENT}' = 'spark' out."
                 message = f'option "{key}" has no effect on Spark\'s connector'

@@ -127,7 +127,10 @@ def test_properties_of_java_become_those_of_librdkafka(java: dict[str, str], exp
         ),
         ({"ssl_enabled_protocols": "TLSv1.2"}, "Leave it out: versions are negotiated"),
         ({"sasl_login_refresh_window_factor": "0.8"}, "Leave it out: librdkafka logs in again by itself."),
-        ({"sasl_login_callback_handler_class": "my.Handler"}, "Leave it out, or set 'kafka.client' = 'spark'"),
+        (
+            {"sasl_login_callback_handler_class": "my.Handler"},
+            "Name a function of Python that gives tokens in 'properties.sasl.oauth",
+        ),
     ],
 )
 def test_properties_without_a_counterpart_are_refused_with_what_to_write(java: dict[str, str], hint: str):
@@ -135,6 +138,30 @@ def test_properties_without_a_counterpart_are_refused_with_what_to_write(java: d
     assert wrong.code == "SS504"
     assert wrong.hint is not None
     assert hint in wrong.hint
+
+
+TOKENS = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_function": "my.module:token"}
+
+
+def test_a_function_that_gives_tokens_is_a_property():
+    assert list(check_properties(properties(**TOKENS), {})) == []
+    assert client_properties(properties(**TOKENS))["sasl.oauthbearer.token.function"] == "my.module:token"
+
+
+@pytest.mark.parametrize(
+    ("java", "message"),
+    [
+        ({"sasl_mechanism": "PLAIN"}, "needs 'properties.sasl.mechanism' = 'OAUTHBEARER'"),
+        ({"sasl_jaas_config": TOKEN}, '"properties.sasl.jaas.config" both say where tokens are from'),
+        (
+            {"sasl_oauthbearer_token_endpoint_url": "https://h/t"},
+            '"properties.sasl.oauthbearer.token.endpoint.url" both say where tokens are from',
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_function_that_gives_tokens_is_refused(java: dict[str, str], message: str):
+    (wrong,) = check_properties(properties(**{**TOKENS, **java}), {})
+    assert message in wrong.message
 
 
 def test_a_login_without_a_mechanism_says_what_is_missing():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+import sqlstream
 from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import check_properties, client_properties
 from sqlstream.connectors.kafka.offsets import Partition
@@ -24,8 +25,10 @@ from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka import produce as kafka_produce
 from sqlstream.udfs.kafka.produce import Destination, SentMessages
 from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
+from tests import token_functions
 from tests.sqlstream.connectors.test_kafka_sink import batch, sent
-from tests.sqlstream.connectors.test_kafka_source import Topics, everything
+from tests.sqlstream.connectors.test_kafka_sink_jobs import insert, rows
+from tests.sqlstream.connectors.test_kafka_source import Run, Topics, everything
 
 pytestmark = [
     pytest.mark.spark,  # its broker needs Java
@@ -37,6 +40,7 @@ TOKEN = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
     'unsecuredLoginStringClaim_sub="someone";'
 )
+SHORT, SCRIPTED = "tests.token_functions:token", "tests.token_functions:scripted"
 
 
 def made(folder: Path, name: str, *, signed_by: str | None = None) -> Path:
@@ -87,6 +91,13 @@ class Guarded:
                 self.logins, security_protocol="SASL_SSL", sasl_mechanism=mechanism, sasl_jaas_config=jaas, **more
             )
         )
+
+    def by_function(self, target: str, who: str) -> dict[str, str]:
+        """Options with which a function gives the tokens."""
+        return self.options(
+            self.logins, security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_function=target, sasl_oauthbearer_config=who,
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +157,15 @@ def test_who_logs_in_as_in_java_writes_and_reads(guarded: Guarded, mechanism: st
 
 def test_who_logs_in_by_a_token_that_expires_writes_transactions_and_commits_offsets(guarded: Guarded):
     token = TOKEN.replace(";", ' unsecuredLoginLifetimeSeconds="2";')
-    properties, topic = guarded.login("OAUTHBEARER", token), guarded.topics.create()
+    _go_on_while_tokens_expire(guarded, guarded.login("OAUTHBEARER", token))
+
+
+def test_a_function_gives_tokens_that_expire_to_who_reads_writes_and_commits(guarded: Guarded):
+    _go_on_while_tokens_expire(guarded, client_properties(guarded.by_function(SHORT, "me")))
+
+
+def _go_on_while_tokens_expire(guarded: Guarded, properties: dict[str, str]) -> None:
+    topic = guarded.topics.create()
     settings = guarded.topics.settings(topic, properties=properties, group=topic)
     with closing(Brokers(settings)) as brokers:
         for number, value in enumerate((b"a", b"b")):
@@ -155,7 +174,49 @@ def test_who_logs_in_by_a_token_that_expires_writes_transactions_and_commits_off
             assert everything(settings) == [b"a", b"b"][: number + 1]
             assert brokers.commit({Partition(topic, 0): number + 1})
             assert [held.committed for held in brokers.held()] == [number + 1]
-            time.sleep(3)
+            time.sleep(2.2 * (number == 0))
+
+
+def test_a_consumer_reads_on_when_the_token_of_a_function_has_expired(guarded: Guarded):
+    """The broker ends connections whose token is over."""
+    topic, properties = guarded.topics.create(), client_properties(guarded.by_function(SHORT, "reader"))
+    run = Run(guarded.topics.settings(topic, properties=properties, stop=None))
+    for value, seconds in ((b"a", 2.5), (b"b", 0)):
+        guarded.topics.send(topic, value)
+        assert run.batch() == [value]
+        time.sleep(seconds)
+
+
+def test_a_function_that_fails_later_is_told_by_a_job_that_runs(guarded: Guarded, monkeypatch: pytest.MonkeyPatch):
+    answers: list[Any] = [token_functions.unsecured("me", 60)]
+    monkeypatch.setattr(token_functions, "answers", answers)
+    topic, properties = guarded.topics.create(), client_properties(guarded.by_function(SCRIPTED, "failing"))
+    guarded.topics.send(topic, b"a")
+    with closing(Brokers(guarded.topics.settings(topic, properties=properties, stop=None))) as brokers:
+        position = brokers.first_position()
+        answers.append(RuntimeError("no more"))
+        later_s = time.time() + 61
+        with monkeypatch.context() as later:
+            later.setattr(time, "time", lambda: later_s)
+            with pytest.raises(ConnectorError, match="gives no token for Kafka\\nDETAIL: RuntimeError: no more"):
+                brokers.latest(position)
+
+
+def test_tables_of_sql_log_in_by_tokens_of_a_function(guarded: Guarded, spark: Any):
+    topic = guarded.topics.create()
+    given = guarded.by_function(SHORT, "sql") | {
+        "connector": "kafka", "topic": topic, "format": "json", "scan.startup.mode": "earliest-offset",
+        "scan.bounded.mode": "latest-offset", "properties.group.id": topic,
+        "sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": topic,
+    }  # fmt: skip
+    options = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    with sqlstream.connect(spark) as session:
+        session.sql(f"CREATE TABLE t (i INT) WITH ({options})")
+        insert(session, "INSERT INTO t VALUES (1), (2)")
+        assert rows(session, "SELECT i FROM t") == [(1,), (2,)]
+        shown = str(session.sql("SHOW CREATE TABLE t"))
+    assert f"'properties.sasl.oauthbearer.token.function' = '{SHORT}'" in shown
+    assert "'properties.sasl.oauthbearer.config' = '******'" in shown
 
 
 def test_a_certificate_of_one_s_own_is_a_login(guarded: Guarded):

@@ -119,6 +119,17 @@ def test_kafka_is_told_how_messages_go_to_partitions(make_table) -> None:
     assert codes(make_table("kafka", "a INT", sink__partitioner="fixed", kafka__client="spark", **options)) == ["SS504"]
 
 
+def test_a_function_that_gives_tokens_to_kafka_is_named_by_its_module(make_table) -> None:
+    key = "properties.sasl.oauthbearer.token.function"
+    options = {"topic": "t", "properties.bootstrap.servers": "h", "properties.sasl.mechanism": "OAUTHBEARER"}
+    options |= {"format": "json"}
+    assert codes(make_table("kafka", "a INT", **options, **{key: "my.module:token"})) == []
+    for wrong in ("token", "my module:token", "my.module:", "eyJhbGciOi.eyJzdWIi.c2ln"):
+        assert codes(make_table("kafka", "a INT", **options, **{key: wrong})) == ["SS504"], wrong
+    spark = {"kafka.client": "spark", key: "my.module:token"}
+    assert codes(make_table("kafka", "a INT", **options, **spark)) == ["SS504"]
+
+
 def test_the_format_of_values_of_kafka_has_a_long_name_too() -> None:
     columns = "t TIMESTAMP(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, id BIGINT"
     options = "'connector' = 'kafka', 'topic' = 'a', 'properties.bootstrap.servers' = 'h:9092'"

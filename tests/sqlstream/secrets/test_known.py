@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from sqlstream.secrets import NO_SECRETS, Secrets, shown_script
+from sqlstream.secrets import NO_SECRETS, Secrets, has_secret_name, shown_script, shown_value
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,11 @@ def test_a_script_keeps_its_length():
     assert (
         shown_script(text) == """WITH ('password' = '*****', "auth.token" = "****", 'format' = 'json', 'k' = '*\n*')"""
     )
+
+
+def test_a_function_that_gives_tokens_is_named_and_a_token_in_its_place_is_not():
+    key = "properties.sasl.oauthbearer.token.function"
+    assert shown_value(key, "my.module:token") == "my.module:token" and not has_secret_name(key)
+    assert shown_value(key, "eyJhbGciOi.eyJzdWIi.c2ln") == "******"
+    assert shown_script(f"WITH ('{key}' = 'my.module:token')") == f"WITH ('{key}' = 'my.module:token')"
+    assert "eyJ" not in shown_script(f"WITH ('{key}' = 'eyJhbGciOi.eyJzdWIi.c2ln')")

@@ -17,25 +17,33 @@ import pyarrow.types as kinds
 
 from sqlstream.formats.avro_columns import fitted, last_of_keys
 from sqlstream.formats.avro_cursor import Cursor, Data, Faults, slices
+from sqlstream.formats.protobuf_groups import (
+    BEGIN,
+    BYTES,
+    END,
+    HALF,
+    NO_FIELD,
+    NOT_BEGUN,
+    NUMBERS_END,
+    SIZES,
+    VARINT,
+    WORD,
+    skip_group,
+)
 from sqlstream.formats.protobuf_schema import Message, ProtoField
 from sqlstream.formats.protobuf_source import REQUIRED
 
-VARINT, WORD, BYTES, HALF = 0, 1, 2, 5
-"""How values are written: in as many bytes as they need, in eight, after their length, in four."""
-
-_SIZES = {WORD: 8, HALF: 4}
 _WIRES = {
     "double": WORD, "fixed64": WORD, "sfixed64": WORD, "float": HALF, "fixed32": HALF, "sfixed32": HALF,
     "string": BYTES, "bytes": BYTES, "message": BYTES,
 }  # fmt: skip
 
 
-def wire_of(kind: str) -> int:
-    """Returns how values of a type are written."""
-    return _WIRES.get(kind, VARINT)
+def wire_of(field: ProtoField) -> int:
+    """Returns how values of a field are written."""
+    return BEGIN if field.delimited else _WIRES.get(field.kind, VARINT)
 
 
-_NUMBERS_END = 1 << 29
 _MOST_SORTED = 256
 """After so many steps messages are not written alike, and each step reads the next field of all of them."""
 
@@ -67,7 +75,7 @@ class FieldReader(ABC):
 
     def __init__(self, field: ProtoField, path: str, declared: pa.DataType) -> None:
         self.field, self.path, self.declared = field, f'column "{path}"', declared
-        self.wire = wire_of(field.kind)
+        self.wire = wire_of(field)
 
     @abstractmethod
     def values(self, pieces: Sequence[Piece], rows: Rows) -> pa.Array:
@@ -256,6 +264,7 @@ class Repeated(FieldReader):
     def __init__(self, field: ProtoField, path: str, declared: pa.DataType, of: FieldReader) -> None:
         super().__init__(field, path, declared)
         self.of = of
+        self.is_packable = self.wire not in (BYTES, BEGIN)
 
     def values(self, pieces: Sequence[Piece], rows: Rows) -> pa.Array:
         if pieces:
@@ -264,7 +273,7 @@ class Repeated(FieldReader):
                 order = np.argsort(own, kind="stable")
                 own, given = own[order], [array[order] for array in given]
         else:
-            own, given = _NONE, [_NONE.view(np.uint64)] if self.wire != BYTES else [_NONE, _NONE]
+            own, given = _NONE, [_NONE.view(np.uint64)] if self.is_packable else [_NONE, _NONE]
         offsets = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=len(rows))))).astype(np.int32)
         elements = self.of.elements((own, *given), Rows(rows.data, rows.faults, rows.records[own]))
         return self._listed(offsets, elements, len(rows))
@@ -278,7 +287,7 @@ class Repeated(FieldReader):
     def unpacked(self, rows: np.ndarray, starts: np.ndarray, inner: Cursor) -> Piece:
         """The numbers that follow each other between ``starts`` and the position of the cursor."""
         ends, path = inner.at, self.path
-        size = _SIZES.get(self.wire)
+        size = SIZES.get(self.wire)
         if size is not None:
             inner.fail((ends - starts) % size > 0, f"it ends within {path}")
             counts = (ends - starts) // size
@@ -324,7 +333,7 @@ class MessageReader:
         self.by_number = {reader.field.number: reader for reader in fields.values()}
         read = [reader.field for reader in fields.values() if reader.field.oneof is not None]
         self.unset = {
-            field.number << 3 | wire_of(field.kind): [o.number for o in read if o.oneof == field.oneof and o != field]
+            field.number << 3 | wire_of(field): [o.number for o in read if o.oneof == field.oneof and o != field]
             for field in message.fields
             if field.oneof is not None
         }
@@ -379,23 +388,25 @@ class MessageReader:
             if other in found:
                 found[other] = [_without(piece, rows) for piece in found[other]]
         path = self.path if reader is None else reader.path
-        if not 0 < number < _NUMBERS_END:
+        if not 0 < number < NUMBERS_END:
             wire = -1
         if wire == VARINT:
             piece: Piece = (rows, cursor.bits(path))
-        elif wire in _SIZES:
-            piece = (rows, cursor.word(_SIZES[wire], path))
+        elif wire in SIZES:
+            piece = (rows, cursor.word(SIZES[wire], path))
         elif wire == BYTES:
             lengths = cursor.bits(path).view(np.int64)
             starts = cursor.at
             cursor.skip(lengths, path)
             piece = (rows, starts, cursor.at)
-            if isinstance(reader, Repeated) and reader.wire != BYTES:
+            if isinstance(reader, Repeated) and reader.is_packable:
                 found.setdefault(number, []).append(reader.unpacked(rows, starts, cursor))
                 return
+        elif wire == BEGIN:
+            starts = cursor.at
+            piece = (rows, starts, skip_group(cursor, number, path))
         else:
-            what = "a group, which is not read" if wire in (3, 4) else "no field of protobuf"
-            cursor.fail(np.ones(len(cursor), bool), f"it has {what}")
+            cursor.fail(np.ones(len(cursor), bool), NOT_BEGUN if wire == END else NO_FIELD)
             cursor.at = cursor.ends.copy()
             return
         if reader is not None and reader.wire == wire:  # else it is another field of that number, as unknown ones are

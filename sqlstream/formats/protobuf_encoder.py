@@ -14,7 +14,8 @@ import pyarrow.types as kinds
 from sqlstream.formats.avro_encoder import Unwritable, bodies_of, joined, of_size, variable
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.protobuf import NATURAL, Fitting, ProtoType, wrapped_field
-from sqlstream.formats.protobuf_columns import BYTES, HALF, VARINT, WORD, wire_of
+from sqlstream.formats.protobuf_columns import wire_of
+from sqlstream.formats.protobuf_groups import BYTES, END, HALF, VARINT, WORD
 from sqlstream.formats.protobuf_schema import Message, ProtoField
 from sqlstream.formats.protobuf_source import REQUIRED
 from sqlstream.types import DataType, from_arrow
@@ -115,15 +116,16 @@ def _where(given: np.ndarray | None, parts: list[pa.Array]) -> list[pa.Array]:
 
 
 def _tag(field: ProtoField, count: int, wire: int | None = None) -> pa.Array:
-    bits = field.number << 3 | (wire_of(field.kind) if wire is None else wire)
+    bits = field.number << 3 | (wire_of(field) if wire is None else wire)
     return pa.repeat(variable(np.array([bits], np.uint64))[0], count)
 
 
 def _values(field: ProtoField, values: pa.Array, path: str) -> tuple[list[pa.Array], np.ndarray | None]:
     """The parts of values without their numbers, and which values are not the default of their type; None for all."""
-    wire = wire_of(field.kind)
+    wire = wire_of(field)
     if field.message is not None:
-        return _after_length(_message(field.message, values, path)), None
+        bodies = _message(field.message, values, path)
+        return ([bodies, _tag(field, len(values), END)] if field.delimited else _after_length(bodies)), None
     if wire == BYTES:
         texts = values.cast(pa.binary()).fill_null(b"")
         lengths = pc.binary_length(texts).to_numpy().astype(np.uint64)
@@ -165,7 +167,7 @@ def _bits(field: ProtoField, values: pa.Array, path: str) -> np.ndarray:
         numbers = values.cast(natural).fill_null(False if field.kind == "bool" else 0).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         raise Unwritable(f'column "{path}" has a number that is no {field.kind}, its type in the schema') from None
-    wire = wire_of(field.kind)
+    wire = wire_of(field)
     if wire in (WORD, HALF):
         return np.array(numbers)
     if field.kind.startswith("sint"):

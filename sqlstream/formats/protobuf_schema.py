@@ -39,7 +39,8 @@ class Enum:
 class ProtoField:
     """A field of a message. ``kind``: a scalar type, ``message`` or ``enum``, whose type is in ``message`` or ``enum``.
     ``presence``: it may be unset, which is not its default. ``packed``: how a repeated one is written. ``oneof``: the
-    number of the oneof in its message, of whose fields only one is set.
+    number of the oneof in its message, of whose fields only one is set. ``delimited``: a message between two tags, a
+    group.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ProtoField:
     enum: Enum | None = None
     default: Any = None
     oneof: int | None = None
+    delimited: bool = False
 
     @property
     def repeated(self) -> bool:
@@ -173,7 +175,7 @@ def _linked(known: Sequence[GivenFile], files: Sequence[GivenFile]) -> list[Prot
         made.append((file, pairs, ProtoFile(top)))
     for file, pairs, _ in made:
         for given, message in pairs:
-            message.fields = [_field(f, message, file.syntax, types) for f in given.fields]
+            message.fields = [_field(f, message, file, types) for f in given.fields]
     return [linked for _, _, linked in made[len(known) :]]
 
 
@@ -193,7 +195,7 @@ def _declared(
     return message
 
 
-def _field(given: GivenField, within: Message, syntax: str, types: Mapping[str, Message | Enum]) -> ProtoField:
+def _field(given: GivenField, within: Message, file: GivenFile, types: Mapping[str, Message | Enum]) -> ProtoField:
     kind = None if given.type in SCALARS else _type(given.type, within.full_name, types)
     message, enum = kind if isinstance(kind, Message) else None, kind if isinstance(kind, Enum) else None
     made = ProtoField(
@@ -203,8 +205,10 @@ def _field(given: GivenField, within: Message, syntax: str, types: Mapping[str, 
     )  # fmt: skip
     singular = not made.repeated and not within.is_entry
     in_oneof = given.oneof is not None
-    made.presence = singular and (syntax != "proto3" or given.optional or in_oneof or message is not None)
-    made.packed = made.kind in _PACKABLE and (syntax != "proto2" if given.packed is None else given.packed)
+    made.presence = singular and (file.syntax != "proto3" or given.optional or in_oneof or message is not None)
+    made.packed = made.kind in _PACKABLE and (file.syntax != "proto2" if given.packed is None else given.packed)
+    if message is not None and not made.is_map and not within.is_entry:
+        made.delimited = file.delimited if given.delimited is None else given.delimited
     made.default = _default(given.default, made)
     return made
 

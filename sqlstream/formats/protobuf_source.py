@@ -27,7 +27,8 @@ OPTIONAL, REQUIRED, REPEATED = "optional", "required", "repeated"
 @dataclass
 class GivenField:
     """A field. ``type``: a scalar type, or the name of another one. ``default``: as it is spelled. ``oneof``: the
-    number of the oneof in its message, of whose fields only one is set.
+    number of the oneof in its message, of whose fields only one is set. ``delimited``: whether a message is written as
+    a group; None: as the file says.
     """
 
     name: str
@@ -38,6 +39,7 @@ class GivenField:
     default: str | None = None
     oneof: int | None = None
     optional: bool = False
+    delimited: bool | None = None
 
 
 @dataclass
@@ -53,10 +55,13 @@ class GivenMessage:
 
 @dataclass
 class GivenFile:
-    """A file: its package, syntax and definitions."""
+    """A file: its package, syntax and definitions. ``delimited``: messages in others are groups, unless their field
+    says otherwise.
+    """
 
     package: str = ""
     syntax: str = "proto2"
+    delimited: bool = False
     messages: list[GivenMessage] = field(default_factory=list)
     enums: list[tuple[str, dict[str, int]]] = field(default_factory=list)
 
@@ -78,6 +83,7 @@ _TOKEN = re.compile(
     | (?P<sign>[-+{}()\[\]<>=;,:/])""",
     re.VERBOSE | re.DOTALL,
 )
+_ENCODING, _DELIMITED = "features.message_encoding", "DELIMITED"
 _CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
@@ -146,6 +152,11 @@ class _Parser:
                     file.enums.append(self._enum())
                 case ";":
                     pass
+                case "option" if self._peek() == _ENCODING:
+                    self._next()
+                    self._expect("=")
+                    file.delimited = self._next() == _DELIMITED
+                    self._expect(";")
                 case "import" | "option" | "service" | "extend":
                     self._skip()
                 case other:
@@ -153,8 +164,11 @@ class _Parser:
         return file
 
     def _message(self) -> GivenMessage:
-        message = GivenMessage(self._next())
-        self._expect("{")
+        return self._members(GivenMessage(self._next()), "{")
+
+    def _members(self, message: GivenMessage, *opening: str) -> GivenMessage:
+        for token in opening:
+            self._expect(token)
         while (token := self._next()) != "}":
             self._member(message, token)
         return message
@@ -166,14 +180,7 @@ class _Parser:
             case "enum" if self._tokens[self._at + 1] == "{":
                 message.enums.append(self._enum())
             case "oneof" if self._tokens[self._at + 1] == "{":
-                self._next()
-                self._expect("{")
-                first = len(message.fields)  # a number that no other oneof of the message has
-                while (inner := self._next()) != "}":
-                    if inner == "option":
-                        self._skip()
-                    else:
-                        message.fields.append(self._field(inner, oneof=first))
+                self._oneof(message)
             case "option" | "reserved" | "extensions" | "extend":
                 self._skip()
             case "map" if self._peek() == "<":
@@ -182,11 +189,36 @@ class _Parser:
                 pass
             case _:
                 label = token if token in (OPTIONAL, REQUIRED, REPEATED) else ""
-                message.fields.append(self._field(self._next() if label else token, label))
+                self._field_or_group(message, self._next() if label else token, label)
+
+    def _oneof(self, message: GivenMessage) -> None:
+        self._next()
+        self._expect("{")
+        first = len(message.fields)  # a number that no other oneof of the message has
+        while (token := self._next()) != "}":
+            if token == "option":
+                self._skip()
+            else:
+                self._field_or_group(message, token, oneof=first)
+
+    def _field_or_group(self, message: GivenMessage, word: str, label: str = "", *, oneof: int | None = None) -> None:
+        if word == "group":
+            self._group(message, label, oneof=oneof)
+        else:
+            message.fields.append(self._field(word, label, oneof=oneof))
+
+    def _group(self, within: GivenMessage, label: str = "", *, oneof: int | None = None) -> None:
+        """A message and the field of it, whose name is that of the message in small letters."""
+        name = self._next()
+        self._expect("=")
+        number = int(self._next(), 0)
+        list(self._options("{"))
+        within.messages.append(self._members(GivenMessage(name)))
+        optional = label == OPTIONAL
+        field = GivenField(name.lower(), number, name, label, oneof=oneof, optional=optional, delimited=True)
+        within.fields.append(field)
 
     def _field(self, type: str, label: str = "", *, oneof: int | None = None) -> GivenField:  # noqa: A002
-        if type == "group":
-            raise SchemaError("has a group, which is not read")
         name = self._next()
         self._expect("=")
         made = GivenField(name, int(self._next(), 0), type, label, oneof=oneof, optional=label == OPTIONAL)
@@ -195,9 +227,12 @@ class _Parser:
                 made.packed = value == "true"
             elif option == "default":
                 made.default = value
+            elif option == _ENCODING:
+                made.delimited = value == _DELIMITED
         return made
 
-    def _options(self) -> Iterator[tuple[str, str]]:
+    def _options(self, end: str = ";") -> Iterator[tuple[str, str]]:
+        """Yields the options of a field, up to the token ``end``."""
         if self._peek() == "[":
             self._next()
             while self._peek() != "]":
@@ -216,7 +251,7 @@ class _Parser:
                 if self._peek() == ",":
                     self._next()
             self._expect("]")
-        self._expect(";")
+        self._expect(end)
 
     def _map(self, message: GivenMessage) -> None:
         self._expect("<")
@@ -267,7 +302,7 @@ def wire_fields(content: bytes) -> Iterator[tuple[int, Any]]:
             case 1 | 5:
                 at += 8 if tag & 7 == 1 else 4
             case _:
-                raise ValueError("a group")
+                raise ValueError("a group")  # descriptors have none
 
 
 _EDITION_2023 = 1000
@@ -282,6 +317,8 @@ def file_of_descriptor(content: bytes) -> GivenFile:
                 file.package = value.decode()
             case 4:
                 file.messages.append(_message_of(value))
+            case 8:
+                file.delimited = _is_delimited(value, 50) or False
             case 5:
                 file.enums.append(_enum_of(value))
             case 12:
@@ -312,13 +349,21 @@ def _field_of(content: bytes) -> GivenField:
     given = dict(wire_fields(content))
     kind = KINDS[given[5] - 1] if 5 in given else "message"
     label = {1: "", 2: REQUIRED, 3: REPEATED}[given.get(4, 1)]
-    packed = dict(wire_fields(given.get(8, b""))).get(2)
+    options = given.get(8, b"")
+    packed = dict(wire_fields(options)).get(2)
+    delimited = kind == "group" or _is_delimited(options, 21)
     default = given[7].decode() if 7 in given else None
     optional = bool(given.get(17))
     return GivenField(
         given[1].decode(), given[3], given[6].decode() if 6 in given else kind, label,
-        None if packed is None else bool(packed), default, None if optional else given.get(9), optional,
+        None if packed is None else bool(packed), default, None if optional else given.get(9), optional, delimited,
     )  # fmt: skip
+
+
+def _is_delimited(options: bytes, features: int) -> bool | None:
+    """Whether options say that messages are groups; None where they say nothing. ``features``: their field for that."""
+    encoding = dict(wire_fields(dict(wire_fields(options)).get(features, b""))).get(5)
+    return None if encoding is None else encoding == 2
 
 
 def _enum_of(content: bytes) -> tuple[str, dict[str, int]]:

@@ -174,14 +174,14 @@ def _go_on_while_tokens_expire(guarded: Guarded, properties: dict[str, str]) -> 
             assert everything(settings) == [b"a", b"b"][: number + 1]
             assert brokers.commit({Partition(topic, 0): number + 1})
             assert [held.committed for held in brokers.held()] == [number + 1]
-            time.sleep(2.2 * (number == 0))
+            time.sleep(3 * (number == 0))
 
 
 def test_a_consumer_reads_on_when_the_token_of_a_function_has_expired(guarded: Guarded):
     """The broker ends connections whose token is over."""
     topic, properties = guarded.topics.create(), client_properties(guarded.by_function(SHORT, "reader"))
     run = Run(guarded.topics.settings(topic, properties=properties, stop=None))
-    for value, seconds in ((b"a", 2.5), (b"b", 0)):
+    for value, seconds in ((b"a", 4.2), (b"b", 0)):
         guarded.topics.send(topic, value)
         assert run.batch() == [value]
         time.sleep(seconds)

@@ -48,6 +48,8 @@ def with_bad(decoded: Decoded, good: pa.Array, bad: pa.StructArray) -> pa.Record
 
     ``good`` and ``bad``: BAD of the rows and of the faults.
     """
+    if not decoded.faults:
+        return with_column(decoded.rows, good)
     both = pa.Table.from_batches([with_column(decoded.rows, good), rows_of_bad(decoded, bad)])
     in_order = both.take(pa.array(_order(decoded))).combine_chunks().to_batches()
     return in_order[0] if in_order else pa.RecordBatch.from_pylist([], schema=both.schema)
@@ -126,8 +128,11 @@ class MessageRows:
             rows = with_bad(decoded, pa.nulls(rows.num_rows, BAD_TYPE), bad_records(decoded.faults, places))
             numbers = records_of(decoded)
         names = [name for name in batch.schema.names if name != VALUE]
-        of_message = pa.array(numbers) if not self.lines else pa.array(np.zeros(rows.num_rows, np.int64))
-        kept = [batch.column(name).take(of_message) for name in names]
+        if decoded.faults or decoded.origins is not None or self.lines:
+            of_message = pa.array(numbers) if not self.lines else pa.array(np.zeros(rows.num_rows, np.int64))
+            kept = [batch.column(name).take(of_message) for name in names]
+        else:  # each message is a row
+            kept = [batch.column(name) for name in names]
         return pa.RecordBatch.from_arrays([*rows.columns, *kept], [*rows.schema.names, *names])
 
     def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:

@@ -14,7 +14,8 @@ from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
 from sqlstream.connectors.kafka.connector import require_librdkafka
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
-from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
+from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
 
 _COLUMNS = ("topic", "partition", "begin", "end", "messages")
 _OF_GROUP = ("committed", "lag")

@@ -14,12 +14,14 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, without
 from sqlstream.formats.json_alike import split
 from sqlstream.formats.json_columns import SCALARS, Rows, Rules, rows_of_nothing
 from sqlstream.formats.json_records import NoRecord, parse, regular
 from sqlstream.formats.json_structure import Structure, Text, structure
+from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import DataType
 
 _PIECE = 1 << 20
@@ -76,20 +78,19 @@ class JsonDecoder(Decoder):
 
     def block(self, data: pa.Buffer) -> Decoded:
         given = memoryview(data)
-        return self._decoded(given, _edges(np.frombuffer(given, np.uint8)), ord("\n"))
+        return self._decoded(given, _edges(np.frombuffer(given, np.uint8), ord("\n")), ord("\n"))
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
         values = values.cast(pa.binary())
-        joined = pa.concat_arrays([values.fill_null(b"")])
-        offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1] if len(joined) else np.zeros(1, int)
-        data = np.frombuffer(joined.buffers()[2] or b"", np.uint8)[: offsets[-1]]
-        lost = np.flatnonzero(data == _MESSAGE_END)
-        if len(lost):  # other bytes that no UTF-8 has, so that the ends of messages can be told from them
+        joined = pc.binary_join_element_wise(values.fill_null(b""), bytes([_MESSAGE_END]), b"")
+        offsets = offsets_of(joined)
+        data = bytes_of(joined)[offsets[0] : offsets[-1]]
+        if np.count_nonzero(data == _MESSAGE_END) > len(joined):
             data = data.copy()
-            data[lost] = 0xFE
-        spread = np.insert(data, offsets[1:], _MESSAGE_END)
-        decoded = self._decoded(memoryview(spread.tobytes()), [0, len(spread)], _MESSAGE_END)
-        faults = [Fault(f.record, 0, joined[f.record].as_py(), f.reason) for f in decoded.faults]
+            data[data == _MESSAGE_END] = 0xFE  # another byte that no UTF-8 has, so that ends can be told from it
+            data[offsets[1:] - offsets[0] - 1] = _MESSAGE_END
+        decoded = self._decoded(data.data, _edges(data, _MESSAGE_END), _MESSAGE_END)
+        faults = [Fault(f.record, 0, values[f.record].as_py() or b"", f.reason) for f in decoded.faults]
         return Decoded(decoded.rows, decoded.records, faults)
 
     def _decoded(self, data: memoryview, edges: list[int], end: int) -> Decoded:
@@ -188,11 +189,11 @@ class JsonDecoder(Decoder):
         return batch
 
 
-def _edges(data: np.ndarray) -> list[int]:
-    """Where pieces of a block begin and end that are best read at once: what is found in them stays in the cache."""
+def _edges(data: np.ndarray, end: int) -> list[int]:
+    """Where pieces of records begin and end that are best read at once: what is found in them stays in the cache."""
     edges = [0]
     while edges[-1] + 2 * _PIECE < len(data):
-        ends = data[edges[-1] + _PIECE : edges[-1] + 2 * _PIECE] == ord("\n")
+        ends = data[edges[-1] + _PIECE : edges[-1] + 2 * _PIECE] == end
         found = int(ends.argmax())
         if not ends[found]:
             break

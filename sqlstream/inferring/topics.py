@@ -24,7 +24,8 @@ from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn
 from sqlstream.secrets import secret_texts
-from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
+from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
 
 _FORMATS = {AVRO: "avro-confluent", PROTOBUF: "protobuf-confluent", JSON: "json-confluent"}
 _HEADER = 5

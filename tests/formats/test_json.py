@@ -90,6 +90,7 @@ def test_messages_may_have_line_breaks_and_must_not_be_empty() -> None:
         (6, b'\xa9"}', NO_UTF8),
     ]
     assert decoder("a INT").messages(values.slice(3, 1)).rows.num_rows == 1
+    assert [f.record for f in decoder("a INT").messages(values.slice(3, 3)).faults] == [1, 2]
 
 
 def test_a_byte_order_mark_is_a_fault_wherever_a_block_begins() -> None:
@@ -518,8 +519,12 @@ def test_lines_of_one_form_are_read_around_others(values: list[str], others: lis
               "_RUN": random.choice([1, 64])}  # fmt: skip
     with patch.multiple("sqlstream.formats.json", **bounds), patch("sqlstream.formats.decoder._FEW", bounds["_RUN"]):
         read = of_block(reader, b"\n".join(lines))
+        as_messages = reader.messages(pa.array(lines, pa.binary()))
     assert repr(read.rows.to_pylist()) == repr(exact.rows.to_pylist())
     assert (read.records, list(read.faults)) == (exact.records, list(exact.faults))
+    one_by_one = replace(reader, exactly=True).messages(pa.array(lines, pa.binary()))
+    assert repr(as_messages.rows.to_pylist()) == repr(one_by_one.rows.to_pylist())
+    assert (as_messages.records, list(as_messages.faults)) == (one_by_one.records, list(one_by_one.faults))
 
 
 def test_deep_nesting_is_read_in_time_that_grows_with_its_length() -> None:

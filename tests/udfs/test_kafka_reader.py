@@ -8,8 +8,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.kafka import fetch
-from sqlstream.udfs.kafka.fetch import Slot, Span, _Reader
+from sqlstream.udfs.kafka import reader as kafka_reader
+from sqlstream.udfs.kafka.clients import consumer_of
+from sqlstream.udfs.kafka.fetched import Slot
+from sqlstream.udfs.kafka.objects import ObjectConsumer
+from sqlstream.udfs.kafka.reader import Reader, Span
 
 Given = tuple[int, int, bytes]
 """A message: partition, offset and value."""
@@ -44,15 +47,15 @@ def message(partition: int, offset: int, value: bytes) -> Message:
     return Message(topic="t", partition=partition, offset=offset, value=value)
 
 
-def read(reader: _Reader, **spans: Span) -> list[bytes | None]:
+def read(reader: Reader, **spans: Span) -> list[bytes | None]:
     """The values of the messages of ranges, which are named by p and the number of the partition."""
     ranges: dict[Slot, Span] = {("t", int(name[1:])): span for name, span in spans.items()}
-    return [given.value() for messages, _, _ in reader.read(ranges, False) for given in messages]
+    return [value for given in reader.read(ranges, False) for value in given.columns["value"].to_pylist()]
 
 
-def reader_of(*batches: Sequence[Given]) -> tuple[_Reader, Listed]:
+def reader_of(*batches: Sequence[Given]) -> tuple[Reader, Listed]:
     consumer = Listed(*batches)
-    return _Reader(consumer), consumer  # type: ignore[arg-type]
+    return Reader(ObjectConsumer(consumer, ("value",))), consumer  # type: ignore[arg-type]
 
 
 FOUR = [(0, n, b"old%d" % n) for n in range(4)]
@@ -74,7 +77,7 @@ def test_messages_of_a_topic_that_was_made_again_are_not_those_fetched_ahead_of_
 
 
 def test_a_partition_that_is_waited_for_does_not_let_the_others_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fetch, "_MOST_BYTES_AHEAD", 10)
+    monkeypatch.setattr(kafka_reader, "_MOST_BYTES_AHEAD", 10)
     reader, consumer = reader_of(
         FOUR, [(0, 4, b"more"), (0, 5, b"more")], [(0, 6, b"late")], [(1, 0, b"other")], [(0, 2, b"again")],
     )  # fmt: skip
@@ -86,7 +89,7 @@ def test_a_partition_that_is_waited_for_does_not_let_the_others_fill_the_memory(
 
 
 def test_a_partition_that_goes_on_alone_is_not_fetched_again_because_another_was_left(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fetch, "_MOST_AHEAD", 2)
+    monkeypatch.setattr(kafka_reader, "_MOST_AHEAD", 2)
     reader, consumer = reader_of(FOUR, [(1, 0, b"a")], [(1, 1, b"b")])
     assert read(reader, p0=Span(0, 2), p1=Span(0, 1)) == [b"old0", b"old1", b"a"]
     assert read(reader, p1=Span(1, 2)) == [b"b"]
@@ -128,5 +131,5 @@ def test_librdkafka_does_not_wait_a_second_where_messages_lie_ready(monkeypatch,
             """Says nothing."""
 
     monkeypatch.setattr("confluent_kafka.Consumer", Noted)
-    fetch.consumer_of({"bootstrap.servers": "here:1", **given})
+    consumer_of({"bootstrap.servers": "here:1", **given})
     assert configurations[0]["fetch.queue.backoff.ms"] == waits

@@ -11,7 +11,7 @@ import pytest
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka import tokens
 from sqlstream.udfs.kafka.admin import admin_of
-from sqlstream.udfs.kafka.fetch import consumer_of
+from sqlstream.udfs.kafka.clients import consumer_of
 from sqlstream.udfs.kafka.produce import producer_of
 from sqlstream.udfs.kafka.tokens import FUNCTION, TokenSource, require_token, with_tokens
 from tests import token_functions

@@ -18,7 +18,8 @@ from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.files.records import RequiredValue
 from sqlstream.udfs.files.splits import FromFile
-from sqlstream.udfs.kafka.fetch import _OF_MESSAGES, RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.objects import COLUMNS
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.messages import BAD_TYPE
@@ -99,4 +100,4 @@ def test_bad_messages_come_first_where_they_are_tolerated_with_what_they_lack():
 def test_a_message_may_lack_its_time_headers_key_and_epoch():
     message = Message(topic="t", partition=0, offset=3, value=b"v", timestamp=(0, 0), latency=0.0)
     lacking = {"timestamp": None, "timestampType": -1, "headers": None, "key": None, "leaderEpoch": None}
-    assert {name: _OF_MESSAGES[name]([message]).to_pylist()[0] for name in lacking} == lacking
+    assert {name: COLUMNS[name]([message]).to_pylist()[0] for name in lacking} == lacking

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.kafka.fetch import UNREACHABLE, reason_of, wrong_properties
+from sqlstream.udfs.kafka.clients import UNREACHABLE, reason_of, wrong_properties
 from sqlstream.udfs.kafka.tokens import require_token, with_tokens
 from sqlstream.udfs.texts import python_list
 

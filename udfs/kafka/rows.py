@@ -16,7 +16,8 @@ from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat, RequiredValue, pieces_apart
 from sqlstream.udfs.files.splits import Piece, SplitRows
-from sqlstream.udfs.kafka.fetch import PARTITION, TOPIC, FetchedMessages, TopicRecords, place_of
+from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, place_of
+from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.messages import BAD_TYPE, VALUE, bad_records, said, unreadable_record
 
@@ -24,7 +25,7 @@ from sqlstream.udfs.messages import BAD_TYPE, VALUE, bad_records, said, unreadab
 @dataclass(frozen=True)
 class TopicFormat:
     """How tasks read the messages of a table. ``metadata``: the columns that are fields of the message
-    (``fetch.FIELDS``), by their names in the table. ``lifts``: see ``SplitRows``.
+    (``fetched.FIELDS``), by their names in the table. ``lifts``: see ``SplitRows``.
     """
 
     fetched: FetchedMessages

@@ -14,7 +14,9 @@ from sqlstream.formats.time_texts import InstantRule
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
-from sqlstream.udfs.kafka.fetch import PARTITION, RANGES, TOPIC, FetchedMessages, Slot, Span, TopicRecords
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC, Slot
+from sqlstream.udfs.kafka.reader import Span
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
@@ -30,7 +32,7 @@ _INSTANT = DataType("TIMESTAMP")
 @dataclass(frozen=True)
 class TopicTimes:
     """How the event time of a message is found: it is the column ``column`` of what ``records`` decode of a ``part`` of
-    it (``fetch.FIELDS``), its value or its key; or, without ``records``, that part itself.
+    it (``fetched.FIELDS``), its value or its key; or, without ``records``, that part itself.
 
     ``unit``: the column is a number, which counts so many microseconds since 1970. ``zone``: it is a text, of a time in
     this zone unless it names another one. ``member``: it is a STRUCT, of which

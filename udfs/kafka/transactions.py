@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.udfs.kafka.fetch import UNREACHABLE, consumer_of, is_of_coordinator, reason_of
+from sqlstream.udfs.kafka.clients import UNREACHABLE, consumer_of, is_of_coordinator, reason_of
 from sqlstream.udfs.kafka.produce import Destination, Sender, sent
 
 if TYPE_CHECKING:

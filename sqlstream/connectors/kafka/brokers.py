@@ -25,16 +25,15 @@ from sqlstream.connectors.kafka.offsets import (
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.options import WRONG_VALUE
 from sqlstream.udfs.kafka import admin
-from sqlstream.udfs.kafka.fetch import (
+from sqlstream.udfs.kafka.clients import (
     UNREACHABLE,
     consumer_of,
     is_of_coordinator,
-    lose,
-    losing,
     reason_of,
     unreachable,
     wrong_properties,
 )
+from sqlstream.udfs.kafka.reader import lose, losing
 from sqlstream.udfs.kafka.tokens import require_token
 
 if TYPE_CHECKING:
@@ -150,11 +149,12 @@ class Brokers:
     def first_position(self) -> Position:
         """Where a job without checkpoint begins, and where a bounded table ends.
 
-        ConnectorError SS504 where a partition ends before the offset at which the table should, or does not exist.
+        ConnectorError SS504 where a partition ends before the offset at which the table should begin or end, or does
+        not exist.
         """
         found = self._existing()
         self._require_named(found)
-        begin = self._at(self._settings.start, found, admin.earliest)
+        begin = self._within(self._at(self._settings.start, found, admin.earliest))
         if self._settings.stop is None:
             return Position(begin, ids=self.ids)
         stop = self._at(self._settings.stop, found, admin.latest)
@@ -172,6 +172,31 @@ class Brokers:
                 message = f'partitions that "scan.{when}.specific-offsets" names do not exist: {names}'
                 hint = f'Topic "{topic}" has the partitions {", ".join(map(str, sorted(numbers)))}.'
                 raise ConnectorError(WRONG_VALUE, message, hint=hint)
+
+    def _within(self, begin: dict[Partition, int]) -> dict[Partition, int]:
+        """Where a table begins. An offset that its partition does not have is replaced as the client of Kafka would
+        ("auto.offset.reset"). Without that, one after the end is refused, and one that retention has removed is left
+        for ``latest`` to find.
+        """
+        if self._settings.start.mode not in ("specific-offsets", "group-offsets"):
+            return begin
+        earliest, ends = self._offsets(begin, admin.earliest()), self._offsets(begin, admin.latest(), uncommitted=True)
+        outside = [p for p, offset in begin.items() if not earliest[p] <= offset <= ends[p]]
+        if self._settings.reset != "none":
+            return begin | self._offsets(outside, self._reset_spec)
+        for p in outside:
+            if begin[p] > ends[p] and self._settings.start.mode == "specific-offsets":
+                message = (
+                    f"{p.topic}[{p.number}] ends at offset {ends[p]}, and the table should begin at {begin[p]} "
+                    "('scan.startup.specific-offsets')"
+                )
+                hint = "Write an offset that is there, or set 'properties.auto.offset.reset' = 'earliest' or 'latest'."
+                raise ConnectorError(WRONG_VALUE, message, hint=hint)
+        return begin
+
+    @property
+    def _reset_spec(self) -> Any:
+        return admin.earliest() if self._settings.reset == "earliest" else admin.latest()
 
     def _require_reached(self, stop: Offsets) -> None:
         ends = self._offsets(stop, admin.latest(), uncommitted=True)
@@ -367,8 +392,8 @@ class Brokers:
             message = f'consumer group "{group}" has no offset of {missing[0].topic}[{missing[0].number}]'
             hint = "Add 'properties.auto.offset.reset' = 'earliest' or 'latest', or choose another startup mode."
             raise ConnectorError(NO_OFFSETS, message, hint=hint)
-        spec = admin.earliest() if self._settings.reset == "earliest" else admin.latest()
-        return {p: committed[p] for p in partitions if p not in missing} | self._offsets(missing, spec)
+        given = {p: committed[p] for p in partitions if p not in missing}
+        return given | self._offsets(missing, self._reset_spec)
 
     def commit(self, offsets: Offsets) -> bool:
         """Commits offsets of the consumer group, for those who watch its lag. The job does not depend on them: where

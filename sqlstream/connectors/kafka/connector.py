@@ -111,7 +111,8 @@ CLIENT_OPTIONS = (
     Option(
         "properties.auto.offset.reset",
         one_of("earliest", "latest", "none"),
-        "Where the mode group-offsets begins in partitions of which the group has committed nothing: none fails.",
+        "Where partitions begin that lack the offset of the start: one that the group has not committed, or one out of "
+        "range; none fails.",
     ),
     Option(
         TOKENS,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.kafka.offsets import Offsets, Partition
-from sqlstream.udfs.kafka.fetch import consumer_of
+from sqlstream.udfs.kafka.clients import consumer_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, TopicPartition

@@ -160,8 +160,9 @@ class Bound:
 @dataclass(frozen=True)
 class TopicSettings:
     """Which messages a table has. ``properties``: those of librdkafka. ``pattern``: of topics, in place of ``topics``.
-    ``reset``: where group-offsets begin that are not there: ``earliest``, ``latest`` or ``none``. ``most``: the most
-    messages of a micro-batch. ``discovery_ms``: how often new partitions are looked for.
+    ``reset``: where partitions begin that lack the offset of the start, of a group or a specific one: ``earliest``,
+    ``latest`` or ``none``. ``most``: the most messages of a micro-batch. ``discovery_ms``: how often new partitions are
+    looked for.
     """
 
     properties: Mapping[str, str] = field(repr=False)

@@ -180,7 +180,7 @@ def _exists(producer: Producer, properties: Mapping[str, str], topic: str) -> bo
 def _asked(properties: Mapping[str, str], ask: Callable[[], Any]) -> Any:
     from confluent_kafka import KafkaException  # an optional package
 
-    from sqlstream.udfs.kafka.fetch import unreachable
+    from sqlstream.udfs.kafka.clients import unreachable
 
     try:
         return ask()
@@ -196,7 +196,7 @@ def _create(producer: Producer, properties: Mapping[str, str], topic: str, creat
     from confluent_kafka.admin import NewTopic as Asked
 
     from sqlstream.udfs.kafka import admin
-    from sqlstream.udfs.kafka.fetch import reason_of
+    from sqlstream.udfs.kafka.clients import reason_of
     from sqlstream.udfs.kafka.produce import common_properties
 
     asked = Asked(topic, creation.partitions or -1, creation.replicas or -1, config=dict(creation.config))

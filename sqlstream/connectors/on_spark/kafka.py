@@ -41,7 +41,8 @@ from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka.fetch import FIELDS, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetched import FIELDS
 from sqlstream.udfs.kafka.produce import HEADERS as WRITTEN_HEADERS
 from sqlstream.udfs.kafka.produce import TIME
 from sqlstream.udfs.kafka.rows import TopicFormat
@@ -131,7 +132,7 @@ def measured(messages: DataFrame, table: Table) -> DataFrame:
 
 
 def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns which columns of messages (``udfs.kafka.fetch.FIELDS``) the named columns of a table need."""
+    """Returns which columns of messages (``udfs.kafka.fetched.FIELDS``) the named columns of a table need."""
     keys = {c.metadata_key for c in columns_of(table, columns) if of_message(table, c) is None}
     needed = {"value", "topic", "partition", "offset"} | {METADATA[key][0] for key in keys if key is not None}
     needed |= {"key"} if only_in_keys(table) else set()
@@ -290,8 +291,8 @@ def topic_records(
 
 
 def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
-    """Returns a dictionary from the columns that are metadata to the fields of messages (``udfs.kafka.fetch.FIELDS``);
-    None where Spark must convert one to another type than Kafka's own.
+    """Returns a dictionary from the columns that are metadata to the fields of messages
+    (``udfs.kafka.fetched.FIELDS``); None where Spark must convert one to another type than Kafka's own.
     """
     metadata = [(c, METADATA[c.metadata_key]) for c in columns_of(table, columns) if c.metadata_key is not None]
     converts = any(column.type != kind or column.metadata_key == HEADERS for column, (_, kind) in metadata)

@@ -35,16 +35,9 @@ from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka.fetch import (
-    DDL,
-    RANGES,
-    RANGES_DDL,
-    FetchedMessages,
-    LiftedMessages,
-    RowsOfTopics,
-    Span,
-    TopicRecords,
-)
+from sqlstream.udfs.kafka.fetch import RANGES, RANGES_DDL, FetchedMessages, LiftedMessages, RowsOfTopics, TopicRecords
+from sqlstream.udfs.kafka.fetched import DDL
+from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.sizes import SizeCounter
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
 from sqlstream.udfs.spark.batches import rows_of
@@ -65,8 +58,8 @@ def messages_of(
     watermark: TopicWatermark | None = None,
     sizes: SizeCounter | None = None,
 ) -> DataFrame:
-    """Returns the messages of a table with the given columns (``udfs.kafka.fetch.FIELDS``), and with LIFT if there is a
-    ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame. ``sizes`` counts their bytes.
+    """Returns the messages of a table with the given columns (``udfs.kafka.fetched.FIELDS``), and with LIFT if there is
+    a ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame. ``sizes`` counts their bytes.
     """
     fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
     places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)

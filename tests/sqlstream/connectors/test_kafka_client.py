@@ -19,7 +19,7 @@ from sqlstream.connectors.kafka.offsets import (
     specific_offsets,
 )
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.kafka.fetch import consumer_of
+from sqlstream.udfs.kafka.clients import consumer_of
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b;c";'
 TOKEN = (

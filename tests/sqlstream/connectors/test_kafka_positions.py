@@ -132,6 +132,49 @@ def test_a_stop_behind_the_end_of_a_partition_is_refused(topics: Topics):
     assert everything(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2, 1: 0}))) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("skips_lost", [False, True])
+def test_a_start_behind_the_end_of_a_partition_is_refused(topics: Topics, skips_lost: bool):
+    topic = topics.create(2)
+    topics.send(topic, b"a", b"b")
+    beyond = Bound("specific-offsets", None, {0: 3, 1: 0})
+    said = (
+        rf"SS504: {topic}\[0\] ends at offset 2, and the table should begin at 3 \('scan.startup.specific-offsets'\)"
+        r"\n.*'properties.auto.offset.reset'"
+    )
+    for read in (everything, Run):
+        with pytest.raises(ConnectorError, match=said):
+            read(topics.settings(topic, start=beyond, skips_lost=skips_lost))
+    at_end = Run(topics.settings(topic, start=Bound("specific-offsets", None, {0: 2}), stop=None))
+    assert at_end.batch() == []
+    topics.send(topic, b"c")
+    assert at_end.batch() == [b"c"]
+
+
+@pytest.mark.parametrize("offset", [0, 9])  # retention has taken the first, and the other never was
+def test_a_start_that_is_out_of_range_is_where_the_reset_says(topics: Topics, offset: int):
+    topic = topics.create()
+    topics.send(topic, b"a", b"b", b"c")
+    topics.eat(topic, 1)
+    start = Bound("specific-offsets", None, {0: offset})
+    assert everything(topics.settings(topic, start=start, reset="earliest")) == [b"b", b"c"]
+    latest = Run(topics.settings(topic, start=start, stop=None, reset="latest"))
+    topics.send(topic, b"d")
+    assert latest.batch() == [b"d"]
+    within = Bound("specific-offsets", None, {0: 2})
+    assert everything(topics.settings(topic, start=within, reset="latest")) == [b"c", b"d"]
+
+
+def test_what_a_group_has_committed_out_of_range_is_where_the_reset_says(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a", b"b")
+    group = f"beyond-{topic}"
+    topics.commit(group, topic, 7)
+    start = Bound("group-offsets")
+    assert everything(topics.settings(topic, start=start, group=group, reset="earliest")) == [b"a", b"b"]
+    with pytest.raises(ConnectorError, match=rf"SS592: .*{topic}\[0\] ends at offset 2 now, and was read up to 7"):
+        Run(topics.settings(topic, start=start, stop=None, group=group)).batch()
+
+
 @pytest.mark.parametrize(("given", "when"), [("start", "startup"), ("stop", "bounded")])
 def test_offsets_of_partitions_that_do_not_exist_are_refused(topics: Topics, given: str, when: str):
     topic = topics.create(2)

@@ -210,5 +210,5 @@ def _consumer_for(properties: Mapping[str, str], fields: Sequence[str]) -> Fetch
 
 
 _OF_PYTHON = {"plugin.library.paths", "sasl.oauthbearer.metadata.authentication.type", FUNCTION}
-"""Properties that confluent-kafka follows itself: where plugins are, and logins by a role in a cloud or by a function of
+"""Properties that confluent-kafka follows itself: where plugins are, and logins by a role in a cloud or a function of
 Python."""

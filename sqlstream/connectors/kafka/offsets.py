@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -95,6 +95,14 @@ class Position:
         after = {p: begin + waiting[p] for p, begin in begins.items()}
         is_other = begun or after != dict(self.next)
         return replace(self, next=after, begun=begun) if is_other else self
+
+    def of_topics(self, ids: Mapping[str, str], known: Collection[Partition]) -> Position:
+        """The position with the ids of topics as they are now. Of a topic that was made again, partitions that it does
+        not have are forgotten: when they are added they have other messages than those that were read.
+        """
+        others = {topic for topic, number in self.ids.items() if ids.get(topic, number) != number}
+        left = {p: offset for p, offset in self.next.items() if p.topic not in others or p in known}
+        return replace(self, next=left, ids={**self.ids, **ids})
 
 
 def ranges(start: Position, end: Position) -> list[OffsetRange]:

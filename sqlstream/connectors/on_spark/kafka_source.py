@@ -12,7 +12,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -254,7 +254,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begun = {p: offset for p, offset in begun.items() if p in self._target}
         after = position.advanced(latest, self._settings.most, begun)
         if after is not position:
-            after = replace(after, ids={**position.ids, **self.brokers.ids})
+            after = after.of_topics(self.brokers.ids, latest)
         if self._watermarks is None:
             return after
         waits = self._watermarks.idle.timeout_ms and not self._what_is_there

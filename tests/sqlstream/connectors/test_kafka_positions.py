@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import count
 from threading import Timer
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from sqlstream.connectors.kafka.offsets import Bound
+from sqlstream.connectors.kafka.offsets import Bound, Partition, Position
 from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
@@ -68,6 +69,21 @@ def test_a_topic_that_is_made_again_while_the_job_runs_ends_it(topics: Topics):
         run.batch()
 
 
+def test_partitions_that_a_topic_lost_when_it_was_made_again_are_read_from_their_beginning(topics: Topics):
+    topic = topics.create(2)
+    topics.send(topic, b"a", partition=1)
+    settings = topics.settings(topic, stop=None, skips_lost=True)
+    run = Run(settings)
+    assert run.batch() == [b"a"]
+    made_again(topics, topic, b"b")
+    again = Run(settings, run.position)
+    assert again.batch() == [b"b"]
+    topics.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    until(lambda: len(topics.admin.list_topics(topic).topics[topic].partitions) == 2)
+    topics.send(topic, b"c", b"d", partition=1)
+    assert Run(settings, again.position).batch() == [b"c", b"d"]
+
+
 def test_positions_of_earlier_builds_that_know_no_ids_go_on(topics: Topics):
     topic = topics.create()
     topics.send(topic, b"a")
@@ -106,6 +122,31 @@ def test_no_partition_yet_is_no_watermark_and_the_first_one_begins_it(topics: To
     topic = topics.create(name=f"{prefix}a")
     topics.send(topic, b"1970-01-01 00:00:07")
     assert lifts(job) == [7_000_000]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_the_last_record_is_not_read_again_after_a_recovery(topics: Topics, transactional: bool):
+    """Neither by a new process nor by one that has read on; behind it may be the end of its transaction."""
+    topic = topics.create()
+    settings = topics.settings(topic, stop=None)
+
+    def send(*values: bytes) -> None:
+        if transactional:
+            topics.transaction(topic, *values, commits=True)
+        else:
+            topics.send(topic, *values)
+
+    send(b"a", b"b")
+    run = Run(settings)
+    assert run.batch() == [b"a", b"b"]
+    position = run.position
+    kafka_fetch._forget(settings.properties)
+    recovered = Run(settings, position)
+    assert recovered.batch() == []
+    send(b"c")
+    assert recovered.batch() == [b"c"]
+    assert Run(settings, position).batch() == [b"c"]
+    assert Run(replace(settings, stop=LATEST), Position({Partition(topic, 0): 1}).to_json()).batch() == [b"b", b"c"]
 
 
 def test_a_start_that_is_the_stop_reads_nothing_and_one_behind_the_last_message_neither(topics: Topics):

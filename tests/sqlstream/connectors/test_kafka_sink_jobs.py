@@ -181,6 +181,26 @@ def test_changes_are_messages_of_their_key_and_rows_that_no_longer_match_are_del
     assert rows(session, "SELECT COUNT(*), SUM(v) FROM t")[-1][-2:] == (2, 90)
 
 
+def test_a_deletion_is_a_message_without_a_value_and_the_text_null_is_none(session: Session, topics: Topics):
+    """Some write the text in its place: compaction would keep it, and a reader take it for a value."""
+    source, target, key = topics.create(), topics.create(), "id INT, v INT, PRIMARY KEY (id) NOT ENFORCED"
+    declare(session, topics, "s", key, source)
+    declare(session, topics, "t", key, target)
+    topics.send(source, b'{"id":1,"v":1}', None, b'{"id":1,"v":null}', None, key=b'{"id":1}')
+    session.sql("SET 'execution.runtime-mode' = 'streaming'")
+    insert(session, "INSERT INTO t SELECT id, v FROM s")
+    written = [message.value() for message in messages(topics, target)]
+    assert written[-1] is None and {*written} <= {b'{"id":1,"v":1}', b'{"id":1,"v":null}', None}
+    topics.send(source, b'{"id":1,"v":2}', b"null", key=b'{"id":1}')
+    for mode in ("streaming", "batch"):
+        session.sql(f"SET 'execution.runtime-mode' = '{mode}'")
+        with pytest.raises(SqlStreamError) as caught:
+            rows(session, "SELECT * FROM s")
+        assert f"{source}[0]@5" in str(caught.value) and "the record is no JSON object" in str(caught.value)
+    declare(session, topics, "u", key, source, **{"on-error": "skip"})
+    assert rows(session, "SELECT id, v FROM u")[-1][-2:] == (1, 2), "it deletes nothing"
+
+
 def test_updates_and_deletions_of_rows_whose_insert_is_compacted_away(session: Session, topics: Topics):
     topic = topics.create()
     declare(session, topics, "s", "id INT, v INT, PRIMARY KEY (id) NOT ENFORCED", topic)

@@ -86,7 +86,8 @@ def _of_text(path: str, files: list[Path], format: str, most: int) -> Sample:  #
         hint = "Look whether it is whole, or name another format with --format."
         raise ConnectorError(WRONG_COLUMN, f'"{files[0]}" is no {format}: {records[0][:60]}', hint=hint)
     columns, options = _with_partitions(path, files[0], list(form.columns), _options(path, format))
-    seen = f'{len(records):,} {"record" if len(records) == 1 else "records"} of "{files[0]}"'
+    count = len(records) - ("csv.header" in form.options)
+    seen = f'{count:,} {"record" if count == 1 else "records"} of "{files[0]}"'
     return Sample(columns, {**options, **form.options}, seen, notes=form.notes)
 
 

@@ -265,7 +265,10 @@ class Brokers:
         missing = [name for name in self._settings.topics if all(p.topic != name for p in found)]
         if missing:
             message = f'topic "{missing[0]}" does not exist'
-            hint = "Create it, or correct the option \"topic\"; 'topic-pattern' waits for topics to appear."
+            hint = (
+                "Create it, or correct the option \"topic\": 'sqlstream topics' lists those that there are, and "
+                "'topic-pattern' waits for topics to appear."
+            )
             raise ConnectorError(UNREACHABLE, message, hint=hint)
         return found
 

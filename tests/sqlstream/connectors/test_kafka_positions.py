@@ -30,6 +30,10 @@ _numbers = count()
 @pytest.fixture(scope="module")
 def topics(kafka_broker: Broker) -> Iterator[Topics]:
     yield Topics(kafka_broker)
+    _forget_readers()
+
+
+def _forget_readers() -> None:
     for reader in kafka_fetch._readers.values():
         reader.consumer.close()
     kafka_fetch._readers.clear()
@@ -140,7 +144,7 @@ def test_the_last_record_is_not_read_again_after_a_recovery(topics: Topics, tran
     run = Run(settings)
     assert run.batch() == [b"a", b"b"]
     position = run.position
-    kafka_fetch._forget(settings.properties)
+    _forget_readers()
     recovered = Run(settings, position)
     assert recovered.batch() == []
     send(b"c")

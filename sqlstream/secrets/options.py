@@ -352,7 +352,10 @@ def _places(text: str) -> tuple[_SecretSpan, ...]:
     values = {option.start(3) for option in options}
     match = [hidden for o in options for hidden in _secret(pieces_of(o[1][1:-1], o[3][1:-1]), o.start(3) + 1)]
     lists = [(match.start(), match.end()) for match in _LIST.finditer(text)]
+    functions = {option.start(3) for option in options if _FUNCTION.fullmatch(option[1][1:-1])}
     for name in _NAME.finditer(text):
+        if name.start("name") in functions:  # the value of an option, 'my.module:token', and no name of a secret
+            continue
         listed = name["set"] is not None or any(start < name.start() < end for start, end in lists)
         match += _behind(name, text, listed)
     others = (string for string in _LITERAL.finditer(text) if string.start() not in values)

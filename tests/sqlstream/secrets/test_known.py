@@ -59,4 +59,6 @@ def test_a_function_that_gives_tokens_is_named_and_a_token_in_its_place_is_not()
     assert shown_value(key, "my.module:token") == "my.module:token" and not has_secret_name(key)
     assert shown_value(key, "eyJhbGciOi.eyJzdWIi.c2ln") == "******"
     assert shown_script(f"WITH ('{key}' = 'my.module:token')") == f"WITH ('{key}' = 'my.module:token')"
+    text = f"WITH ('{key}' = 'my.module:token', 'format' = 'json', 'properties.sasl.oauthbearer.config' = 'hunter2')"
+    assert shown_script(text) == text.replace("hunter2", "*******")
     assert "eyJ" not in shown_script(f"WITH ('{key}' = 'eyJhbGciOi.eyJzdWIi.c2ln')")

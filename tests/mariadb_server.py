@@ -11,34 +11,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 PASSWORD = "hunter2"
 _PROGRAMS = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
-_SETTINGS = (
-    "--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--log-bin=log", "--server-id=1",
-    "--log-slave-updates", "--max-allowed-packet=64M",
-    "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-buffer-pool-size=32M", "--skip-name-resolve",
-)  # fmt: skip
 
 
 class MariaDbServer:
     """Listens on a port of 127.0.0.1, and has the database ``shop``. ``settings``: more words of its command line."""
 
+    usual: tuple[str, ...] = (
+        "--binlog-format=ROW", "--binlog-row-image=FULL", "--binlog-row-metadata=FULL", "--log-bin=log",
+        "--server-id=1", "--log-slave-updates", "--max-allowed-packet=64M",
+        "--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0", "--innodb-buffer-pool-size=32M", "--skip-name-resolve",
+    )  # fmt: skip
+
     def __init__(self, directory: Path, *settings: str) -> None:
         self._directory, self._settings = directory, settings
-        self._data = directory / "data"
-        self._user = "mysql" if os.geteuid() == 0 else None
-        if self._user is not None:
-            shutil.chown(directory, self._user)
+        self.data = directory / "data"
+        self.user = "mysql" if os.geteuid() == 0 else None
+        if self.user is not None:
+            shutil.chown(directory, self.user)
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             self.port: int = listener.getsockname()[1]
-        install = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
-        install += ["--auth-root-authentication-method=normal"] + [f"--user={self._user}"] * (self._user is not None)
-        subprocess.run(install, check=True, capture_output=True, timeout=60)
+        self.install()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
         self.execute(
@@ -46,10 +45,44 @@ class MariaDbServer:
             "CREATE DATABASE shop CHARACTER SET utf8mb4", user="root", password="", database="",
         )  # fmt: skip
 
+    @classmethod
+    @contextmanager
+    def running(cls, *settings: str) -> Iterator[Self]:
+        """Below a directory that every user may enter, unlike pytest's. Skips where the server or PyMySQL lacks."""
+        pytest.importorskip("pymysql", reason="the package PyMySQL is not installed")
+        cls.require()
+        directory = Path(tempfile.mkdtemp(prefix="sqlstream-mysql-"))
+        directory.chmod(0o755)
+        try:
+            server = cls(directory, *settings)
+            try:
+                yield server
+            finally:
+                server.stop()
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    @staticmethod
+    def require() -> None:
+        """Skips the test where the server is not installed."""
+        _program("mariadbd")
+
+    def install(self) -> None:
+        """Makes the folder of the data."""
+        words = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
+        words += ["--auth-root-authentication-method=normal", *self._as_user()]
+        subprocess.run(words, check=True, capture_output=True, timeout=60)
+
+    def program(self) -> list[str]:
+        """The server's command, without what its clients see."""
+        return [_program("mariadbd"), "--no-defaults", f"--datadir={self.data}", *self._as_user()]
+
+    def _as_user(self) -> list[str]:
+        return [f"--user={self.user}"] * (self.user is not None)
+
     def start(self) -> None:
-        command = [_program("mariadbd"), "--no-defaults", f"--datadir={self._data}", f"--port={self.port}"]
-        command += ["--bind-address=127.0.0.1", f"--socket={self._directory}/socket", *_SETTINGS, *self._settings]
-        command += [f"--user={self._user}"] * (self._user is not None)
+        command = [*self.program(), f"--port={self.port}", "--bind-address=127.0.0.1"]
+        command += [f"--socket={self._directory}/socket", *self.usual, *self._settings]
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
@@ -88,7 +121,7 @@ class MariaDbServer:
 
     def files(self) -> list[Path]:
         """Those of the binary log."""
-        return sorted(self._data.glob("log.[0-9]*"))
+        return sorted(self.data.glob("log.[0-9]*"))
 
 
 def _program(name: str) -> str:
@@ -98,18 +131,4 @@ def _program(name: str) -> str:
     return found
 
 
-@contextmanager
-def running_server(*settings: str) -> Iterator[MariaDbServer]:
-    """Below a directory that every user may enter, unlike pytest's. Skips where Debian's package or PyMySQL lacks."""
-    pytest.importorskip("pymysql", reason="the package PyMySQL is not installed")
-    _program("mariadbd")
-    directory = Path(tempfile.mkdtemp(prefix="sqlstream-mariadb-"))
-    directory.chmod(0o755)
-    try:
-        server = MariaDbServer(directory, *settings)
-        try:
-            yield server
-        finally:
-            server.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+running_server = MariaDbServer.running

@@ -102,9 +102,9 @@ class TableMap:
     def of(event: bytes) -> TableMap:
         """Reads an event TABLE_MAP. BinlogError where it lacks the names of columns, or has a type that is not read."""
         number, schema, table, at = named_table(event)
-        count, at = _packed(event, at)
+        count, at = packed(event, at)
         types = event[at : at + count]
-        _, at = _packed(event, at + count)
+        _, at = packed(event, at + count)
         columns = []
         for type_ in types:
             size = _META.get(type_, 0)
@@ -157,7 +157,7 @@ def _described(columns: list[LoggedColumn], more: dict[int, bytes]) -> Iterator[
         yield LoggedColumn(next(names), c.type, c.first, c.second, unsigned, collation, values)
 
 
-def _packed(data: bytes, at: int) -> tuple[int, int]:
+def packed(data: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and where it ends."""
     size = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(data[at], 0)
     return (int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size) if size else (data[at], at + 1)
@@ -165,7 +165,7 @@ def _packed(data: bytes, at: int) -> tuple[int, int]:
 
 def _fields(event: bytes, at: int) -> Iterator[tuple[int, bytes]]:
     while at < len(event):
-        size, begin = _packed(event, at + 1)
+        size, begin = packed(event, at + 1)
         yield event[at], event[begin : begin + size]
         at = begin + size
 
@@ -173,7 +173,7 @@ def _fields(event: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 def _numbers(data: bytes) -> list[int]:
     numbers, at = [], 0
     while at < len(data):
-        number, at = _packed(data, at)
+        number, at = packed(data, at)
         numbers.append(number)
     return numbers
 
@@ -181,7 +181,7 @@ def _numbers(data: bytes) -> list[int]:
 def _strings(data: bytes) -> list[str]:
     strings, at = [], 0
     while at < len(data):
-        size, at = _packed(data, at)
+        size, at = packed(data, at)
         strings.append(data[at : at + size].decode())
         at += size
     return strings
@@ -206,10 +206,10 @@ def _collations(more: dict[int, bytes], of_most: int, of_each: int, count: int) 
 def _members(data: bytes) -> Iterator[tuple[bytes, ...]]:
     at = 0
     while at < len(data):
-        count, at = _packed(data, at)
+        count, at = packed(data, at)
         values = []
         for _ in range(count):
-            size, at = _packed(data, at)
+            size, at = packed(data, at)
             values.append(data[at : at + size])
             at += size
         yield tuple(values)

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 
-from sqlstream.formats.binlog import BinlogError
+import pyarrow as pa
+
+from sqlstream.formats.binlog import BinlogError, packed
 from sqlstream.formats.mysql_texts import ENCODINGS
 
 QUERY, ROTATE, XID, HEARTBEAT, PARTIAL_UPDATE, PAYLOAD = 2, 4, 16, 27, 39, 40
-MYSQL_GTID, MYSQL_ANONYMOUS, MARIADB_GTID = 33, 34, 162
+MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED_GTID, MARIADB_GTID = 33, 34, 42, 162
 QUERY_COMPRESSED = 165
 _COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 """The types of MariaDB's compressed row events, and of what is in them."""
@@ -25,6 +27,9 @@ _CHARSET, _BEFORE_CHARSET = 4, {0: 5, 1: 9, 3: 5, 6: 0}
 """Of what a session had set: the number of its character sets, and of what may be before that with its bytes, 0 for a
 text behind its length.
 """
+
+_END_OF_FIELDS, _CODEC, _SIZE, _UNCOMPRESSED = 0, 2, 3, 255
+"""Of a compressed transaction."""
 
 
 class Effect(Enum):
@@ -82,6 +87,29 @@ def _begin_of_query(event: bytes) -> int:
     return _HEADER + 13 + variables + event[_HEADER + 8] + 1
 
 
+def events_of_payload(event: bytes) -> Iterator[bytes]:
+    """The events of a transaction that MySQL has compressed, without check sums. BinlogError where it cannot be read.
+
+    https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Transaction__payload__event.html
+    """
+    fields, at = dict[int, int](), _HEADER
+    while event[at] != _END_OF_FIELDS:
+        field, begin = event[at], at + 2
+        at = begin + event[at + 1]
+        fields[field] = packed(event, begin)[0]
+    content = event[at + 1 :]
+    if fields.get(_CODEC) != _UNCOMPRESSED:
+        try:
+            content = pa.decompress(content, fields[_SIZE], "zstd", asbytes=True)
+        except (OSError, KeyError):
+            raise BinlogError("a compressed transaction of the log is damaged") from None
+    at = 0
+    while at < len(content):
+        size = int.from_bytes(content[at + 9 : at + 13], "little")
+        yield content[at : at + size]
+        at += size
+
+
 def statement_of(event: bytes, charsets: Mapping[int, str] = MappingProxyType({})) -> tuple[str, str]:
     """Returns the default database and the text of an event QUERY, which is as its session has sent it. ``charsets``:
     the character set of each collation, by number.
@@ -137,7 +165,7 @@ def effect_of(schema: str, statement: str, table: tuple[str, str], *, folds: boo
     word = text[:10].upper().rstrip(";")
     if word in ("COMMIT", "ROLLBACK"):
         return Effect.COMMIT
-    if word == "BEGIN":
+    if word == "BEGIN" or word.startswith(("XA START", "XA BEGIN")):
         return Effect.BEGIN
 
     def names(pattern: re.Pattern[str]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sqlstream.formats.binlog import ROW_KINDS, TABLE_MAP, BinlogError, TableMap, rows_of
@@ -14,6 +15,7 @@ from sqlstream.formats.binlog_events import (
     XID,
     Effect,
     effect_of,
+    events_of_payload,
     is_rollback,
     is_standalone,
     statement_of,
@@ -172,3 +174,17 @@ def test_compressed_events(server: MariaDbServer):
     kinds = [event[4] for event in events(server)]
     assert 166 in kinds
     assert 167 in kinds
+
+
+def test_a_compressed_transaction_of_mysql_is_its_events():
+    def event(kind: int, body: bytes) -> bytes:
+        return bytes(4) + bytes([kind]) + bytes(4) + (19 + len(body)).to_bytes(4, "little") + bytes(6) + body
+
+    events = [event(2, b"one" * 300), event(16, b"two")]
+    content = b"".join(events)
+    for codec, packed in ((0, pa.compress(content, "zstd", asbytes=True)), (255, content)):
+        sizes = [b"\xfc" + len(part).to_bytes(2, "little") for part in (packed, content)]
+        fields = b"\1\3" + sizes[0] + (b"\2\1\0" if not codec else b"\2\3\xfc\xff\0") + b"\3\3" + sizes[1] + b"\0"
+        assert [*events_of_payload(event(40, fields + packed))] == events
+    with pytest.raises(BinlogError, match="a compressed transaction of the log is damaged"):
+        [*events_of_payload(event(40, b"\2\1\0\3\1\5\0" + b"damaged"))]

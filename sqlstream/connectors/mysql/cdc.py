@@ -23,7 +23,7 @@ from sqlstream.connectors.mysql.server import asked, names_fold, place, require_
 from sqlstream.connectors.mysql.tables import METADATA, READABLE, changed_table, charsets
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span
-from sqlstream.formats.gtids import GtidPosition
+from sqlstream.formats.gtids import gtids_of
 from sqlstream.options import (
     DURATION,
     MISSING_OPTION,
@@ -68,13 +68,18 @@ LOG_FILE = OptionKind("file of the binary log", "its name, which ends in a numbe
 
 
 def _gtids(text: str) -> str:
-    position = GtidPosition.of(text)
-    if not position.last:
+    shown = str(gtids_of(text))
+    if not shown:
         raise ValueError(text)
-    return str(position)
+    return shown
 
 
-GTIDS = OptionKind("GTID position of MariaDB", "the last transaction of each domain: '0-1-270,7-1-3'", _gtids)
+GTIDS = OptionKind(
+    "GTID position",
+    "of MariaDB the last transaction of each domain, '0-1-270,7-1-3', and of MySQL a set of GTIDs, "
+    "'3e11fa47-71ca-11e1-9e33-c80aa9429562:1-270'",
+    _gtids,
+)
 
 
 class MySqlChanges(DatabaseChanges):
@@ -109,7 +114,7 @@ class MySqlChanges(DatabaseChanges):
         Option(
             _GTIDS,
             GTIDS,
-            "In place of file and byte, for MariaDB: the job begins behind these transactions, '0-1-270'.",
+            "In place of file and byte: the job begins behind these transactions.",
         ),
         *COPY_OPTIONS,
         Option(

@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors.changes.positions import Position
-from sqlstream.connectors.changes.server import LOG_LOST, ChangeServer
+from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.connectors.mysql.copies import CopyPlan, MySqlCopier
-from sqlstream.connectors.mysql.dump import LogEnded, place_behind
+from sqlstream.connectors.mysql.dump import LogEnded
 from sqlstream.connectors.mysql.log import BinlogReceiver
 from sqlstream.connectors.mysql.server import (
-    gtids_at,
     log_end,
     log_files,
-    product_of,
     reason_of,
-    require_gtids,
     require_log,
     shown_place,
     system_of,
 )
-from sqlstream.errors import ConnectorError
-from sqlstream.formats.gtids import GtidPosition
+from sqlstream.connectors.mysql.transactions import LogOfTransactions
 from sqlstream.udfs.database_changes import ChangedTable
 from sqlstream.udfs.mysql_changes import RowsOfMySql
 from sqlstream.udfs.mysql_connection import connected
@@ -74,53 +70,42 @@ class MySqlChangeServer(ChangeServer):
         server = self._connected()
         places: dict[str, Callable[[], int]] = {
             EARLIEST: lambda: next(iter(log_files(server))) << 32 | 4,
-            SPECIFIC: lambda: self.at if self.gtids is None else self._place_behind(self.gtids),
+            SPECIFIC: lambda: self.at if self.gtids is None else self._transactions().behind(self.gtids),
         }
         at = places.get(self.mode, lambda: log_end(server))()
         require_log(server, at)
-        return Position.at(system_of(server), at, gtids_at(server, at), with_rows=self.mode == INITIAL)
+        return Position.at(system_of(server), at, self.gtids_at(at), with_rows=self.mode == INITIAL)
 
     def log_end(self) -> int:
         return log_end(self._connected())
 
     def gtids_at(self, place: int) -> str:
-        return gtids_at(self._connected(), place)
+        return self._transactions().before(place)
 
     def located(self, position: Position) -> Position:
-        """On another server of MariaDB the places behind the same transactions, unless rows are still compared with
-        places of the log of the one before.
+        """On another server the places behind the same transactions, unless rows are still compared with places of the
+        log of the one before.
         """
         server = self._connected()
-        system = system_of(server)
+        system, log = system_of(server), self._transactions()
         if system == position.system or not position.system:
-            if position.gtids and position.lsn >> 32 in log_files(server) and position.lsn <= log_end(server):
-                there = gtids_at(server, position.lsn)  # none where no event begins in another log
-                if GtidPosition.of(there) != GtidPosition.of(position.gtids):
-                    raise self.another()
+            is_there = position.lsn >> 32 in log_files(server) and position.lsn <= log_end(server)
+            if position.gtids and is_there and not log.has(position.gtids, position.lsn):
+                raise self.another()
             return position
-        if not position.gtids or position.chunk is not None or position.parts or product_of(server).name != "MariaDB":
+        if not position.gtids or position.chunk is not None or position.parts:
             raise self.another()
-        since = self._place_behind(position.gtids_since)
-        lsn = since if position.gtids == position.gtids_since else self._place_behind(position.gtids)
+        since = log.behind(position.gtids_since)
+        lsn = since if position.gtids == position.gtids_since else log.behind(position.gtids)
         return replace(position, system=system, since=since, lsn=lsn)
 
-    def _place_behind(self, gtids: str) -> int:
-        """The place of the log with these transactions before it and all others behind it."""
-        server = self._connected()
-        require_gtids(server)
-        wanted, end = GtidPosition.of(gtids), log_end(server)
-        at = end
-        if GtidPosition.of(gtids_at(server, end)) != wanted:
-            at = place_behind(dict(self.connection), self.server_id, gtids)
-        if GtidPosition.of(gtids_at(server, at)) != wanted:
-            message = f"the log of the server has transactions in another order than that of GTID {gtids}"
-            raise ConnectorError(LOG_LOST, message, hint=self.anew)
-        return at
+    def _transactions(self) -> LogOfTransactions:
+        return LogOfTransactions.of(self._connected(), dict(self.connection), self.server_id)
 
     def copier(self, position: Position, folder: Path) -> MySqlCopier:
-        require_log(self._connected(), position.lsn)
         if position.system not in ("", system_of(self._connected())):
             raise self.another()
+        require_log(self._connected(), position.lsn)
         return MySqlCopier(dict(self.connection), self.plan, folder)
 
     def receiver(self, since: int, folder: Path, gtids: str) -> BinlogReceiver:

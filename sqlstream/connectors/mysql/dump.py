@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.mysql.server import not_allowed, system_of
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.formats.binlog_events import MARIADB_GTID, ROTATE
 from sqlstream.udfs.mysql_connection import connected
 
 ID_IN_USE = repeating("SS632")
@@ -176,23 +175,3 @@ def rotated_to(event: bytes) -> int:
     """The place of the log that an event ROTATE names: the beginning of another file, or where the server begins."""
     number = int(event[_HEADER + 8 :].decode().rpartition(".")[2])
     return number << 32 | int.from_bytes(event[_HEADER : _HEADER + 8], "little")
-
-
-def place_behind(connection: Mapping[str, str], server_id: int, gtids: str) -> int:
-    """Where the first transaction of MariaDB's log begins that is not among those of ``gtids``. It waits until there
-    is one. ConnectorError SS621 where the log does not have the last ones of them.
-    """
-    dump = BinlogDump(connection, server_id, f"GTID {gtids}", 4, None, gtids)
-    number, end = 0, time.monotonic() + _ANSWER_SECONDS
-    try:
-        while time.monotonic() < end:
-            event = dump.event()
-            if event is None:
-                dump.rest()
-            elif event[4] == ROTATE:
-                number = rotated_to(event) >> 32
-            elif event[4] == MARIADB_GTID:
-                return number << 32 | int.from_bytes(event[13:17], "little") - int.from_bytes(event[9:13], "little")
-    finally:
-        dump.close()
-    raise LogEnded("the server does not send its log")

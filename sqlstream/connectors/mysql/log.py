@@ -20,6 +20,7 @@ from sqlstream.formats.binlog_events import (
     MARIADB_GTID,
     MYSQL_ANONYMOUS,
     MYSQL_GTID,
+    MYSQL_TAGGED_GTID,
     PARTIAL_UPDATE,
     PAYLOAD,
     QUERY,
@@ -27,15 +28,16 @@ from sqlstream.formats.binlog_events import (
     XID,
     Effect,
     effect_of,
+    events_of_payload,
     is_rollback,
     is_standalone,
     statement_of,
     uncompressed,
 )
-from sqlstream.formats.gtids import GtidPosition
+from sqlstream.formats.gtids import GtidPosition, GtidSet, gtids_of
 from sqlstream.udfs.mysql_changes import PLACE_BYTES, UNREADABLE
 
-_INCIDENT, _XA_PREPARE, _MYSQL_TAGGED_GTID = 26, 38, 42
+_INCIDENT, _XA_PREPARE = 26, 38
 _ARTIFICIAL = 0x20
 _HEADER = 19
 _EVENTS_AT_ONCE = 20_000
@@ -67,7 +69,7 @@ class BinlogReceiver(ReceivedLog):
         self._in_transaction = self._ends_by_itself = self._has_messages = False
         self._maps: set[int] = set()
         self._map: bytes | None = None
-        self._gtids, self._shown_gtids = GtidPosition.of(gtids), gtids
+        self._gtids, self._shown_gtids = gtids_of(gtids), gtids
         self._dump = BinlogDump(connection, server_id, shown_place(since), since, file)
         self.system = self._dump.system
         self.start_receiving(f"binary log of {'.'.join(table)}")
@@ -105,23 +107,34 @@ class BinlogReceiver(ReceivedLog):
             place = rotated_to(event)
             self._number = place >> 32
             self._reach(incoming, place)
-        elif kind in (MARIADB_GTID, MYSQL_GTID, MYSQL_ANONYMOUS, _MYSQL_TAGGED_GTID):
+        elif kind in (MARIADB_GTID, MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED_GTID):
             self._begin_transaction(incoming, event, end)
         elif kind == TABLE_MAP:
             self._heed_table(incoming, event)
         elif kind == XID:
             self._end_transaction(incoming, event, end)
-        elif kind in (_INCIDENT, PAYLOAD, _XA_PREPARE):
+        elif kind == PAYLOAD:
+            self._heed_payload(incoming, event)
+            self._end_transaction(incoming, event, end)
+        elif kind in (_INCIDENT, _XA_PREPARE):
             self._require_readable(kind)
             self._end_transaction(incoming, event, end)
         else:
             self._heed_other(incoming, event, end)
 
+    def _heed_payload(self, incoming: Incoming, event: bytes) -> None:
+        for part in events_of_payload(event):
+            if part[4] == TABLE_MAP:
+                self._heed_table(incoming, part)
+            elif part[4] != XID and not (part[4] == QUERY and self._effect(part) in (Effect.BEGIN, Effect.COMMIT)):
+                self._heed_other(incoming, part, None)
+
+    def _effect(self, event: bytes) -> Effect:
+        return effect_of(*statement_of(event, self._charsets), self._table, folds=self._folds)
+
     def _require_readable(self, kind: int) -> None:
         if kind == _INCIDENT:
             raise self._dump.lost("it says that it has lost events (INCIDENT)")
-        if kind == PAYLOAD:
-            raise _not_decoded("the server compresses transactions (binlog_transaction_compression)")
         if self._has_messages:
             raise _not_decoded(f'a transaction of XA has changed table "{".".join(self._table)}"')
 
@@ -157,9 +170,20 @@ class BinlogReceiver(ReceivedLog):
         self._ends_by_itself = event[4] != MARIADB_GTID or is_standalone(event)
         self._has_messages = False
         self._maps.clear()
-        if event[4] == MARIADB_GTID:
-            self._gtids = self._gtids.with_transaction(event)
-            self._shown_gtids = str(self._gtids)
+        self._count(event)
+
+    def _count(self, gtid: bytes) -> None:
+        """Adds a transaction to those that were read, unless it has no name, as MySQL's anonymous ones. Places behind
+        MySQL's tagged ones, whose names are not read, have none.
+        """
+        kinds = {MARIADB_GTID: GtidPosition, MYSQL_GTID: GtidSet}
+        if gtid[4] == MYSQL_TAGGED_GTID:
+            self._gtids = GtidPosition()
+        elif gtid[4] in kinds and isinstance(self._gtids, kinds[gtid[4]]):
+            self._gtids = self._gtids.with_transaction(gtid)
+        else:
+            return
+        self._shown_gtids = str(self._gtids)
 
     def _heed_table(self, incoming: Incoming, event: bytes) -> None:
         number, schema, table, _ = named_table(event)
@@ -172,8 +196,8 @@ class BinlogReceiver(ReceivedLog):
             incoming.relations[0] = self._add(incoming, event)
 
     def _heed_statement(self, incoming: Incoming, event: bytes, end: int | None) -> None:
-        schema, statement = statement_of(event, self._charsets)
-        effect = effect_of(schema, statement, self._table, folds=self._folds)
+        _, statement = statement_of(event, self._charsets)
+        effect = self._effect(event)
         if effect is Effect.BEGIN:
             self._ends_by_itself = False
         elif effect is Effect.COMMIT:

@@ -29,7 +29,6 @@ _SETTINGS = (
     ("binlog_row_image", "FULL", "SET GLOBAL binlog_row_image = 'FULL';"),
     ("binlog_row_metadata", "FULL", "SET GLOBAL binlog_row_metadata = 'FULL';"),
     ("binlog_row_value_options", "", "SET GLOBAL binlog_row_value_options = '';"),
-    ("binlog_transaction_compression", "OFF", "SET GLOBAL binlog_transaction_compression = OFF;"),
 )
 """Settings with the value that they must have where the server has them, and what sets it."""
 
@@ -122,7 +121,7 @@ def require_row_log(server: Connection, database: str) -> None:
         if str(there.get(name, wanted)).upper() != wanted:
             message = f"the server has {name} = {there[name]}, and its log does not have what is read"
             raise ConnectorError(NOT_OF_ROWS, message, hint=f"{hint} What was logged before stays as it is.")
-    status = _status(server)
+    status = status_of(server)
     logged, ignored = (str(status[n] or "").split(",") for n in (2, 3))
     if (logged != [""] and database not in logged) or database in ignored:
         message = f'the log of the server leaves out database "{database}" (binlog_do_db, binlog_ignore_db)'
@@ -155,11 +154,12 @@ def place(file: str, offset: int) -> int:
 
 def log_end(server: Connection) -> int:
     """Returns where the log ends: what was committed by now is before it. SS620 where the user may not ask."""
-    file, offset, *_ = _status(server)
+    file, offset, *_ = status_of(server)
     return place(file, offset)
 
 
-def _status(server: Connection) -> tuple[Any, ...]:
+def status_of(server: Connection) -> tuple[Any, ...]:
+    """The file of the log and the byte where it ends, the databases it has and has not, and of MySQL its GTIDs."""
     import pymysql  # an optional package
 
     product = product_of(server)
@@ -190,23 +190,6 @@ def log_files(server: Connection) -> dict[int, str]:
     except pymysql.Error as error:
         raise not_allowed(error) from None
     return {int(name.rpartition(".")[2]): name for name in names}
-
-
-def gtids_at(server: Connection, place: int) -> str:
-    """Which transactions are before a place of the log; empty where the server does not say it, as MySQL does not."""
-    if product_of(server).name != "MariaDB":
-        return ""
-    name = log_files(server).get(place >> 32)
-    found = rows(server, "SELECT BINLOG_GTID_POS(%s, %s)", [name, place & 0xFFFFFFFF])
-    return str(found[0][0] or "")
-
-
-def require_gtids(server: Connection) -> None:
-    """ConnectorError SS620 for servers whose GTIDs are not read."""
-    product = product_of(server)
-    if product.name != "MariaDB":
-        message = f"places of the log are named by GTID for MariaDB alone, and the server is {product.name}"
-        raise ConnectorError(NOT_OF_ROWS, message, hint="Name the file and the byte of the log where the job begins.")
 
 
 def shown_place(at: int, files: Mapping[int, str] = MappingProxyType({})) -> str:

@@ -24,7 +24,7 @@ from sqlstream.connectors.mysql import copies, log
 from sqlstream.connectors.mysql import server as mysql_server
 from sqlstream.errors import SqlStreamError
 from sqlstream.formats.binlog import TABLE_MAP
-from sqlstream.formats.binlog_events import MYSQL_ANONYMOUS, PARTIAL_UPDATE, PAYLOAD
+from sqlstream.formats.binlog_events import MYSQL_ANONYMOUS, PARTIAL_UPDATE
 from sqlstream.formats.mysql_texts import ENCODINGS
 from sqlstream.formats.mysql_texts import decoded as decode_texts
 from sqlstream.planner.catalog import UPSERT, Column, Table
@@ -732,7 +732,6 @@ _PARTIAL, _OF_OTHER = (logged(PARTIAL_UPDATE, number.to_bytes(6, "little")) for 
 @pytest.mark.parametrize(
     ("events", "message"),
     [
-        ([PAYLOAD], "the server compresses transactions (binlog_transaction_compression)"),
         ([_MAPPED, _PARTIAL], "the server logs parts of JSON (binlog_row_value_options)"),
         ([_OTHER, _OF_OTHER, _MAPPED, _PARTIAL], "the server logs parts of JSON (binlog_row_value_options)"),
         ([_OTHER, _OF_OTHER], None),
@@ -865,6 +864,11 @@ def test_a_job_begins_behind_transactions(server: MariaDbServer, opened: Open):
     where["scan__startup__specific_offset__gtid_set"] = "0-1-9999"
     assert error_of(opened("id INT", **where).first).startswith(
         "SS621: the server does not send its log from GTID 0-1-9999 on: "
+    )
+    where["scan__startup__specific_offset__gtid_set"] = of_mysql = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
+    assert error_of(opened("id INT", **where).first) == (
+        f"SS620: {of_mysql} is no GTID of MariaDB, which the server is\n"
+        "HINT: Name the file and the byte of the log where the job begins."
     )
 
 
@@ -1052,7 +1056,6 @@ def test_a_server_that_restarts_is_asked_again(server: MariaDbServer, opened: Op
     ("setting", "value", "hint"),
     [
         ("binlog_row_value_options", "PARTIAL_JSON", "SET GLOBAL binlog_row_value_options = '';"),
-        ("binlog_transaction_compression", "ON", "SET GLOBAL binlog_transaction_compression = OFF;"),
         ("log_bin", "OFF", "Start the server with log_bin, and with binlog_row_metadata = FULL."),
     ],
 )
@@ -1064,15 +1067,6 @@ def test_settings_of_mysql_that_are_not_read_are_told(
     assert error_of(lambda: mysql_server.require_row_log(None, "shop")) == (
         f"SS620: the server has {setting} = {value}, and its log does not have what is read\n"
         f"HINT: {hint} What was logged before stays as it is."
-    )
-
-
-def test_servers_whose_transactions_have_other_names_are_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(mysql_server, "product_of", lambda _: mysql_server.Product("MySQL", (8, 0, 36)))
-    assert mysql_server.gtids_at(None, 4) == ""
-    assert error_of(lambda: mysql_server.require_gtids(None)) == (
-        "SS620: places of the log are named by GTID for MariaDB alone, and the server is MySQL\n"
-        "HINT: Name the file and the byte of the log where the job begins."
     )
 
 
@@ -1170,8 +1164,8 @@ def test_options_that_do_not_go_together_are_refused(server: MariaDbServer):
     assert messages(scan__startup__mode="specific-offset", scan__startup__specific_offset__pos="4", **gtids) == [
         'SS504: option "scan.startup.specific-offset.pos" does not go with "scan.startup.specific-offset.gtid-set"'
     ]
-    of_mysql = {"scan__startup__specific_offset__gtid_set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}
-    assert messages(scan__startup__mode="specific-offset", **of_mysql)[0].endswith("is not a GTID position of MariaDB")
+    neither = {"scan__startup__specific_offset__gtid_set": "3e11fa47:1-5"}
+    assert messages(scan__startup__mode="specific-offset", **neither)[0].endswith("is not a GTID position")
     assert messages(ssl__ca_file="ca.pem", ssl__key_file="key.pem") == [
         "SS504: option \"ssl.ca-file\" has no effect with 'ssl.mode' = 'preferred'",
         'SS504: option "ssl.key-file" needs the option "ssl.cert-file"',

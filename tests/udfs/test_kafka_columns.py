@@ -272,8 +272,7 @@ def test_memory_does_not_grow_with_what_is_fetched():
     consumer = by_functions(mock.properties, ("value",))
     sizes = []
     for _ in range(40):  # of 4 MB each
-        consumer.assign([(("t", 0), 0)])
-        reader = Reader(consumer)
+        reader = Reader(consumer)  # which begins again
         assert sum(len(fetched) for fetched in reader.read({("t", 0): Span(0, count)}, False)) == count
         sizes.append(_peak_mb())
     assert sizes[-1] - sizes[9] < 40

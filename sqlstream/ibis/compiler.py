@@ -11,12 +11,12 @@ import ibis.expr.datatypes as dt
 import ibis.expr.operations as ops
 import sqlglot as sg
 from ibis.backends.sql.compilers.base import FALSE, NULL, STAR, AggGen, FuncGen, SQLGlotCompiler
-from ibis.backends.sql.compilers.pyspark import PySparkCompiler
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
 from sqlstream.grammar.dialect import SqlStream
 from sqlstream.ibis.datatypes import SqlStreamType
+from sqlstream.ibis.values import Values
 
 _EPOCHS = {"s": "timestamp_seconds", "ms": "timestamp_millis", "us": "timestamp_micros"}
 
@@ -30,21 +30,13 @@ class _Aggregates(AggGen):
         return super().aggregate(compiler, name, *args, order_by=order_by)
 
 
-class SqlStreamCompiler(PySparkCompiler):
+class SqlStreamCompiler(Values):
     """Compiles Ibis's expressions to sqlglot's trees, which print as SQL of the dialect."""
 
     dialect = SqlStream
     type_mapper = SqlStreamType
     agg = _Aggregates()
     rewrites = SQLGlotCompiler.rewrites  # the dialect has OFFSET, for which Ibis's Spark numbers rows
-
-    UNSUPPORTED_OPS = (
-        *PySparkCompiler.UNSUPPORTED_OPS,
-        ops.UnwrapJSONString,
-        ops.UnwrapJSONInt64,
-        ops.UnwrapJSONFloat64,
-        ops.UnwrapJSONBoolean,
-    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +80,32 @@ class SqlStreamCompiler(PySparkCompiler):
 
     def visit_JoinLink(self, op: Any, **kwargs: Any) -> Any:  # noqa: N802
         """A join as sqlglot has it; ``asof_join`` is the dialect's ASOF LEFT JOIN."""
+        if op.how in ("any_inner", "any_left", "positional"):
+            raise com.UnsupportedOperationError(
+                f"sqlstream has no {op.how} join; take one row of each key by distinct(on=…)"
+            )
         return SQLGlotCompiler.visit_JoinLink(self, op, **kwargs)
+
+    # --- OVER ---
+
+    @staticmethod
+    def _minimize_spec(op: Any, spec: Any) -> Any:
+        """Without an order all rows of a key are the frame, which the dialect does not let be written as ROWS."""
+        return None if not op.order_by and op.start is None and op.end is None else spec
+
+    def visit_WindowBoundary(self, op: Any, *, value: Any, preceding: bool) -> Any:  # noqa: N802
+        """A bound of a frame; none away is the current row, also as an interval."""
+        bound = op.value.arg if isinstance(op.value, ops.Cast) else op.value
+        if isinstance(bound, ops.Literal) and bound.value == 0:
+            return {"value": "CURRENT ROW", "side": None}
+        return {"value": value, "side": "PRECEDING" if preceding else "FOLLOWING"}
+
+    def visit_WindowFunction(self, op: Any, **kw: Any) -> Any:  # noqa: N802
+        """A call with OVER. NTH_VALUE has a frame, which Ibis's Spark leaves out."""
+        framed = isinstance(op.func, ops.NthValue)
+        return (
+            SQLGlotCompiler.visit_WindowFunction(self, op, **kw) if framed else super().visit_WindowFunction(op, **kw)
+        )
 
     # --- literals and columns ---
 
@@ -96,6 +113,8 @@ class SqlStreamCompiler(PySparkCompiler):
         """A value as a literal, where the dialect spells it in another way than sqlglot; else None."""
         if dtype.is_floating():
             return SQLGlotCompiler.visit_DefaultLiteral(self, op, value=value, dtype=dtype)
+        if dtype.is_array() and not value:
+            return self.cast(self.f.array(), dtype)
         if dtype.is_json():
             return exp.convert(str(value))
         if dtype.is_timestamp():
@@ -126,6 +145,8 @@ class SqlStreamCompiler(PySparkCompiler):
 
     def visit_TimestampFromUNIX(self, op: Any, *, arg: Any, unit: Any) -> Any:  # noqa: N802
         """``as_timestamp`` of seconds, milliseconds and microseconds."""
+        if op.arg.dtype.is_integer() and unit.short in ("s", "ms"):
+            return self.cast(self.f.anon.to_timestamp_ltz(arg, exp.convert({"s": 0, "ms": 3}[unit.short])), op.dtype)
         if unit.short not in _EPOCHS:
             raise com.UnsupportedOperationError(f"sqlstream has times to microseconds, none from {unit.plural}")
         return self.cast(self._of_epoch(unit.short, arg), op.dtype)
@@ -146,16 +167,41 @@ class SqlStreamCompiler(PySparkCompiler):
         """The digits of a second behind its point, as an integer."""
         return self.cast(self.f.anon.date_format(arg, "SSSSSS"), op.dtype)
 
-    def visit_TimestampBucket(self, op: Any, *, arg: Any, interval: Any, offset: Any) -> Any:  # noqa: N802
-        """Refused: windows are for streams, and cut times by their own."""
-        raise com.UnsupportedOperationError("TimestampBucket: sqlstream cuts times by window_by(…).tumble(…)")
-
     # --- rows ---
 
     def visit_CountStar(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
         """COUNT(*), of rows that meet a condition with FILTER, which is 0 and not NULL without such rows."""
         count = self.f.count(STAR)
-        return count if where is None else exp.Filter(this=count, expression=exp.Where(this=where))
+        return _filtered(count, where)
+
+    def visit_CountDistinctStar(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
+        """The rows that differ, also those with NULL, which COUNT(DISTINCT *) leaves out."""
+        columns = [sg.column(name, table=arg.alias_or_name, quoted=self.quoted) for name in op.arg.schema]
+        return _filtered(self.f.count(exp.Distinct(expressions=[self.f.anon.struct(*columns)])), where)
+
+    def visit_Mean(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
+        """The mean; of decimals with the scale that Ibis promises."""
+        mean = super().visit_Mean(op, arg=arg, where=where)
+        return self.cast(mean, op.dtype) if op.arg.dtype.is_decimal() else mean
+
+    def visit_Median(self, op: Any, *, arg: Any, where: Any) -> Any:  # noqa: N802
+        """The middle, of rows that meet a condition."""
+        return self.f.percentile(arg if where is None else self.if_(where, arg, NULL), 0.5)
+
+    def visit_First(self, op: Any, *, arg: Any, where: Any, order_by: Any, include_null: bool) -> Any:  # noqa: N802
+        """FIRST and LAST, in an order or as rows arrive."""
+        values = exp.Order(this=arg, expressions=order_by) if order_by else arg
+        picked = self.f.anon[type(op).__name__.lower()](values)
+        return _filtered(picked if include_null else exp.IgnoreNulls(this=picked), where)
+
+    visit_Last = visit_First  # noqa: N815
+
+    def visit_GroupConcat(self, op: Any, *, arg: Any, sep: Any, where: Any, order_by: Any) -> Any:  # noqa: N802
+        """LISTAGG, in an order or as rows arrive."""
+        joined = self.f.anon.listagg(arg, sep)
+        if order_by:
+            joined = exp.WithinGroup(this=joined, expression=exp.Order(expressions=order_by))
+        return _filtered(joined, where)
 
     def visit_ArrayCollect(  # noqa: N802
         self, op: Any, *, arg: Any, where: Any, order_by: Any, include_null: bool, distinct: bool
@@ -167,7 +213,11 @@ class SqlStreamCompiler(PySparkCompiler):
         values = exp.Distinct(expressions=[arg]) if distinct else arg
         ordered = exp.Order(this=values, expressions=order_by) if order_by else values
         collected = self.f.anon.array_agg(ordered)
-        return collected if where is None else exp.Filter(this=collected, expression=exp.Where(this=where))
+        return _filtered(collected, where)
+
+
+def _filtered(call: Any, where: Any) -> Any:
+    return call if where is None else exp.Filter(this=call, expression=exp.Where(this=where))
 
 
 def _table_text(parent: Any) -> str:

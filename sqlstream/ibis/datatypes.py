@@ -109,6 +109,8 @@ def _on_its_clock(column: pa.ChunkedArray, wanted: pa.DataType) -> Any:
     """A time that Ibis shows without a time zone is the time on the clock of the session, where it has one."""
     has_zone = pa.types.is_timestamp(column.type) and column.type.tz is not None
     wants_none = pa.types.is_timestamp(wanted) and wanted.tz is None
+    if pa.types.is_duration(column.type) and pa.types.is_duration(wanted):
+        return column.cast(wanted, safe=False)  # Ibis has differences of times in whole seconds
     return pc.local_timestamp(column) if has_zone and wants_none else column
 
 

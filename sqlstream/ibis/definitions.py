@@ -84,6 +84,11 @@ class Definitions(SQLBackend):
         else:
             rows = self._expression(obj, declared)
             columns, query = self._columns_beside_query(rows.schema(), watermark, primary_key), self.compile(rows)
+            if overwrite and isinstance(rows.op(), ops.InMemoryTable):
+                written = statements.columns_text(rows.schema(), watermark, primary_key)
+                self._run(statements.create_table(path, written, options, None, temporary=temp, replace=True))
+                self._run(statements.insert(path, (), query, overwrite=True))  # also of files that were there
+                return self.table(name, database=path[:-1] or None)
         text = statements.create_table(path, columns, options, query, temporary=temp, replace=overwrite)
         self._run(text)
         return self.table(name, database=path[:-1] or None)

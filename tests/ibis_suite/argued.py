@@ -9,8 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs/ibis.md"
 _LINE = re.compile(r"^\| `(test_\w+\.py::[^`]+)` \| (.+) \|$", re.MULTILINE)
 _COUNTS = re.compile(r"`(\d+) passed, (\d+) xfailed`")
 
-EXPECTED_BY_IBIS = frozenset({"test_window.py::test_window_requires_order_by",
-                              "test_window.py::test_window_invalid_start_end[int_range]"})  # fmt: skip
+EXPECTED_BY_IBIS = frozenset({"test_window.py::test_window_invalid_start_end[int_range]"})
 """The tests that Ibis expects Flink to fail and that fail here, too. The others of this kind must pass."""
 
 

@@ -89,8 +89,8 @@ def _data_dir() -> Path:
 
 
 def _assert_sql(con: Backend, snapshot: Any) -> Callable[..., None]:
-    """In place of Ibis's fixture: our SQL is that of the snapshot, or our planner makes the same of both, or both have
-    the same rows. Flink's TIMESTAMP has no time zone, as our TIMESTAMP_NTZ.
+    """In place of Ibis's fixture: our SQL is that of the snapshot, or our planner makes the same of both. Flink's
+    TIMESTAMP has no time zone, as our TIMESTAMP_NTZ.
     """
 
     def checker(expr: Any, file_name: str = "out.sql") -> None:
@@ -110,7 +110,19 @@ def _assert_sql(con: Backend, snapshot: Any) -> Callable[..., None]:
     return checker
 
 
-_REPLACED: dict[str, Callable[..., Any]] = {"data_dir": _data_dir, "assert_sql": _assert_sql}
+def _csv_source_configs() -> Callable[[str], dict[str, str]]:
+    """As Ibis's, with a directory for each test: rows that one writes are not in the way of another."""
+    folder = tempfile.mkdtemp(prefix="ibis-suite-")
+    return lambda name: {
+        "connector": "filesystem", "path": f"{folder}/{name}.csv", "format": "csv", "csv.ignore-parse-errors": "true",
+    }  # fmt: skip
+
+
+_REPLACED: dict[str, Callable[..., Any]] = {
+    "data_dir": _data_dir,
+    "assert_sql": _assert_sql,
+    "csv_source_configs": _csv_source_configs,
+}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -35,7 +35,7 @@ class _Row:
     """``pyflink.common.types.Row``, which takes one list for its values, as that does."""
 
     def __init__(self, *values: Any) -> None:
-        (self.values,) = values if len(values) == 1 and isinstance(values[0], list) else (list(values),)
+        self.values: list[Any] = values[0] if len(values) == 1 and isinstance(values[0], list) else list(values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Row) and self.values == other.values

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from sqlstream.udfs.kafka import tokens
 from sqlstream.udfs.kafka.admin import admin_of
 from sqlstream.udfs.kafka.clients import consumer_of
 from sqlstream.udfs.kafka.produce import producer_of
-from sqlstream.udfs.kafka.tokens import FUNCTION, TokenSource, require_token, with_tokens
+from sqlstream.udfs.kafka.tokens import FOLDER, FUNCTION, TokenSource, located, require_token, with_tokens
 from tests import token_functions
 
 SCRIPTED = "tests.token_functions:scripted"
@@ -111,6 +113,21 @@ def test_what_is_no_token_is_told_without_it(answer: Any, detail: str, scripted:
         require_token(PROPERTIES)
     assert f"DETAIL: {detail}\nHINT: It returns (token, time)" in str(caught.value)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_module_is_found_where_the_driver_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Tasks run in processes that do not look beside the script."""
+    (tmp_path / "tokens_beside_the_script.py").write_text("def token(config): return config, 1e10")
+    given = {FUNCTION: "tokens_beside_the_script:token"}
+    with monkeypatch.context() as driver:
+        driver.syspath_prepend(tmp_path)
+        found = located(given[FUNCTION])
+    assert found == given | {FOLDER: str(tmp_path)} and located("no_such_module:token") == {
+        FUNCTION: "no_such_module:token"
+    }
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert with_tokens(PROPERTIES | found)["oauth_cb"](None)[0] == "scope=all secret=hunter2"
+    assert not {*with_tokens(PROPERTIES | found)} & {FUNCTION, FOLDER}
 
 
 @pytest.mark.parametrize(

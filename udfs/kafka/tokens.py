@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -27,7 +30,10 @@ NO_TOKEN = "SS559"
 
 FUNCTION = "sasl.oauthbearer.token.function"
 """The property that names the function, which librdkafka does not know."""
+FOLDER = f"{FUNCTION}.folder"
+"""Where the driver finds its module. Other processes look there last: scripts may be anywhere."""
 _CONFIG = "sasl.oauthbearer.config"
+_OURS = (FUNCTION, FOLDER, _CONFIG)
 _OPTION = f"properties.{FUNCTION}"
 
 _RENEWED = 0.8
@@ -53,7 +59,18 @@ def with_tokens(properties: Mapping[str, str]) -> dict[str, Any]:
     if source is None:
         return dict(properties)
     source.token()
-    return {**{k: v for k, v in properties.items() if k not in (FUNCTION, _CONFIG)}, "oauth_cb": source.given}
+    return {**{k: v for k, v in properties.items() if k not in _OURS}, "oauth_cb": source.given}
+
+
+def located(target: str) -> dict[str, str]:
+    """Returns the properties that name a function and the folder of its module, if that can be found."""
+    try:
+        spec = find_spec(target.partition(":")[0].partition(".")[0])
+    except ValueError:  # of a module that is made by a program
+        spec = None
+    places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
+    folder = {FOLDER: str(Path(places[0]).resolve().parent)} if places and Path(places[0]).exists() else {}
+    return {FUNCTION: target, **folder}
 
 
 def require_token(properties: Mapping[str, str]) -> None:
@@ -66,8 +83,8 @@ def require_token(properties: Mapping[str, str]) -> None:
 class TokenSource:
     """A function of the user, and the token that it has given last."""
 
-    def __init__(self, target: str, config: str) -> None:
-        self._target, self._config = target, config
+    def __init__(self, target: str, config: str, folder: str | None = None) -> None:
+        self._target, self._config, self._folder = target, config, folder
         self._lock = Lock()  # librdkafka asks in threads of its own, for each client in another
         self._token: Token | None = None
         self._renewal = -math.inf
@@ -101,6 +118,8 @@ class TokenSource:
 
     def _asked(self) -> Token:
         message = f'function "{self._target}" gives no token for Kafka'
+        if self._folder is not None and self._folder not in sys.path:
+            sys.path.append(self._folder)
         try:
             with user_code(NO_TOKEN, message, f"It is the option '{_OPTION}' of the table."):
                 function: Any = load(self._target)
@@ -136,12 +155,12 @@ def _is_of_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair)
 
 
-_sources: dict[tuple[str, str], TokenSource] = {}
+_sources: dict[tuple[str, str, str | None], TokenSource] = {}
 
 
 def _source_of(properties: Mapping[str, str]) -> TokenSource | None:
     target = properties.get(FUNCTION)
     if target is None:
         return None
-    key = (target, properties.get(_CONFIG, ""))
+    key = (target, properties.get(_CONFIG, ""), properties.get(FOLDER))
     return _sources.setdefault(key, TokenSource(*key))

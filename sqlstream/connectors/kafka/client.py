@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, WRONG_VALUE
-from sqlstream.udfs.kafka.tokens import FUNCTION
+from sqlstream.udfs.kafka.tokens import FUNCTION, located
 
 PREFIX = "properties."
 JAAS = "sasl.jaas.config"
@@ -143,6 +143,8 @@ def client_properties(values: Mapping[str, Any]) -> dict[str, str]:
     given.pop(_HANDLER, None)
     if _TOKENS_BY_URL in given:
         properties["sasl.oauthbearer.method"] = "oidc"  # Java knows it by the URL
+    if FUNCTION in given:
+        properties |= located(given.pop(FUNCTION))
     login = given.pop(JAAS, None)
     if login is not None:
         properties |= _of_login(login)

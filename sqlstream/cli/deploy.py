@@ -114,7 +114,9 @@ def _path_warnings(deployment: Deployment, target: str) -> Iterator[str]:
         path = f'the path "{folder.path}" of table "{folder.table}" is'
         if folder.is_relative:
             place = places.get(target, f"{container.WORK} of the container")
-            yield f"{path} relative, and is looked for in {place}: write an absolute one"
+            more = "put its files there, or " if target == "systemd" and not folder.written else ""
+            if target != "systemd" or not folder.written:
+                yield f"{path} relative, and is looked for in {place}: {more}write an absolute one"
         elif is_container:
             yield f"{path} one of the container: put a volume there"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sqlstream.deploy.deployment import STOP_SECONDS, Deployment, is_remote
 from sqlstream.deploy.secret_files import variables_file
 
 
 def work(deployment: Deployment) -> str:
-    """The folder in which the scripts run, which they cannot write."""
-    return f"/etc/sqlstream/{deployment.name}"
+    """The folder in which the scripts run, where relative paths are. It is the unit's state, which it may write."""
+    return f"/var/lib/sqlstream/{deployment.name}"
 
 
 def files(deployment: Deployment) -> dict[str, str]:
@@ -26,10 +28,10 @@ def files(deployment: Deployment) -> dict[str, str]:
 def _unit(deployment: Deployment) -> str:
     name = deployment.name
     checkpoints = deployment.checkpoints or f"/var/lib/sqlstream/{name}/checkpoints"
-    command = " ".join(map(_quoted, deployment.arguments(checkpoints)))
-    state = "" if deployment.checkpoints else f"StateDirectory=sqlstream/{name} sqlstream/{name}/checkpoints\n"
-    own = [] if is_remote(checkpoints) or not deployment.checkpoints else [checkpoints]
-    state += "".join(f"ReadWritePaths={_quoted(folder)}\n" for folder in [*own, *_written(deployment)])
+    scripts = tuple(replace(script, name=f"/etc/sqlstream/{name}/{script.name}") for script in deployment.scripts)
+    command = " ".join(map(_quoted, replace(deployment, scripts=scripts).arguments(checkpoints)))
+    state = f"StateDirectory=sqlstream/{name}{'' if deployment.checkpoints else f' sqlstream/{name}/checkpoints'}\n"
+    state += "".join(f"ReadWritePaths={_quoted(folder)}\n" for folder in _writable(deployment))
     return f"""[Unit]
 Description=sqlstream: {name}
 Wants=network-online.target
@@ -57,10 +59,19 @@ WantedBy=multi-user.target
 """
 
 
-def _written(deployment: Deployment) -> list[str]:
-    """The folders of the tables that the scripts write."""
-    folders = (f.path.removeprefix("file://") for f in deployment.folders if f.written and not f.is_relative)
-    return list(dict.fromkeys(folders))
+def _writable(deployment: Deployment) -> list[str]:
+    """The folders outside its state that the unit writes: checkpoints, and the tables that the scripts write."""
+    checkpoints = deployment.checkpoints
+    own = [] if checkpoints is None or is_remote(checkpoints) else [checkpoints]
+    paths = [*own, *(folder.path for folder in deployment.folders if folder.written)]
+    absolute = [path.removeprefix("file://") for path in paths if path.removeprefix("file://").startswith("/")]
+    return list(dict.fromkeys(absolute))
+
+
+def _beside(deployment: Deployment) -> list[str]:
+    """The folders of tables with relative paths, which are in the unit's state."""
+    paths = [folder.path.removeprefix("file://") for folder in deployment.folders if folder.is_relative]
+    return list(dict.fromkeys(str(PurePosixPath(work(deployment)) / path) for path in paths))
 
 
 def _quoted(argument: str) -> str:
@@ -73,12 +84,14 @@ def _quoted(argument: str) -> str:
 def _readme(deployment: Deployment) -> str:
     name = deployment.name
     scripts = " ".join(script.name for script in deployment.scripts)
-    folders = "".join(f"    sudo install -d -o sqlstream {shlex.quote(folder)}\n" for folder in _written(deployment))
+    folders = "".join(f"    sudo install -d -o sqlstream {shlex.quote(folder)}\n" for folder in _writable(deployment))
+    own = " ".join(shlex.quote(folder) for folder in [work(deployment), *_beside(deployment)])
     return f"""# {name}, run by systemd
 
     sudo useradd --system --create-home --home-dir /var/lib/sqlstream sqlstream
     sudo python3 -m venv /opt/sqlstream && sudo /opt/sqlstream/bin/pip install '{deployment.requirement}'
     sudo install -d -o sqlstream /etc/sqlstream/{name}
+    sudo install -d -o sqlstream {own}
 {folders}    sudo install -m 644 {scripts} /etc/sqlstream/{name}/
     sudo install -m 600 secrets.env /etc/sqlstream/{name}/   # with the values filled in there
     sudo install -m 644 {name}.service /etc/systemd/system/
@@ -86,4 +99,5 @@ def _readme(deployment: Deployment) -> str:
 
 `systemctl stop {name}` takes a savepoint of each job; `journalctl -u {name}` says where it is. The next start goes on
 from the checkpoints. `curl 127.0.0.1:{deployment.metrics_port}/ready` says whether the jobs run.
+Relative paths of tables are in `{work(deployment)}`: copy there the files that the scripts are to read.
 """

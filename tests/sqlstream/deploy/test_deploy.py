@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -87,7 +88,8 @@ def rendered(files, **changed):
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_command_is_one_that_sqlstream_takes(target, capsys):
     arguments = command_of(target, deployed(target, *DIR, "--set", "pipeline.name=a 100% $name"))
-    assert arguments[:2] == ["run", "/opt/job/job.sql" if target == "spark-operator" else "job.sql"]
+    folders = {"spark-operator": "/opt/job/", "systemd": "/etc/sqlstream/job/"}
+    assert arguments[:2] == ["run", f"{folders.get(target, '')}job.sql"]
     assert "execution.checkpointing.dir=s3a://bucket/jobs" in arguments
     assert "pipeline.name=a 100% $name" in arguments
     assert arguments[-6:] == ["--metrics-port", "9464", "--log-format", "json", "--no-progress", "--savepoint-on-term"]
@@ -167,12 +169,36 @@ def test_a_deployment_has_the_name_of_the_script_that_starts_jobs_and_the_folder
     relative = 'the path "bids" of table "bids" is relative, and is looked for in'
     ends, path = capsys.readouterr().err.splitlines()
     assert "their jobs end with it" in ends
-    assert path == f"warning: {relative} /etc/sqlstream/copy: write an absolute one"
+    assert path == f"warning: {relative} /var/lib/sqlstream/copy: put its files there, or write an absolute one"
+    assert "sudo install -d -o sqlstream /var/lib/sqlstream/copy /var/lib/sqlstream/copy/bids\n" in readme
     assert run([*both, "--target", "compose", "--dry-run"]) == 0
     assert capsys.readouterr().err.splitlines()[1:] == [
         f"warning: {relative} /opt/job of the container: write an absolute one",
         'warning: the path "/srv/my copies" of table "copies" is one of the container: put a volume there',
     ]
+
+
+def test_a_unit_writes_relative_paths_into_its_state_and_systemd_takes_it(tmp_path, capsys):
+    (tmp_path / "job.sql").write_text(
+        FILES.replace("/srv/my copies", "copies") + "INSERT INTO copies SELECT k FROM bids"
+    )
+    files = deployed("systemd", "--dir", "checkpoints")
+    lines = files["job.service"].splitlines()
+    assert {"WorkingDirectory=/var/lib/sqlstream/job", "StateDirectory=sqlstream/job"} <= set(lines)
+    assert not [line for line in lines if line.startswith("ReadWritePaths=")]  # systemd takes absolute ones alone
+    assert "/var/lib/sqlstream/job/bids /var/lib/sqlstream/job/copies\n" in files["README.md"]
+    assert '"copies"' not in capsys.readouterr().err
+    if (verify := shutil.which("systemd-analyze")) is not None:
+        unit = files["job.service"].replace("/opt/sqlstream/bin/sqlstream", "/bin/true")
+        Path("out/job.service").write_text(unit.replace("User=sqlstream", "User=root"))
+        done = subprocess.run([verify, "verify", "out/job.service"], capture_output=True, text=True, check=False)
+        assert "job.service" not in done.stderr, done.stderr
+
+
+def test_a_unit_may_write_its_checkpoints_elsewhere_and_their_folder_is_made():
+    files = deployed("systemd", "--dir", "/srv/checkpoints")
+    assert "ReadWritePaths=/srv/checkpoints\n" in files["job.service"]
+    assert "sudo install -d -o sqlstream /srv/checkpoints\n" in files["README.md"]
 
 
 def test_what_manifests_refer_to_is_there():

@@ -658,6 +658,7 @@ Comments stay beside their words, and ${name} as it is.
             "--metrics-port", type=click.IntRange(1, 65535), default=9464, show_default=True, help="Of /metrics."
         ),
         click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting, as with SET."),
+        click.option("--wheel", metavar="FILE", help="Installed in place of the version on a package index."),
         click.option("--dry-run", is_flag=True, help="Check, print the files, and write none."),
         click.option("--param", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help=_PARAM),
         click.argument("files", nargs=-1, required=True, metavar="FILE..."),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -52,11 +54,14 @@ def deploy_command(
     metrics_port: int,
     settings: tuple[str, ...],
     parameters: tuple[str, ...],
+    wheel: str | None,
     dry_run: bool,
 ) -> int:
     """Writes the files of a deployment, or prints them. Returns the exit code."""
     if "-" in files:
         raise click.UsageError("a deployment is made of files, not of standard input")
+    if wheel is not None:
+        _require_wheel(Path(wheel))
     with variables(dict.fromkeys(_unknown_variables(files, settings), _UNKNOWN)):
         scripts = read_scripts(files, (), parameters)
         if _has_mistakes(scripts, settings):
@@ -78,6 +83,7 @@ def deploy_command(
         _required_memory(memory),
         metrics_port,
         ends,
+        None if wheel is None else Path(wheel).name,
     )
     if target in _OF_CLUSTERS and deployment.checkpoints is None:
         raise click.UsageError(f"--target {target} needs --dir, a directory that all machines of the cluster reach")
@@ -89,7 +95,10 @@ def deploy_command(
         for path, text in made.items():
             click.echo(f"--- {path}\n{text}", nl=False)
     else:
-        _write(Path(folder or f"deploy-{called}"), made)
+        into = Path(folder or f"deploy-{called}")
+        _write(into, made)
+        if wheel is not None:
+            click.echo(shutil.copy(wheel, into))
     return OK
 
 
@@ -162,6 +171,15 @@ def _required_memory(memory: str) -> str:
     if not _MEMORY.fullmatch(memory):
         raise click.UsageError(f'"{memory}" is no --memory; write it as 4Gi or 1500Mi')
     return memory
+
+
+def _require_wheel(wheel: Path) -> None:
+    """The wheel of a checkout: that of the release's ``sqlstream`` holds nothing, and needs another from an index."""
+    if not re.fullmatch(r"sqlstream-[\w.+-]+\.whl", wheel.name) or not zipfile.is_zipfile(wheel):
+        raise click.UsageError(f'"{wheel}" is no wheel of sqlstream; pip wheel --no-deps . in a clone makes one')
+    with zipfile.ZipFile(wheel) as archive:
+        if "sqlstream/__init__.py" not in archive.namelist():
+            raise click.UsageError(f'"{wheel}" holds no modules; pip wheel --no-deps . in a clone makes one that does')
 
 
 def _write(folder: Path, made: dict[str, str]) -> None:

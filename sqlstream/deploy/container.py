@@ -40,7 +40,7 @@ def dockerfile(deployment: Deployment, folder: str = "") -> str:
     return f"""FROM python:3.12-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \\
     && rm -rf /var/lib/apt/lists/*
-RUN pip install --no-cache-dir '{deployment.requirement}'
+{deployment.copied_wheel}RUN pip install --no-cache-dir '{deployment.requirement}'
 RUN useradd --uid {USER} --create-home sqlstream{folder}
 WORKDIR {WORK}
 COPY {scripts} {WORK}/

@@ -66,6 +66,7 @@ class Deployment:
 
     ``own_checkpoints``: a script sets that directory itself, so the command does not. ``image``: of containers.
     ``memory``: for all processes, as Kubernetes writes it. ``ends``: all jobs end, because what they read has an end.
+    ``wheel``: the file name of a wheel to install in place of the version on a package index.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Deployment:
     memory: str = "4Gi"
     metrics_port: int = 9464
     ends: bool = False
+    wheel: str | None = None
 
     @property
     def folders(self) -> tuple[TableFolder, ...]:
@@ -105,7 +107,13 @@ class Deployment:
         extras = {_EXTRAS[name] for name in connectors if name in _EXTRAS}
         texts = "\n".join([*(script.text for script in self.scripts), *self.settings])
         extras |= {"otel"} if ".otlp.url" in texts else set()
-        return f"sqlstream[{','.join(sorted(extras))}]=={__version__}" if extras else f"sqlstream=={__version__}"
+        named = f"[{','.join(sorted(extras))}]" if extras else ""
+        return f"sqlstream{named}=={__version__}" if self.wheel is None else f"./{self.wheel}{named}"
+
+    @property
+    def copied_wheel(self) -> str:
+        """The line of a Dockerfile that copies the wheel; empty where there is none."""
+        return "" if self.wheel is None else f"COPY {self.wheel} ./\n"
 
     def arguments(self, checkpoints: str, more: Mapping[str, str] | None = None) -> list[str]:
         """The arguments of ``sqlstream`` that run the scripts. ``more``: settings of the target."""

@@ -41,7 +41,7 @@ def files(deployment: Deployment) -> dict[str, str]:
         **{f"templates/{kind}.yaml": text for kind, text in templates(deployment).items()},
         **{f"scripts/{script.name}": script.text for script in deployment.scripts},
         "Dockerfile": dockerfile(deployment, "scripts/"),
-        ".helmignore": "Dockerfile\n",
+        ".helmignore": "Dockerfile\n*.whl\n",
     }
 
 

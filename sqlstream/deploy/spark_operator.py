@@ -44,7 +44,7 @@ def dockerfile(deployment: Deployment) -> str:
     """
     return f"""FROM apache/spark:{version("pyspark")}-python3
 USER root
-RUN pip install --no-cache-dir '{deployment.requirement}'
+{deployment.copied_wheel}RUN pip install --no-cache-dir '{deployment.requirement}'
 COPY job.py /opt/sqlstream/job.py
 USER {USER}
 """

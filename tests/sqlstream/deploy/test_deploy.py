@@ -11,6 +11,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+import zipfile
 from pathlib import Path
 
 import click
@@ -199,6 +200,36 @@ def test_a_unit_may_write_its_checkpoints_elsewhere_and_their_folder_is_made():
     files = deployed("systemd", "--dir", "/srv/checkpoints")
     assert "ReadWritePaths=/srv/checkpoints\n" in files["job.service"]
     assert "sudo install -d -o sqlstream /srv/checkpoints\n" in files["README.md"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wheel_is_copied_beside_the_files_and_installed(target):
+    wheel = "sqlstream-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("sqlstream/__init__.py", "")
+    assert run(["deploy", "job.sql", "--target", target, "--to", "out", *DIR, "--wheel", wheel]) == 0
+    assert Path("out", wheel).read_bytes() == Path(wheel).read_bytes()
+    names = {"systemd": "README.md", "spark-submit": "start.sh"}
+    text = Path("out", names.get(target, "Dockerfile")).read_text()
+    assert f"./{wheel}[postgres]" in text and "==" not in text
+    if target not in names:
+        assert text.index(f"COPY {wheel} ./") < text.index("pip install")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("other-1.whl", "is no wheel of sqlstream"),
+        ("sqlstream-0.whl", "holds no modules"),
+        ("sqlstream-1.whl", "is no"),
+    ],
+)
+def test_what_is_no_wheel_of_a_clone_is_refused(name, message, capsys):
+    if name != "sqlstream-1.whl":
+        with zipfile.ZipFile(name, "w") as archive:
+            archive.writestr("sqlstream-0.dist-info/METADATA", "")
+    assert run(["deploy", "job.sql", "--target", "compose", "--wheel", name]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_what_manifests_refer_to_is_there():

@@ -4,8 +4,8 @@ exchange.
 
 Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
 and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
-decimals where nothing overflows, CASE, IF, COALESCE and SPLIT_INDEX (``tests/fuzz/columns.py`` compares them). Catalyst
-computes everything else.
+decimals where nothing overflows, CASE, IF, COALESCE, NULLIF of texts, LOWER, SPLIT_INDEX, and REGEXP_EXTRACT of
+patterns that all read alike (``tests/fuzz/columns.py`` compares them). Catalyst computes everything else.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
+from sqlstream.planner.physical.patterns import with_named_groups
 from sqlstream.planner.type_inference import Types, call_arguments, number_type
 from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType
 from sqlstream.udfs.expressions.tree import (
@@ -42,8 +43,10 @@ from sqlstream.udfs.expressions.tree import (
     Constant,
     Converted,
     Expression,
+    Extracted,
     Kept,
     Like,
+    Lowered,
     Not,
     SplitIndex,
 )
@@ -58,6 +61,8 @@ _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 _MOST = (1 << 63) - 1
 _DIGITS = 38
 """Of the largest decimals."""
+
+_OF_TEXTS = frozenset({"LOWER", "NULLIF", "REGEXP_EXTRACT", "SPLIT_INDEX"})
 
 _ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
     exp.Add: Arithmetic.PLUS,
@@ -267,6 +272,8 @@ class _ColumnCompiler(Compiler):
         return Not(like) if node.args.get("negate") else like
 
     def nullable(self, node: exp.Expr) -> Expression:
+        if self._is_of_texts(node.unnest()):
+            return self._of_texts(node.unnest())
         return self.column(node)[0]
 
     # --- values -------------------------------------------------------------------------------------------------
@@ -291,8 +298,8 @@ class _ColumnCompiler(Compiler):
                 dividend, divisor = call_arguments(node) if isinstance(node, exp.Anonymous) else (node.left, node.right)
                 kind = wider(self._types.of(dividend), self._types.of(divisor))
                 return (remainder if kind == BIGINT else Converted(remainder, kind)), kind
-            case exp.Anonymous() if node.name.upper() == "SPLIT_INDEX" and self._function(node.name) is None:
-                return self._split_index(node)
+            case exp.Anonymous() if self._is_of_texts(node):
+                return self._of_texts(node), STRING
         return self.condition(node), BOOLEAN
 
     def _literal(self, node: exp.Literal | exp.Neg) -> tuple[Expression, DataType]:
@@ -347,15 +354,34 @@ class _ColumnCompiler(Compiler):
         (kind,) = kinds
         return tuple(Constant(None, kind) if typed is None else typed[0] for typed in given), kind
 
-    def _split_index(self, node: exp.Anonymous) -> tuple[Expression, DataType]:
-        match node.expressions:
-            case [text, exp.Literal(is_string=True) as separator, exp.Literal(is_string=False) as index]:
-                read, kind = self.column(text.unnest())
+    # --- texts --------------------------------------------------------------------------------------------------
+
+    def _is_of_texts(self, node: exp.Expr) -> bool:
+        """True for a function of texts that is Spark's, not one of the user's with its name."""
+        return isinstance(node, exp.Anonymous) and node.name.upper() in _OF_TEXTS and self._function(node.name) is None
+
+    def _of_texts(self, node: exp.Expr) -> Expression:
+        match node.name.upper(), node.expressions:
+            case "LOWER", [text]:
+                return Lowered(self._text(text))
+            case "NULLIF", [text, other]:
+                read = self._text(text)
+                return Chosen((Compared(Comparison.EQUAL, read, self._text(other)),), (Constant(None, STRING), read))
+            case "SPLIT_INDEX", [text, exp.Literal(is_string=True) as separator, exp.Literal(is_string=False) as index]:
                 number = _whole_number(index)
-                known = separator.name and "\\" not in separator.name and number is not None and number < 1 << 16
-                if kind.name == "STRING" and known and number is not None:
-                    return SplitIndex(read, separator.name, number), STRING
+                if separator.name and "\\" not in separator.name and number is not None and number < 1 << 16:
+                    return SplitIndex(self._text(text), separator.name, number)
+            case "REGEXP_EXTRACT", [text, exp.Literal(is_string=True) as pattern, *group]:
+                of_groups, number = with_named_groups(pattern.name), _whole_number(group[0]) if group else 1
+                if of_groups is not None and number is not None and 0 <= number <= of_groups[1]:
+                    return Extracted(self._text(text), of_groups[0], number)
         raise self.refusal(node)
+
+    def _text(self, node: exp.Expr) -> Expression:
+        text, kind = self.value(node)
+        if kind.name != "STRING":
+            raise self.refusal(node)
+        return text
 
     # --- comparisons --------------------------------------------------------------------------------------------
 
@@ -387,6 +413,8 @@ class _ColumnCompiler(Compiler):
                 column, kind = self.column(node)
                 if kind.name in _COMPARED:
                     return column, kind
+            case exp.Anonymous() if self._is_of_texts(node):
+                return self._of_texts(node), STRING
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING
             case exp.Mod(this=dividing, expression=by):

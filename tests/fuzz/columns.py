@@ -11,9 +11,32 @@ COLUMNS = {
 }  # fmt: skip
 
 _LEAST = {"ti": -(2**7), "si": -(2**15), "i": -(2**31), "l": -(2**63)}
-_TEXTS = ("", "a", "A", "é", "z\U0001f600", "a/b", "/", "//", "a//b/c", "x\ny", "_", "100%", "İ/ı", "http://x.y/ü?q=1")
+_TEXTS = (
+    "",
+    "a",
+    "A",
+    "é",
+    "z\U0001f600",
+    "a/b",
+    "/",
+    "//",
+    "a//b/c",
+    "x\ny",
+    "_",
+    "100%",
+    "İ/ı",
+    "http://x.y/ü?q=1",
+    "ΑΣ",
+    "ΣΑΣ ς.",
+    "ẞǄ",
+    "Ω/K",
+)
 _PATTERNS = ("%", "", "a%", "%b", "%/%", "_", "a_b", "%é%", "x_y", "z_", "%%a", "_%_", "h%.%", "[a]%", ".*", "(", "a+")
 _SEPARATORS = ("/", "//", "a", "é", ".", "|", "\U0001f600")
+_EXPRESSIONS = (
+    "'(a|/|^)([^/]*)', 2", "'a+?', 0",
+    "'[a-z]*', 0", "'(x|a)/?(b)', 1", "'^(h[^:]*):', 1", "'q=|()', 1", "'((a)|z)', 2",
+)  # fmt: skip
 _DECIMALS = ("0.908", "1.5", "0.1", "12.34", "99999999.99", "0.000001", "-1.5", "-7")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
@@ -66,6 +89,8 @@ def _condition(random: Random, depth: int) -> str:
         f"s {compared} {random.choice(('u', chr(39) + 'a' + chr(39)))}",
         f"s {random.choice(('', 'NOT '))}LIKE '{random.choice(_PATTERNS)}'",
         f"{_decimal(random, 1)} {compared} {random.choice((*_DECIMALS, 'm', 'w', 'i', '1000000', 'l'))}",
+        f"{_text(random, 1)} {compared} {random.choice((_text(random, 1), chr(39) + 'a' + chr(39)))}",
+        f"{_text(random, 1)} IS NULL",
         f"d {compared} d",
         f"ts {compared} ts",
         f"dt {compared} dt",
@@ -81,7 +106,15 @@ def _decimal(random: Random, depth: int) -> str:
 
 
 def _text(random: Random, depth: int) -> str:
-    return f"SPLIT_INDEX({random.choice('su')}, '{random.choice(_SEPARATORS)}', {random.choice((0, 1, 2, 7))})"
+    text = random.choice("su") if not depth or random.random() < 0.7 else _text(random, depth - 1)
+    form = random.randrange(4)
+    if form == 0:
+        return f"LOWER({text})"
+    if form == 1:
+        return f"NULLIF({text}, {random.choice((*'su', chr(39) * 2, chr(39) + 'a' + chr(39)))})"
+    if form == 2:
+        return f"REGEXP_EXTRACT({text}, {random.choice(_EXPRESSIONS)})"
+    return f"SPLIT_INDEX({text}, '{random.choice(_SEPARATORS)}', {random.choice((0, 1, 2, 7))})"
 
 
 def _remainder(random: Random, depth: int) -> str:

@@ -29,8 +29,10 @@ from sqlstream.udfs.expressions.tree import (
     Constant,
     Converted,
     Expression,
+    Extracted,
     IsNull,
     Like,
+    Lowered,
     Negated,
     Not,
     OneOf,
@@ -41,24 +43,35 @@ from sqlstream.udfs.expressions.tree import (
 Columns = Mapping[Column, pa.Array]
 """The values of the columns that an expression reads, all of one length."""
 
+_COMPUTED_ONCE = frozenset({Extracted, Lowered, SplitIndex})
+"""What costs more than looking up whether an expression has it twice."""
+
+
+class _Known(dict[Any, pa.Array]):
+    """Columns, and what was computed of them, by their expressions."""
+
 
 def value(expression: Expression, columns: Columns) -> pa.Array:
     """The value of the expression in each row, as an Arrow array; BOOLEAN for conditions, NULL where they are
     unknown.
     """
     evaluate: Callable[[Any, Columns], pa.Array] = _EVALUATORS[type(expression)]
-    return evaluate(expression, columns)
+    if type(expression) not in _COMPUTED_ONCE or not isinstance(columns, _Known):
+        return evaluate(expression, columns)
+    if expression not in columns:
+        columns[expression] = evaluate(expression, columns)
+    return columns[expression]
 
 
 def whole_column(expression: Expression, columns: Columns, rows: int) -> pa.Array:
     """The ``value`` of the expression as an array of so many rows, constants too."""
-    result = value(expression, columns)
+    result = value(expression, _Known(columns))
     return pa.repeat(result, rows) if isinstance(result, pa.Scalar) else result
 
 
 def is_true(condition: Expression, columns: Columns) -> npt.NDArray[np.bool_]:
     """One boolean per row: true where the condition is true, false where it is false or unknown (NULL)."""
-    return np.asarray(pc.fill_null(value(condition, columns), False))
+    return np.asarray(pc.fill_null(value(condition, _Known(columns)), False))
 
 
 # --- logic ----------------------------------------------------------------------------------------------------
@@ -159,6 +172,26 @@ def _split_index(expression: SplitIndex, columns: Columns) -> pa.Array:
     return pieces.values.take(pa.array(np.asarray(pieces.offsets)[:-1] + index, mask=~there))
 
 
+def _lowered(expression: Lowered, columns: Columns) -> pa.Array:
+    texts = value(expression.part, columns)
+    if pc.all(pc.string_is_ascii(texts)).as_py() is not False:
+        return pc.ascii_lower(texts)
+    # As Java does, but for letters newer than its Unicode.
+    lowered = pc.utf8_lower(pc.replace_substring(texts, "\u0130", "i\u0307"))
+    sigmas = pc.fill_null(pc.match_substring(texts, "\u03a3"), False)
+    if not sigmas.true_count:
+        return lowered
+    # At the end of a word it has a form of its own.
+    own = pa.array([text.lower() for text in texts.filter(sigmas).to_pylist()], texts.type)
+    return pc.replace_with_mask(lowered, sigmas, own)
+
+
+def _extracted(expression: Extracted, columns: Columns) -> pa.Array:
+    texts = value(expression.part, columns)
+    matched = pc.struct_field(pc.extract_regex(texts, expression.pattern), f"g{expression.group}")
+    return pc.if_else(texts.is_valid(), pc.fill_null(matched, ""), pa.scalar(None, texts.type))
+
+
 # --- numbers --------------------------------------------------------------------------------------------------
 
 
@@ -213,8 +246,10 @@ _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     Computed: _computed,
     Constant: _constant,
     Converted: _converted,
+    Extracted: _extracted,
     IsNull: _is_null,
     Like: _like,
+    Lowered: _lowered,
     Negated: _negated,
     Not: _not,
     OneOf: _one_of,

@@ -245,6 +245,32 @@ class SplitIndex(Expression):
         return (self.part,)
 
 
+@dataclass(frozen=True)
+class Lowered(Expression):
+    """LOWER of a text."""
+
+    part: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+@dataclass(frozen=True)
+class Extracted(Expression):
+    """REGEXP_EXTRACT: what the group number ``group`` matches where the ``pattern`` first matches in a text, 0 for all
+    of it; empty where it matches nothing. Each group of the pattern has the name ``g`` with its number.
+    """
+
+    part: Expression
+    pattern: str
+    group: int
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
 # --- filters and projections ------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,8 @@ BY_TASKS = [
     "SELECT CASE WHEN 0.908 * n > 1000000 THEN s ELSE 'x' END AS c, COALESCE(s, 'y') AS o FROM t WHERE d > 1.5",
     "SELECT n FROM (SELECT n, n % 2 + d AS m FROM t) WHERE m = 0 OR m > n",
     "SELECT n FROM skips WHERE n > 1",
+    "SELECT LOWER(s) AS l FROM t WHERE NULLIF(REGEXP_EXTRACT(s, '(&|^)id=([^&]*)', 2), '') IS NOT NULL",
+    "SELECT n FROM t WHERE LOWER(s) IN ('a', 'b') OR REGEXP_EXTRACT(LOWER(s), '[a-z]+', 0) = 'a'",
 ]
 BY_SPARK = [
     "SELECT n + 1 AS m FROM t",
@@ -89,6 +91,10 @@ BY_SPARK = [
     "SELECT d * d * d * d AS e FROM t",
     "SELECT SPLIT_INDEX(s, '/', i) AS p FROM t",
     "SELECT n FROM t WHERE s LIKE 'a' ESCAPE '/'",
+    "SELECT LOWER(n) AS l FROM t",
+    "SELECT NULLIF(n, 1) AS l FROM t",
+    "SELECT REGEXP_EXTRACT(s, 'a', 1) AS l FROM t",
+    "SELECT REGEXP_EXTRACT(s, u, 1) AS l FROM (SELECT s, s AS u FROM t)",
     "SELECT CASE WHEN b THEN n ELSE i END AS c FROM t",
     "SELECT n FROM t WHERE MOD(n, 0) = 1",
     "SELECT n FROM t WHERE s = 1",

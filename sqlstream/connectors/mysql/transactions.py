@@ -5,6 +5,7 @@ that replicate each other. So a job can go on with the log of another server.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.mysql.dump import BinlogDump, LogEnded, rotated_to
 from sqlstream.connectors.mysql.server import log_end, log_files, place, product_of, rows, shown_place, status_of
 from sqlstream.errors import ConnectorError
-from sqlstream.formats.binlog_events import MARIADB_GTID, MYSQL_GTID, MYSQL_TAGGED_GTID, ROTATE
+from sqlstream.formats.binlog_events import HEARTBEAT, MARIADB_GTID, MYSQL_GTID, MYSQL_TAGGED_GTID, ROTATE
 from sqlstream.formats.gtids import GtidPosition, GtidSet, transaction_of
 from sqlstream.udfs.mysql_changes import NOT_OF_ROWS
 
@@ -25,7 +26,7 @@ _ANEW = "Start in a new directory."
 
 
 @dataclass(frozen=True)
-class LogOfTransactions:
+class LogOfTransactions(ABC):
     """The log of a server. ``connection``: what another connection is made with; ``server_id``: of the reader."""
 
     server: Connection = field(repr=False)
@@ -37,19 +38,19 @@ class LogOfTransactions:
         kind = _OfMariaDb if product_of(server).name == "MariaDB" else _OfMySql
         return kind(server, connection, server_id)
 
+    @abstractmethod
     def before(self, at: int) -> str:
         """Which transactions are before a place of the log; empty where the server has no names for them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has(self, gtids: str, before: int) -> bool:
         """False if the log is another one than that which had these transactions before this place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def behind(self, gtids: str) -> int:
         """The place with these transactions before it and all others behind it. ConnectorError SS621 if there is none,
         SS620 for names of another product.
         """
-        raise NotImplementedError
 
     def _another_order(self, gtids: str) -> ConnectorError:
         message = f"the log of the server has transactions in another order than that of GTID {gtids}"
@@ -65,7 +66,7 @@ class LogOfTransactions:
         try:
             while time.monotonic() < silent_until:
                 event = dump.event()
-                if event is None:
+                if event is None or event[4] == HEARTBEAT:
                     dump.rest()
                     continue
                 silent_until = time.monotonic() + _SILENT_SECONDS

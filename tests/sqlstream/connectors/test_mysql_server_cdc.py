@@ -12,7 +12,7 @@ import pytest
 from tests.mariadb_server import PASSWORD
 from tests.mysql_server import MySqlServer
 from tests.sqlstream.connectors.change_streams import Open, merged, opening
-from tests.sqlstream.connectors.test_mysql_cdc import declared, error_of
+from tests.sqlstream.connectors.test_mysql_cdc import declared, error_of, require_xa_is_told
 
 _TYPES = {
     "TINYINT": ("-128", "127"), "BIGINT UNSIGNED": ("0", "9223372036854775807"), "DECIMAL(10, 2)": ("-1.5", "99.99"),
@@ -147,17 +147,7 @@ def test_a_replica_that_takes_over_is_read_from_the_same_transaction_on(server: 
 
 
 def test_xa_transactions_are_told(server: MySqlServer, opened: Open):
-    server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
-    stream = opened("id INT")
-    assert stream.all() == []
-    for table in ("u", "t"):
-        server.execute(
-            f"XA START '{table}'", f"INSERT INTO {table} VALUES (1)", f"XA END '{table}'", f"XA PREPARE '{table}'",
-            f"XA COMMIT '{table}'",
-        )  # fmt: skip
-        if table == "u":
-            assert stream.all() == []
-    assert error_of(stream.all).startswith('SS630: a transaction of XA has changed table "shop.t"')
+    require_xa_is_told(server, opened)
 
 
 def test_passwords_need_no_encrypted_connection(server: MySqlServer, opened: Open):

@@ -17,6 +17,8 @@ from sqlstream.formats.mysql_texts import ENCODINGS
 
 QUERY, ROTATE, XID, HEARTBEAT, PARTIAL_UPDATE, PAYLOAD = 2, 4, 16, 27, 39, 40
 MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED_GTID, MARIADB_GTID = 33, 34, 42, 162
+NAMELESS = (MYSQL_ANONYMOUS, MYSQL_TAGGED_GTID)
+"""What begins transactions of MySQL that have no GTID, or one with a tag, which is not read."""
 QUERY_COMPRESSED = 165
 _COMPRESSED = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
 """The types of MariaDB's compressed row events, and of what is in them."""

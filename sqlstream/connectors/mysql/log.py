@@ -18,9 +18,8 @@ from sqlstream.formats.binlog import ROW_KINDS, TABLE_MAP, named_table
 from sqlstream.formats.binlog_events import (
     HEARTBEAT,
     MARIADB_GTID,
-    MYSQL_ANONYMOUS,
     MYSQL_GTID,
-    MYSQL_TAGGED_GTID,
+    NAMELESS,
     PARTIAL_UPDATE,
     PAYLOAD,
     QUERY,
@@ -41,6 +40,9 @@ _INCIDENT, _XA_PREPARE = 26, 38
 _ARTIFICIAL = 0x20
 _HEADER = 19
 _EVENTS_AT_ONCE = 20_000
+_GTIDS = {MARIADB_GTID: GtidPosition, MYSQL_GTID: GtidSet}
+_OF_WHOLE = (Effect.BEGIN, Effect.COMMIT)
+"""Effects of statements between which the changes of a transaction are."""
 
 
 class BinlogReceiver(ReceivedLog):
@@ -107,7 +109,7 @@ class BinlogReceiver(ReceivedLog):
             place = rotated_to(event)
             self._number = place >> 32
             self._reach(incoming, place)
-        elif kind in (MARIADB_GTID, MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED_GTID):
+        elif kind in _GTIDS or kind in NAMELESS:
             self._begin_transaction(incoming, event, end)
         elif kind == TABLE_MAP:
             self._heed_table(incoming, event)
@@ -126,11 +128,14 @@ class BinlogReceiver(ReceivedLog):
         for part in events_of_payload(event):
             if part[4] == TABLE_MAP:
                 self._heed_table(incoming, part)
-            elif part[4] != XID and not (part[4] == QUERY and self._effect(part) in (Effect.BEGIN, Effect.COMMIT)):
+            elif part[4] != XID and not (part[4] == QUERY and self._effect(*self._statement(part)) in _OF_WHOLE):
                 self._heed_other(incoming, part, None)
 
-    def _effect(self, event: bytes) -> Effect:
-        return effect_of(*statement_of(event, self._charsets), self._table, folds=self._folds)
+    def _statement(self, event: bytes) -> tuple[str, str]:
+        return statement_of(event, self._charsets)
+
+    def _effect(self, schema: str, statement: str) -> Effect:
+        return effect_of(schema, statement, self._table, folds=self._folds)
 
     def _require_readable(self, kind: int) -> None:
         if kind == _INCIDENT:
@@ -173,13 +178,10 @@ class BinlogReceiver(ReceivedLog):
         self._count(event)
 
     def _count(self, gtid: bytes) -> None:
-        """Adds a transaction to those that were read, unless it has no name, as MySQL's anonymous ones. Places behind
-        MySQL's tagged ones, whose names are not read, have none.
-        """
-        kinds = {MARIADB_GTID: GtidPosition, MYSQL_GTID: GtidSet}
-        if gtid[4] == MYSQL_TAGGED_GTID:
+        """Adds a transaction to those that were read. Places behind one without a name that is read have none."""
+        if gtid[4] in NAMELESS:
             self._gtids = GtidPosition()
-        elif gtid[4] in kinds and isinstance(self._gtids, kinds[gtid[4]]):
+        elif isinstance(self._gtids, _GTIDS[gtid[4]]):
             self._gtids = self._gtids.with_transaction(gtid)
         else:
             return
@@ -196,8 +198,8 @@ class BinlogReceiver(ReceivedLog):
             incoming.relations[0] = self._add(incoming, event)
 
     def _heed_statement(self, incoming: Incoming, event: bytes, end: int | None) -> None:
-        _, statement = statement_of(event, self._charsets)
-        effect = self._effect(event)
+        schema, statement = self._statement(event)
+        effect = self._effect(schema, statement)
         if effect is Effect.BEGIN:
             self._ends_by_itself = False
         elif effect is Effect.COMMIT:

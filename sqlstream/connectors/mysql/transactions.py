@@ -14,7 +14,7 @@ from sqlstream.connectors.changes.server import LOG_LOST
 from sqlstream.connectors.mysql.dump import BinlogDump, LogEnded, rotated_to
 from sqlstream.connectors.mysql.server import log_end, log_files, place, product_of, rows, shown_place, status_of
 from sqlstream.errors import ConnectorError
-from sqlstream.formats.binlog_events import HEARTBEAT, MARIADB_GTID, MYSQL_GTID, MYSQL_TAGGED_GTID, ROTATE
+from sqlstream.formats.binlog_events import HEARTBEAT, MARIADB_GTID, MYSQL_GTID, NAMELESS, ROTATE
 from sqlstream.formats.gtids import GtidPosition, GtidSet, transaction_of
 from sqlstream.udfs.mysql_changes import NOT_OF_ROWS
 
@@ -113,7 +113,7 @@ class _OfMySql(LogOfTransactions):
         for begin, event in self._events_of(file):
             if begin >= at:
                 break
-            if event[4] == MYSQL_TAGGED_GTID:
+            if event[4] in NAMELESS:
                 return ""
             if event[4] == MYSQL_GTID:
                 gtids = gtids.with_transaction(event)
@@ -142,13 +142,12 @@ class _OfMySql(LogOfTransactions):
 
     def _place_in(self, file: str, before: GtidSet, wanted: GtidSet) -> int:
         for begin, event in self._events_of(file):
-            if event[4] not in (MYSQL_GTID, MYSQL_TAGGED_GTID):
-                continue
-            if before == wanted:
+            if before == wanted and (event[4] == MYSQL_GTID or event[4] in NAMELESS):
                 return begin
-            if event[4] == MYSQL_TAGGED_GTID or transaction_of(event) not in wanted:
+            if event[4] in NAMELESS or (event[4] == MYSQL_GTID and transaction_of(event) not in wanted):
                 break
-            before = before.with_transaction(event)
+            if event[4] == MYSQL_GTID:
+                before = before.with_transaction(event)
         raise self._another_order(str(wanted))
 
     def _end(self) -> tuple[int, GtidSet]:

@@ -146,6 +146,27 @@ def test_a_replica_that_takes_over_is_read_from_the_same_transaction_on(server: 
         assert error_of(stream.all).startswith("SS621: the server does not have all transactions of GTID ")
 
 
+def test_a_place_behind_transactions_without_a_name_has_none(server: MySqlServer, opened: Open):
+    """Another server has no place for it: the job does not go on there."""
+    server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    stream = opened("id INT", scan__startup__mode="latest-offset")
+    assert stream.all() == []
+    modes = ("ON_PERMISSIVE", "OFF_PERMISSIVE")
+    try:
+        server.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in modes), "INSERT INTO t VALUES (1)")
+        assert stream.all() == [(1, "+I")]
+    finally:
+        server.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in ("ON_PERMISSIVE", "ON")))
+    server.execute("INSERT INTO t VALUES (2)")
+    assert stream.all() == [(2, "+I")]
+    stream.stop()
+    with MySqlServer.running("--server-id=2") as other:
+        other.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        stream.table = declared(other, "id INT")
+        stream.start()
+        assert error_of(stream.all).startswith('SS621: the server of table "shop.t" is another one')
+
+
 def test_xa_transactions_are_told(server: MySqlServer, opened: Open):
     require_xa_is_told(server, opened)
 

@@ -35,6 +35,16 @@ TARGETS: dict[str, Files] = {
 _OF_CLUSTERS = ("spark-submit", "spark-operator")
 """Targets whose executors are on other machines than the driver."""
 
+_OF_ONE_CONTAINER = ("compose", "kubernetes", "helm")
+"""Targets that run everything in one container, with a volume for relative paths."""
+
+_MOUNTED = {
+    "compose": 'add "{0}:{0}" to the volumes of the service, or its rows are lost with the container',
+    **dict.fromkeys(("kubernetes", "helm"), "mount a volume at {0}, or its rows are lost with the pod"),
+    "spark-operator": "mount a volume at {0} in driver and executors, or write one in a store that all reach",
+}
+"""What is to be done about an absolute path of a table, by the targets that have no volume for it."""
+
 _JOBS = ("INSERT INTO", "INSERT OVERWRITE", "EXECUTE STATEMENT SET")
 """The statements that run as jobs."""
 
@@ -94,11 +104,10 @@ def deploy_command(
     if dry_run:
         for path, text in made.items():
             click.echo(f"--- {path}\n{text}", nl=False)
-    else:
-        into = Path(folder or f"deploy-{called}")
-        _write(into, made)
         if wheel is not None:
-            click.echo(shutil.copy(wheel, into))
+            click.echo(f"--- {Path(wheel).name}\na copy of {wheel}")
+    else:
+        _write(Path(folder or f"deploy-{called}"), made, None if wheel is None else Path(wheel))
     return OK
 
 
@@ -117,17 +126,17 @@ def _end_warnings(deployment: Deployment) -> Iterator[str]:
 
 def _path_warnings(deployment: Deployment, target: str) -> Iterator[str]:
     """What paths of tables mean where the scripts run, as far as it is not what they mean here."""
-    is_container = target not in ("systemd", "spark-submit")
-    places = {"systemd": systemd.work(deployment), "spark-submit": "the folder in which start.sh is called"}
+    kept = {"systemd": systemd.work(deployment), **dict.fromkeys(_OF_ONE_CONTAINER, f"the volume {container.DATA}")}
     for folder in deployment.folders:
         path = f'the path "{folder.path}" of table "{folder.table}" is'
-        if folder.is_relative:
-            place = places.get(target, f"{container.WORK} of the container")
-            more = "put its files there, or " if target == "systemd" and not folder.written else ""
-            if target != "systemd" or not folder.written:
-                yield f"{path} relative, and is looked for in {place}: {more}write an absolute one"
-        elif is_container:
-            yield f"{path} one of the container: put a volume there"
+        if target in _MOUNTED and not folder.is_relative:
+            yield f"{path} one of the container: {_MOUNTED[target].format(folder.path.removeprefix('file://'))}"
+        elif folder.is_relative and target == "spark-submit":
+            yield f"{path} relative, and is looked for in the folder of start.sh: write an absolute one"
+        elif folder.is_relative and target not in kept:
+            yield f"{path} relative, and is looked for in each pod by itself: write one in a store that all reach"
+        elif folder.is_relative and not folder.written:
+            yield f"{path} relative, and is looked for in {kept[target]}: put its files there, or write an absolute one"
 
 
 _UNKNOWN = "known-where-it-runs"
@@ -182,11 +191,12 @@ def _require_wheel(wheel: Path) -> None:
             raise click.UsageError(f'"{wheel}" holds no modules; pip wheel --no-deps . in a clone makes one that does')
 
 
-def _write(folder: Path, made: dict[str, str]) -> None:
-    """Write the files into a folder; nothing is overwritten that is there."""
-    there = [path for path in made if (folder / path).exists()]
+def _write(folder: Path, made: dict[str, str], wheel: Path | None) -> None:
+    """Write the files, and a copy of the wheel, into a folder; nothing is overwritten that is there."""
+    copy = None if wheel is None or wheel.parent.resolve() == folder.resolve() else folder / wheel.name
+    there = [path for path in (*(folder / path for path in made), copy) if path is not None and path.exists()]
     if there:
-        raise click.UsageError(f'"{folder / there[0]}" exists; give another folder: --to FOLDER')
+        raise click.UsageError(f'"{there[0]}" exists; give another folder: --to FOLDER')
     try:
         for path, text in made.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -196,5 +206,7 @@ def _write(folder: Path, made: dict[str, str]) -> None:
             if path == "secrets.env":
                 (folder / path).chmod(0o600)
             click.echo(str(folder / path))
+        if wheel is not None and copy is not None:
+            click.echo(shutil.copy(wheel, copy))
     except OSError as error:
         raise click.UsageError(f'"{folder}" cannot be written: {reason_of(error)}') from error

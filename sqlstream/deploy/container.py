@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 
-from sqlstream.deploy.deployment import STOP_SECONDS, Deployment, is_remote
+from sqlstream.deploy.deployment import STOP_SECONDS, Deployment, ScriptFile, is_remote
 from sqlstream.deploy.secret_files import variables_file
 from sqlstream.yaml_text import yaml_text
 
 CHECKPOINTS = "/checkpoints"
-WORK = "/opt/job"
+SCRIPTS = "/opt/job"
+"""Where the scripts are, which Kubernetes mounts for reading only."""
+DATA = "/data"
+"""The working directory, where relative paths are: a volume, where the scripts have tables with such paths."""
 USER = 10001
 HOST = {"metrics.prometheus.host": "0.0.0.0"}
 """In a container this machine is the container: what asks for its health is outside."""
@@ -21,29 +27,36 @@ def checkpoints_in(deployment: Deployment) -> str:
     return deployment.checkpoints or CHECKPOINTS
 
 
-def volume_of(deployment: Deployment) -> str | None:
-    """The directory of the container that must outlive it; None where checkpoints are elsewhere."""
+def volumes_of(deployment: Deployment) -> dict[str, str]:
+    """The directories of the container that must outlive it, by the names of their volumes."""
     checkpoints = checkpoints_in(deployment)
-    return None if is_remote(checkpoints) else checkpoints.removeprefix("file://")
+    path = str(PurePosixPath(DATA) / checkpoints.removeprefix("file://"))
+    data = {"data": DATA} if any(folder.is_relative for folder in deployment.folders) else {}
+    return data if is_remote(checkpoints) else {**data, "checkpoints": path}
+
+
+def mounted_scripts(deployment: Deployment) -> tuple[ScriptFile, ...]:
+    """The scripts under the paths that they have in the container, whose working directory is another one."""
+    return tuple(replace(script, name=f"{SCRIPTS}/{script.name}") for script in deployment.scripts)
 
 
 def command_of(deployment: Deployment) -> list[str]:
     """What the container runs."""
-    return ["sqlstream", *deployment.arguments(checkpoints_in(deployment), HOST)]
+    mounted = replace(deployment, scripts=mounted_scripts(deployment))
+    return ["sqlstream", *mounted.arguments(checkpoints_in(deployment), HOST)]
 
 
 def dockerfile(deployment: Deployment, folder: str = "") -> str:
     """The file that makes the image. ``folder``: where the scripts are beside it, with a slash at the end."""
     scripts = " ".join(f"{folder}{script.name}" for script in deployment.scripts)
-    volume = volume_of(deployment)
-    folder = f" && install -d -o {USER} {volume}" if volume is not None else ""
+    folders = " ".join(map(shlex.quote, dict.fromkeys([DATA, *volumes_of(deployment).values()])))
     return f"""FROM python:3.12-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \\
     && rm -rf /var/lib/apt/lists/*
 {deployment.copied_wheel}RUN pip install --no-cache-dir '{deployment.requirement}'
-RUN useradd --uid {USER} --create-home sqlstream{folder}
-WORKDIR {WORK}
-COPY {scripts} {WORK}/
+RUN useradd --uid {USER} --create-home sqlstream && install -d -o {USER} {folders}
+COPY {scripts} {SCRIPTS}/
+WORKDIR {DATA}
 USER {USER}
 EXPOSE {deployment.metrics_port}
 CMD {json.dumps(command_of(deployment))}
@@ -68,7 +81,7 @@ def compose_files(deployment: Deployment) -> dict[str, str]:
 
 
 def _compose(deployment: Deployment) -> dict[str, object]:
-    volume = volume_of(deployment)
+    volumes = volumes_of(deployment)
     service: dict[str, object] = {
         "image": deployment.image,
         "build": ".",
@@ -87,7 +100,8 @@ def _compose(deployment: Deployment) -> dict[str, object]:
             "start_period": "120s",
         },
     }
-    if volume is None:
-        return {"name": deployment.name, "services": {deployment.name: service}}
-    service["volumes"] = [f"checkpoints:{volume}"]
-    return {"name": deployment.name, "services": {deployment.name: service}, "volumes": {"checkpoints": {}}}
+    compose: dict[str, object] = {"name": deployment.name, "services": {deployment.name: service}}
+    if not volumes:
+        return compose
+    service["volumes"] = [f"{name}:{path}" for name, path in volumes.items()]
+    return {**compose, "volumes": {name: {} for name in volumes}}

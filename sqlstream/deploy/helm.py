@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from sqlstream.deploy import kubernetes
-from sqlstream.deploy.container import dockerfile
+from sqlstream.deploy.container import dockerfile, volumes_of
 from sqlstream.deploy.deployment import Deployment
 from sqlstream.version import __version__
 from sqlstream.yaml_text import yaml_text
@@ -24,7 +24,7 @@ def files(deployment: Deployment) -> dict[str, str]:
         else {"repository": deployment.image, "tag": "latest"},
         "resources": {"cpu": "1", "memory": deployment.memory},
         "existingSecret": kubernetes.secret_of(deployment),
-        "checkpoints": {"size": "10Gi", "storageClass": ""},
+        **{name: {"size": "10Gi", "storageClass": ""} for name in volumes_of(deployment)},
         "podAnnotations": {},
     }
     chart = {
@@ -47,7 +47,10 @@ def files(deployment: Deployment) -> dict[str, str]:
 
 def templates(deployment: Deployment) -> dict[str, str]:
     """The templates by the kinds of their objects. Text of ours that looks like an action of a template is escaped."""
-    return {d["kind"].lower(): _template(d, deployment) for d in kubernetes.manifests(deployment)}
+    made: dict[str, list[str]] = {}
+    for document in kubernetes.manifests(deployment):
+        made.setdefault(document["kind"].lower(), []).append(_template(document, deployment))
+    return {kind: "---\n".join(texts) for kind, texts in made.items()}
 
 
 def _template(document: dict[str, Any], deployment: Deployment) -> str:
@@ -56,16 +59,18 @@ def _template(document: dict[str, Any], deployment: Deployment) -> str:
         return f'{head}data:\n{{{{- (.Files.Glob "scripts/*").AsConfig | nindent 2 }}}}\n'
     text = _DELIMITERS.sub(lambda found: f'{{{{ "{found[0]}" }}}}', yaml_text(document))
     secret = kubernetes.secret_of(deployment)
+    volume = document["metadata"]["name"].removeprefix(f"{deployment.name}-")
     for written, action in (
         (f"image: {_scalar(deployment.image)}", 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"'),
         (f"memory: {_scalar(deployment.memory)}", "memory: {{ .Values.resources.memory | quote }}"),
         ('cpu: "1"', "cpu: {{ .Values.resources.cpu | quote }}"),
         (f"name: {_scalar(secret)}", "name: {{ .Values.existingSecret | quote }}"),
-        ("storage: " + _scalar("10Gi"), "storage: {{ .Values.checkpoints.size | quote }}"),
+        ("storage: " + _scalar("10Gi"), f"storage: {{{{ .Values.{volume}.size | quote }}}}"),
     ):
         text = text.replace(written, action)
     if document["kind"] == "PersistentVolumeClaim":
-        text += "  {{- with .Values.checkpoints.storageClass }}\n  storageClassName: {{ . | quote }}\n  {{- end }}\n"
+        chosen = "  {{- with .Values.VOLUME.storageClass }}\n  storageClassName: {{ . | quote }}\n  {{- end }}\n"
+        text += chosen.replace("VOLUME", volume)
     if document["kind"] in ("Deployment", "Job"):
         text = text.replace(
             "      annotations:\n",

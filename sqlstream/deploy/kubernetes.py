@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlstream.deploy.container import USER, WORK, command_of, dockerfile, volume_of
+from sqlstream.deploy.container import DATA, SCRIPTS, USER, command_of, dockerfile, volumes_of
 from sqlstream.deploy.deployment import RETRIES, STOP_SECONDS, Deployment
 from sqlstream.deploy.kubernetes_schema import require_valid
 from sqlstream.yaml_text import yaml_text
@@ -30,10 +30,8 @@ def secret_of(deployment: Deployment) -> str:
 
 def manifests(deployment: Deployment) -> list[dict[str, Any]]:
     """The objects, in the order in which they are applied."""
-    made = [scripts_map(deployment)]
-    if volume_of(deployment) is not None:
-        made.append(_claim(deployment))
-    return [*made, _workload(deployment), service(deployment)]
+    claims = [_claim(deployment, name) for name in volumes_of(deployment)]
+    return [scripts_map(deployment), *claims, _workload(deployment), service(deployment)]
 
 
 def metadata(deployment: Deployment, name: str) -> dict[str, Any]:
@@ -52,11 +50,11 @@ def scripts_map(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _claim(deployment: Deployment) -> dict[str, Any]:
+def _claim(deployment: Deployment, volume: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": metadata(deployment, f"{deployment.name}-checkpoints"),
+        "metadata": metadata(deployment, f"{deployment.name}-{volume}"),
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
     }
 
@@ -99,14 +97,12 @@ def _workload(deployment: Deployment) -> dict[str, Any]:
 
 
 def _container(deployment: Deployment) -> dict[str, Any]:
-    mounts = [{"name": "scripts", "mountPath": WORK}]
-    if (volume := volume_of(deployment)) is not None:
-        mounts.append({"name": "checkpoints", "mountPath": volume})
+    volumes = {"scripts": SCRIPTS, **volumes_of(deployment)}
     return {
         "name": "sqlstream",
         "image": deployment.image,
         "args": command_of(deployment),
-        "workingDir": WORK,
+        "workingDir": DATA,
         "env": secret_variables(deployment),
         "ports": [{"name": "metrics", "containerPort": deployment.metrics_port}],
         "startupProbe": {**_probe("/ready"), "periodSeconds": 5, "failureThreshold": 60},
@@ -117,7 +113,7 @@ def _container(deployment: Deployment) -> dict[str, Any]:
             "limits": {"memory": deployment.memory},
         },
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": mounts,
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in volumes.items()],
     }
 
 
@@ -135,9 +131,8 @@ def _probe(path: str) -> dict[str, Any]:
 
 def _volumes(deployment: Deployment) -> list[dict[str, Any]]:
     volumes: list[dict[str, Any]] = [{"name": "scripts", "configMap": {"name": f"{deployment.name}-scripts"}}]
-    if volume_of(deployment) is not None:
-        claim = {"claimName": f"{deployment.name}-checkpoints"}
-        volumes.append({"name": "checkpoints", "persistentVolumeClaim": claim})
+    for name in volumes_of(deployment):
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": f"{deployment.name}-{name}"}})
     return volumes
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from sqlstream.deploy.container import HOST, USER, WORK
-from sqlstream.deploy.deployment import RETRIES, STOP_SECONDS, Deployment, ScriptFile
+from sqlstream.deploy.container import HOST, SCRIPTS, USER, mounted_scripts
+from sqlstream.deploy.deployment import RETRIES, STOP_SECONDS, Deployment
 from sqlstream.deploy.kubernetes import metadata, scripts_map, secret_variables, service
 from sqlstream.deploy.kubernetes_schema import require_valid
 from sqlstream.deploy.spark_submit import program, spark_settings
@@ -23,14 +23,9 @@ def files(deployment: Deployment) -> dict[str, str]:
     return {
         f"{deployment.name}.yaml": "---\n".join(map(yaml_text, made)),
         "Dockerfile": dockerfile(deployment),
-        "job.py": program(replace(deployment, scripts=_mounted(deployment)), deployment.checkpoints, HOST),
+        "job.py": program(replace(deployment, scripts=mounted_scripts(deployment)), deployment.checkpoints, HOST),
         **{script.name: script.text for script in deployment.scripts},
     }
-
-
-def _mounted(deployment: Deployment) -> tuple[ScriptFile, ...]:
-    """The scripts under the paths that they have in the driver, whose working directory is another one."""
-    return tuple(replace(script, name=f"{WORK}/{script.name}") for script in deployment.scripts)
 
 
 def manifests(deployment: Deployment) -> list[dict[str, Any]]:
@@ -53,7 +48,7 @@ USER {USER}
 def _application(deployment: Deployment) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": deployment.name}
     environment = secret_variables(deployment)
-    mounts = [{"name": "scripts", "mountPath": WORK}]
+    mounts = [{"name": "scripts", "mountPath": SCRIPTS}]
     memory = deployment.memory.removesuffix("i").lower()
     pod = {
         "cores": 1,

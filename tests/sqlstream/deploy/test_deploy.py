@@ -61,7 +61,7 @@ def command_of(target, files):
             (line,) = [line for line in files["Dockerfile"].splitlines() if line.startswith("CMD ")]
             return json.loads(line.removeprefix("CMD "))[1:]
     documents = rendered(files) if target == "helm" else list(yaml.safe_load_all(files["job.yaml"]))
-    (pod,) = [d["spec"]["template"]["spec"] for d in documents if d["kind"] == "Deployment"]
+    (pod,) = [d["spec"]["template"]["spec"] for d in documents if d["kind"] in ("Deployment", "Job")]
     return pod["containers"][0]["args"][1:]
 
 
@@ -82,15 +82,15 @@ def rendered(files, **changed):
             scripts = {n.removeprefix("scripts/"): t for n, t in files.items() if n.startswith("scripts/")}
             text = text.replace('{{- (.Files.Glob "scripts/*").AsConfig | nindent 2 }}', f"  {json.dumps(scripts)}")
             text = re.sub(r"\{\{ \.Values\.([\w.]+)( \| quote)? \}\}", value, text)
-            documents.append(yaml.safe_load(re.sub(r'\{\{ "(\{\{|\}\})" \}\}', r"\1", text)))
+            documents += yaml.safe_load_all(re.sub(r'\{\{ "(\{\{|\}\})" \}\}', r"\1", text))
     return documents
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_command_is_one_that_sqlstream_takes(target, capsys):
     arguments = command_of(target, deployed(target, *DIR, "--set", "pipeline.name=a 100% $name"))
-    folders = {"spark-operator": "/opt/job/", "systemd": "/etc/sqlstream/job/"}
-    assert arguments[:2] == ["run", f"{folders.get(target, '')}job.sql"]
+    folders = {"spark-submit": "", "systemd": "/etc/sqlstream/job/"}
+    assert arguments[:2] == ["run", f"{folders.get(target, '/opt/job/')}job.sql"]
     assert "execution.checkpointing.dir=s3a://bucket/jobs" in arguments
     assert "pipeline.name=a 100% $name" in arguments
     assert arguments[-6:] == ["--metrics-port", "9464", "--log-format", "json", "--no-progress", "--savepoint-on-term"]
@@ -174,9 +174,50 @@ def test_a_deployment_has_the_name_of_the_script_that_starts_jobs_and_the_folder
     assert "sudo install -d -o sqlstream /var/lib/sqlstream/copy /var/lib/sqlstream/copy/bids\n" in readme
     assert run([*both, "--target", "compose", "--dry-run"]) == 0
     assert capsys.readouterr().err.splitlines()[1:] == [
-        f"warning: {relative} /opt/job of the container: write an absolute one",
-        'warning: the path "/srv/my copies" of table "copies" is one of the container: put a volume there',
+        f"warning: {relative} the volume /data: put its files there, or write an absolute one",
+        'warning: the path "/srv/my copies" of table "copies" is one of the container: add '
+        '"/srv/my copies:/srv/my copies" to the volumes of the service, or its rows are lost with the container',
     ]
+    assert run([*both, "--target", "spark-operator", *DIR, "--dry-run"]) == 0
+    pods, mounted = capsys.readouterr().err.splitlines()[1:]
+    assert "in each pod by itself: write one in a store that all reach" in pods
+    assert "mount a volume at /srv/my copies in driver and executors" in mounted
+    assert run([*both, "--target", "spark-submit", *DIR, "--dry-run"]) == 0
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"warning: {relative} the folder of start.sh: write an absolute one"
+    ]
+
+
+@pytest.mark.parametrize("target", ["compose", "kubernetes", "helm"])
+def test_relative_paths_are_in_a_volume_that_outlives_the_container(target, tmp_path, capsys):
+    """The container runs in it; scripts are elsewhere, where Kubernetes mounts them for reading only."""
+    text = FILES.replace("/srv/my copies", "copies") + "INSERT INTO copies SELECT k FROM bids"
+    (tmp_path / "job.sql").write_text(text)
+    files = deployed(target, "--dir", "jobs")
+    assert '"copies"' not in capsys.readouterr().err
+    assert command_of(target, files)[1] == "/opt/job/job.sql"
+    assert "install -d -o 10001 /data /data/jobs\n" in files["Dockerfile"]
+    assert "\nWORKDIR /data\n" in files["Dockerfile"]
+    if target == "compose":
+        compose = yaml.safe_load(files["compose.yaml"])
+        assert compose["services"]["job"]["volumes"] == ["data:/data", "checkpoints:/data/jobs"]
+        assert compose["volumes"] == {"data": {}, "checkpoints": {}}
+        return
+    sizes = {"data": {"size": "7Gi"}} if target == "helm" else {}
+    documents = rendered(files, **sizes) if target == "helm" else list(yaml.safe_load_all(files["job.yaml"]))
+    claims = {
+        d["metadata"]["name"]: d["spec"]["resources"]["requests"]["storage"]
+        for d in documents
+        if d["kind"] == "PersistentVolumeClaim"
+    }
+    assert claims == {"job-data": "7Gi" if target == "helm" else "10Gi", "job-checkpoints": "10Gi"}
+    (pod,) = [d["spec"]["template"]["spec"] for d in documents if d["kind"] in ("Deployment", "Job")]
+    (container,) = pod["containers"]
+    assert container["workingDir"] == "/data"
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {"scripts": "/opt/job", "data": "/data", "checkpoints": "/data/jobs"}
+    named = {v["name"]: v.get("persistentVolumeClaim", {}).get("claimName") for v in pod["volumes"]}
+    assert named == {"scripts": None, "data": "job-data", "checkpoints": "job-checkpoints"}
 
 
 def test_a_unit_writes_relative_paths_into_its_state_and_systemd_takes_it(tmp_path, capsys):
@@ -203,11 +244,15 @@ def test_a_unit_may_write_its_checkpoints_elsewhere_and_their_folder_is_made():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_wheel_is_copied_beside_the_files_and_installed(target):
+def test_a_wheel_is_copied_beside_the_files_and_installed(target, capsys):
     wheel = "sqlstream-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("sqlstream/__init__.py", "")
-    assert run(["deploy", "job.sql", "--target", target, "--to", "out", *DIR, "--wheel", wheel]) == 0
+    command = ["deploy", "job.sql", "--target", target, "--to", "out", *DIR, "--wheel", wheel]
+    assert run([*command, "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith(f"--- {wheel}\na copy of {wheel}\n") and not Path("out").exists()
+    assert run(command) == 0
+    assert capsys.readouterr().out.endswith(f"\nout/{wheel}\n")
     assert Path("out", wheel).read_bytes() == Path(wheel).read_bytes()
     names = {"systemd": "README.md", "spark-submit": "start.sh"}
     text = Path("out", names.get(target, "Dockerfile")).read_text()
@@ -345,6 +390,19 @@ def test_nothing_is_overwritten(capsys):
     deployed("systemd")
     assert run(["deploy", "job.sql", "--target", "systemd", "--to", "out"]) == 2
     assert '"out/job.service" exists; give another folder: --to FOLDER' in capsys.readouterr().err
+
+
+def test_no_other_wheel_is_overwritten_and_one_that_is_there_already_is_taken(capsys):
+    wheel = Path("out/sqlstream-0.1.0-py3-none-any.whl")
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("sqlstream/__init__.py", "")
+    before = wheel.read_bytes()
+    Path(wheel.name).write_bytes(before)
+    assert run(["deploy", "job.sql", "--target", "compose", "--to", "out", "--wheel", wheel.name]) == 2
+    assert f'"{wheel}" exists; give another folder' in capsys.readouterr().err
+    assert run(["deploy", "job.sql", "--target", "compose", "--to", "out", "--wheel", str(wheel)]) == 0
+    assert wheel.read_bytes() == before and Path("out/compose.yaml").exists()
 
 
 def test_a_chart_renders_to_the_manifests_of_kubernetes(tmp_path):
